@@ -3,7 +3,7 @@
 //
 // # Limits
 //
-// A container may see its own groups alone. Limits of groups above them are then unknown.
+// A container may see only its groups. Limits of higher groups are then unknown.
 package cgroup
 
 import (
@@ -24,8 +24,8 @@ type group struct {
 	folder string
 }
 
-// groups returns the groups of a controller that hold this process, from its own to the root of
-// each hierarchy.
+// groups returns this process's groups of a controller, from the leaf to the root of each
+// hierarchy.
 func groups(root fs.FS, controller string) (out []group) {
 	for line := range strings.Lines(text(root, "proc/self/cgroup")) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -61,8 +61,8 @@ func Processors(root fs.FS) (least float64) {
 
 // Memory is the state of one control group's memory.
 type Memory struct {
-	Group   string // its name
-	Limit   int64  // in bytes; 0 means no limit
+	Group   string // name
+	Limit   int64  // limit in bytes; 0 means no limit
 	Kills   uint64 // processes that the kernel has killed for lack of memory
 	Hits    uint64 // allocations that have reached the limit
 	Counted bool   // the group counts its kills
@@ -71,7 +71,7 @@ type Memory struct {
 // noLimit is the smallest value that version 1 uses for no limit.
 const noLimit = 1 << 60
 
-// MemoryOf returns the memory of this process's groups, from its own to the root.
+// MemoryOf returns the memory of this process's groups, from the leaf to the root.
 func MemoryOf(root fs.FS) (out []Memory) {
 	for _, g := range groups(root, "memory") {
 		m := Memory{Group: g.name, Limit: int64(number(root, g.folder+"/memory.max") + number(root, g.folder+"/memory.limit_in_bytes"))}
@@ -87,7 +87,7 @@ func MemoryOf(root fs.FS) (out []Memory) {
 	return out
 }
 
-// Limit returns the group with the smallest limit of memory. Its Limit is 0 without one.
+// Limit returns the group with the smallest memory limit, or a Limit of 0.
 func Limit(all []Memory) (least Memory) {
 	for _, m := range all {
 		if m.Limit > 0 && (least.Limit == 0 || m.Limit < least.Limit) {
@@ -97,8 +97,8 @@ func Limit(all []Memory) (least Memory) {
 	return least
 }
 
-// Shortage tells kills for lack of memory from other ones, by the kernel's counters. Call Explain
-// once for each killed process.
+// Shortage detects kills for lack of memory, by the kernel's counters. Call Explain once for each
+// killed process.
 type Shortage struct {
 	root fs.FS
 	mu   sync.Mutex
@@ -119,7 +119,7 @@ func (s *Shortage) Explain() string {
 	now, host := MemoryOf(s.root), counters(s.root, "proc/vmstat")["oom_kill"]
 	switch {
 	case len(now) != len(s.was):
-		return "" // it was moved
+		return "" // the process was moved
 	case len(now) > 0 && now[0].Counted:
 		if now[0].Kills <= s.was[0].Kills {
 			return ""
@@ -148,7 +148,7 @@ func counters(root fs.FS, name string) map[string]uint64 {
 	out := map[string]uint64{}
 	for line := range strings.Lines(string(b)) {
 		if words := strings.Fields(line); len(words) >= 2 {
-			out[words[0]], _ = strconv.ParseUint(words[1], 10, 64) // 0: it is no counter
+			out[words[0]], _ = strconv.ParseUint(words[1], 10, 64) // 0 if not a counter
 		}
 	}
 	return out

@@ -1,14 +1,15 @@
-// Package connpeek is what a listener can know of who calls it before a goroutine, memory or
-// cryptography is spent on them.
+// Package connpeek checks incoming connections before they cost a goroutine, memory or
+// cryptography.
 package connpeek
 
 import "net"
 
-// SpeakFirst tells the system that who connects to l speaks first: a connection is not accepted before something came, or, on Linux, about
-// seven seconds have passed. So those that say nothing wake no process. It does nothing where the system cannot, or where
-// silent connections would then keep others out: on Linux, without SYN cookies.
+// SpeakFirst sets l to accept only connections with received data or, on Linux, after about seven
+// seconds: silent connections then wake no process. It has no effect without system support, or
+// without SYN cookies on Linux, where silent connections would fill the queue.
 func SpeakFirst(l net.Listener) { speakFirst(l) }
 
-// Peek returns how many bytes have come on conn, len(p) at most, and copies them to p, but leaves them there to be read. It never waits. It is 0 where
-// nothing came yet, and where the system or conn cannot say; gone is whether the other end has closed without a word.
+// Peek copies up to len(p) received bytes of conn to p without consuming them, never blocks, and
+// returns the number of bytes. n is 0 without data or without support; gone reports a peer that
+// closed without data.
 func Peek(conn net.Conn, p []byte) (n int, gone bool) { return peek(conn, p) }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quiet is how long a connection may say nothing before it is accepted all the same, in seconds: the kernel asks again after 1 and 3 and gives up
-// at 7. Handshakes have longer.
+// quiet is the time in seconds until a silent connection is accepted nevertheless: the kernel
+// retries after 1 and 3 s and gives up at 7 s. Handshakes have longer limits.
 const quiet = 7
 
 func speakFirst(l net.Listener) {
@@ -22,12 +22,13 @@ func speakFirst(l net.Listener) {
 	if err != nil {
 		return
 	}
-	_ = raw.Control(func(fd uintptr) { // a kernel that refuses lets silent ones in, as before
+	_ = raw.Control(func(fd uintptr) { // if unsupported, silent connections are accepted as before
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_DEFER_ACCEPT, quiet)
 	})
 }
 
-// cookies says whether the kernel answers who connects when its queue is full: there those wait who have said nothing.
+// cookies reports whether the kernel uses SYN cookies: without them silent connections fill the
+// queue.
 func cookies() bool {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_syncookies")
 	return err == nil && !bytes.Equal(bytes.TrimSpace(text), []byte("0"))

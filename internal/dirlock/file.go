@@ -15,11 +15,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// WriteFile makes a file of what write writes, in place of one of that name; what a link
-// points to is replaced, not the link. It appears whole or not at all, and then survives a
-// loss of power. Until then it has a name that Create makes, so that two writers are not in each
-// other's way, and nothing of it is left where that fails. What is there and no file, such as a
-// device, is written to as it is.
+// WriteFile writes a file atomically and durably, replacing an old one; for a link its target is
+// replaced. Until the end the data are in a temporary file from Create, to avoid conflicts of
+// writers; after an error the file is removed. Other targets than regular files, such as devices,
+// are written in place.
 func WriteFile(path string, write func(w io.Writer) error) error {
 	if there, err := filepath.EvalSymlinks(path); err == nil {
 		path = there
@@ -52,12 +51,11 @@ func writeInPlace(path string, write func(w io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
-// Create makes a file that is to be given the name path when it is whole. Until then it has one that no
-// other writer uses, on any host: path, a number of the host and a random one, and TempSuffix. Its mode is that of
-// os.Create.
+// Create creates a temporary file, later to be renamed to path. Its name is unique across hosts:
+// path, a number of the host, a random number, and TempSuffix. The mode is that of os.Create.
 func Create(path string) (*os.File, error) { return create(path, 0o666) }
 
-// CreateSecret is Create of a file that nobody but this user can ever open.
+// CreateSecret is Create for a file that only this user can open.
 func CreateSecret(path string) (*os.File, error) { return create(path, 0o600) }
 
 func create(path string, mode fs.FileMode) (*os.File, error) {
@@ -69,7 +67,8 @@ func create(path string, mode fs.FileMode) (*os.File, error) {
 	}
 }
 
-// Unfinished tells whether a name is one of Create's, for which file, and whether a process of this host made it.
+// Unfinished reports whether name is from Create, the final name, and whether this host made the
+// file.
 func Unfinished(name string) (of string, here, ok bool) {
 	rest, temp := strings.CutSuffix(name, TempSuffix)
 	dot := strings.LastIndexByte(rest, '.')
@@ -80,8 +79,8 @@ func Unfinished(name string) (of string, here, ok bool) {
 	return rest[:dot], uint32(n>>32) == hostNumber(), err == nil
 }
 
-// hostNumber tells hosts apart by their names.
+// hostNumber returns a number that differs between host names.
 func hostNumber() uint32 {
-	host, _ := os.Hostname() // "" where it is not known
+	host, _ := os.Hostname() // "" if unknown
 	return crc32.ChecksumIEEE([]byte(host))
 }

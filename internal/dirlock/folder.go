@@ -1,5 +1,5 @@
-// Package dirlock makes a directory one process's own, for as long as that process
-// lives, and makes changes of its entries last.
+// Package dirlock locks directories for the lifetime of a process, and makes changes of directory
+// entries durable.
 package dirlock
 
 import (
@@ -12,26 +12,26 @@ import (
 )
 
 var (
-	// ErrHeld is the error of Take where another process, or another part of this
-	// one, has the directory. The error is a *HeldError.
+	// ErrHeld is the error of Take if another process, or other code of this process, has the
+	// directory. The error is a *HeldError.
 	ErrHeld = errors.New("held by another process")
 
-	// ErrNoLocks is the error of Take where the file system has no locks, as some network
-	// file systems do not.
+	// ErrNoLocks is the error of Take on file systems without locks, such as some network file
+	// systems.
 	ErrNoLocks = errors.New("the file system has no locks")
 )
 
-// fileName is the file that is locked. It remains when the lock goes: removing it
-// would let two processes lock two files of the same name.
+// fileName is the locked file. LOCK remains after the unlock: otherwise two processes could lock
+// two files of the same name.
 const fileName = "LOCK"
 
-// Lock is a directory taken.
+// Lock is a locked directory.
 type Lock struct{ f *os.File }
 
-// Take locks a directory that exists, at once or not at all, and says in the file LOCK
-// who has it. invariant[one-writer]: nobody else has it until the lock goes. The kernel lets the lock go when the process ends, however it ends: what the
-// file says then has no effect. A network file system may keep processes of one host apart
-// alone.
+// Take locks an existing directory without waiting, and writes the holder to the file
+// LOCK. invariant[one-writer]: a directory always has at most one holder until the unlock, because
+// the kernel locks the file. The lock ends with the process, independent of the file's contents. A
+// network file system may lock only within a host.
 func Take(dir string) (*Lock, error) {
 	path := filepath.Join(dir, fileName)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
@@ -47,23 +47,23 @@ func Take(dir string) (*Lock, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	if err := thisProcess().write(f); err != nil && !Full(err) { // it only informs
+	if err := thisProcess().write(f); err != nil && !Full(err) { // informative only
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), unlock(f), f.Close())
 	}
 	return &Lock{f}, nil
 }
 
-// Release lets the directory go, also where a program that is just being started has the file open for a moment.
+// Release unlocks the directory, even if a starting child process still has the file open.
 func (l *Lock) Release() error {
 	return errors.Join(l.f.Truncate(0), unlock(l.f), l.f.Close())
 }
 
-// Full tells whether room on the disk would mend a fault.
+// Full reports an error due to a full disk or quota.
 func Full(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// Sync makes what was created, renamed or removed in a directory survive a power loss.
+// Sync makes created, renamed and removed entries of a directory durable.
 func Sync(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -72,10 +72,10 @@ func Sync(dir string) error {
 	return errors.Join(SyncFile(d), d.Close())
 }
 
-// maxHolder bounds what is read of who holds a directory.
+// maxHolder is the maximum number of bytes to read of a holder.
 const maxHolder = 4 << 10
 
 func readHolder(f io.ReaderAt) Holder {
-	b, _ := io.ReadAll(io.NewSectionReader(f, 0, maxHolder)) // what cannot be read is not known
+	b, _ := io.ReadAll(io.NewSectionReader(f, 0, maxHolder)) // unreadable means unknown
 	return parseHolder(b)
 }

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// Holder says which process has a directory, as far as it is known.
+// Holder identifies the process that has a directory, if known.
 type Holder struct {
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
-	Command string    `json:"command"` // its command line
+	Command string    `json:"command"` // command line
 	Since   time.Time `json:"since"`
 }
 
-// maxCommand is how much of a command line is told, in bytes.
+// maxCommand is the maximum length of the command line in bytes.
 const maxCommand = 300
 
 func thisProcess() Holder {
-	host, _ := os.Hostname() // "" where it is not known
+	host, _ := os.Hostname() // "" if unknown
 	command := strings.Join(os.Args, " ")
 	if len(command) > maxCommand {
 		command = strings.ToValidUTF8(command[:maxCommand], "") + " …"
@@ -29,7 +29,7 @@ func thisProcess() Holder {
 	return Holder{host, os.Getpid(), command, time.Now().Truncate(time.Second)}
 }
 
-// write makes the file say who holds the directory, in place of who did before.
+// write replaces the file's contents with h.
 func (h Holder) write(f *os.File) error {
 	b, err := json.Marshal(h)
 	if err == nil {
@@ -41,8 +41,8 @@ func (h Holder) write(f *os.File) error {
 	return err
 }
 
-// parseHolder reads what write writes. A process of this host that has ended does not hold anything:
-// whoever does has not written yet.
+// parseHolder parses the output of write. An ended process of this host cannot be the holder: the
+// present holder has not yet written.
 func parseHolder(b []byte) (h Holder) {
 	if err := json.Unmarshal(b, &h); err != nil || h.PID <= 0 {
 		return Holder{}
@@ -53,7 +53,8 @@ func parseHolder(b []byte) (h Holder) {
 	return h
 }
 
-// String is such as "process 4711 on host a since 2026-01-02 15:04:05 (ringo train mnist …)".
+// String returns a text such as "process 4711 on host a since 2026-01-02 15:04:05 (ringo train
+// mnist …)".
 func (h Holder) String() string {
 	if h.PID == 0 {
 		return "a process that is not known"
@@ -61,11 +62,11 @@ func (h Holder) String() string {
 	return fmt.Sprintf("process %d on host %s since %s (%s)", h.PID, h.Host, h.Since.Format(time.DateTime), h.Command)
 }
 
-// HeldError says who holds a directory that was to be taken. It is an ErrHeld.
+// HeldError names the holder of a locked directory. It wraps ErrHeld.
 type HeldError struct {
-	// Path is the file that is locked.
+	// Path is the locked file.
 	Path string
-	// By is the process, the zero value where it is not known.
+	// By is the process, zero if unknown.
 	By Holder
 }
 
@@ -74,5 +75,5 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("%s: %v: %v", e.Path, ErrHeld, e.By)
 }
 
-// Is says that it is an ErrHeld.
+// Is reports ErrHeld as a match.
 func (e *HeldError) Is(target error) bool { return errors.Is(target, ErrHeld) }

@@ -13,11 +13,10 @@ import (
 
 func unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
 
-// lock takes a lock of the open file, not of the process, so that it also keeps
-// two parts of one process apart.
+// lock locks the open file, not the process, so that two callers in a process exclude each other.
 func lock(f *os.File) error { return flock(f, unix.LOCK_EX) }
 
-// share takes a lock that others may take, too, but not one as lock takes.
+// share takes a shared lock, which only excludes lock.
 func share(f *os.File) error { return flock(f, unix.LOCK_SH) }
 
 func flock(f *os.File, how int) error {
@@ -35,10 +34,10 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// alive tells whether there is a process of this host.
+// alive reports whether a process of this host exists.
 func alive(pid int) bool { return !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
 
-// ours tells whether a file is this user's.
+// ours reports whether this user owns a file.
 func ours(info os.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(s.Uid) == os.Getuid()

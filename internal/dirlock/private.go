@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// Private makes a folder that only this user can read, unless it exists. A folder or another file
-// of that name that is not the user's alone is an error, and so is a link.
+// Private creates a folder for this user only, unless it exists. Any other file, link or accessible
+// folder of that name is an error.
 func Private(dir string) error {
 	if err := os.Mkdir(dir, 0o700); !errors.Is(err, fs.ErrExist) {
 		return err

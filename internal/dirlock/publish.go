@@ -7,13 +7,12 @@ import (
 	"path/filepath"
 )
 
-// TempSuffix ends the name of a directory that is not whole yet.
+// TempSuffix is the suffix of incomplete files and directories.
 const TempSuffix = ".tmp"
 
-// Publish makes a directory. invariant[whole-or-absent]: it appears whole or not at all,
-// and then survives a loss of power: fill works on one with another name, dir.tmp, which replaces what an
-// earlier attempt left. Files that fill writes it syncs itself. A dir that exists
-// gives fs.ErrExist.
+// Publish creates a directory. invariant[whole-or-absent]: dir is always complete or absent, even
+// after a loss of power, because fill works in dir.tmp, which replaces the remains of earlier
+// attempts. fill must sync its files. For an existing dir Publish returns fs.ErrExist.
 func Publish(dir string, fill func(tmp string) error) error {
 	dir = filepath.Clean(dir)
 	if _, err := os.Lstat(dir); err == nil {

@@ -5,9 +5,8 @@ import (
 	"syscall"
 )
 
-// SyncFile has the system write a file to its disk. File systems and devices that have no such
-// operation (some of FUSE, /dev/stdout) return EINVAL or ENOTSUP, which is no error: their data are
-// as safe as they can be.
+// SyncFile syncs a file to disk. File systems and devices without this operation (some of FUSE,
+// /dev/stdout) return EINVAL or ENOTSUP, which is no error: the data are as safe as possible.
 func SyncFile(f interface{ Sync() error }) error { return unlessUnsupported(f.Sync()) }
 
 func unlessUnsupported(err error) error {

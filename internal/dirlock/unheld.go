@@ -2,14 +2,14 @@ package dirlock
 
 import "os"
 
-// RemoveUnheld removes this user's regular files, unless a process holds one of them: it returns
-// false then and removes none. A lock (flock) of an open file marks it as held.
-// All files are locked before the first is removed. A name whose file has changed meanwhile stays.
+// RemoveUnheld removes this user's regular files, unless any is locked by a process (flock): then
+// it removes none and returns false. All files are locked before the first removal. A name with a
+// new file stays.
 func RemoveUnheld(paths []string) bool {
 	var free []*os.File
 	defer func() {
 		for _, f := range free {
-			_ = f.Close() // and with it the lock
+			_ = f.Close() // also unlocks
 		}
 	}()
 	for _, path := range paths {

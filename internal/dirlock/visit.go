@@ -7,21 +7,24 @@ import (
 	"time"
 )
 
-// Visit is a folder that several processes of one user have, each for as long as it lives: in memory or in the system's place for temporary
-// files, where whoever was killed cannot clean up. The last one to leave removes it, or else whoever comes upon it later.
+// Visit is a process's use of a folder that several processes of a user share, in memory or in the
+// system's temporary directory, where killed processes cannot clean up. The last process to leave
+// removes the folder, or a later process does.
 //
-// invariant[visited-folder]: a folder in which a living process is, is not removed. Who is within holds a shared lock of the folder itself,
-// and who removes it an exclusive one; who has got his shared lock looks whether the folder is still there under its name.
+// invariant[visited-folder]: a folder with a living process is never removed, because each process
+// within holds a shared lock of the folder, and a remover an exclusive lock; after a shared lock
+// the process checks that the folder still has its name.
 type Visit struct {
 	f    *os.File
 	path string
 }
 
-// removing is how long another process may take to remove the folder that is entered.
+// removing is the maximum wait for the removal of a folder by another process.
 const removing = 5 * time.Second
 
-// Enter makes a folder that only this user can read, or finds one where others are; what those left behind who are no more is removed. Errors: nobody can make it; it is another one's, or others may read it;
-// ErrNoLocks.
+// Enter creates a folder for this user only, or joins its other processes, after the remains of
+// ended processes are removed. A folder that cannot be created or is not private to this user is an
+// error, and so is ErrNoLocks.
 func Enter(path string) (*Visit, error) {
 	Clear(path)
 	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -41,7 +44,7 @@ func Enter(path string) (*Visit, error) {
 	}
 }
 
-// visit locks a folder, one that is removed meanwhile is an os.ErrNotExist.
+// visit locks a folder; a concurrent removal is an os.ErrNotExist.
 func visit(path string, by func(*os.File) error) (*Visit, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -70,28 +73,29 @@ func visit(path string, by func(*os.File) error) (*Visit, error) {
 	return &Visit{f, path}, nil
 }
 
-// ownedByUser says that a folder is this user's alone.
+// ownedByUser reports whether a folder is private to this user.
 func ownedByUser(info os.FileInfo) bool {
 	return info.IsDir() && info.Mode().Perm() == 0o700 && ours(info)
 }
 
-// OwnedByUser says that a path is a folder of this user's which nobody else can read or write.
+// OwnedByUser reports whether path is a folder private to this user.
 func OwnedByUser(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && ownedByUser(info)
 }
 
-// Path is where the folder is.
+// Path returns the folder's path.
 func (v *Visit) Path() string { return v.path }
 
-// Leave ends the visit, and removes the folder with all that is in it if nobody else is there.
+// Leave ends the visit, and removes the folder with its contents after the last process.
 func (v *Visit) Leave() error {
 	err := v.end()
 	Clear(v.path)
 	return err
 }
 
-// Clear removes a folder of this user's with all that is in it, unless a process is there, and tells whether it did.
+// Clear removes a folder of this user with its contents, unless in use by a process, and reports a
+// removal.
 func Clear(path string) bool {
 	v, err := visit(path, lock)
 	if err != nil {
@@ -100,5 +104,5 @@ func Clear(path string) bool {
 	return errors.Join(os.RemoveAll(path), v.end()) == nil
 }
 
-// end gives the lock back, also where a program that is just being started has the file open for a moment.
+// end unlocks the folder, even if a starting child process still has the file open.
 func (v *Visit) end() error { return errors.Join(unlock(v.f), v.f.Close()) }

@@ -1,4 +1,4 @@
-// Package dnstest is a server of names that come late, as those of pods do, for tests and
+// Package dnstest is a DNS server with names that appear late, as those of pods do, for tests and
 // measurements.
 package dnstest
 
@@ -10,13 +10,14 @@ import (
 	"sync/atomic"
 )
 
-// Server answers questions of names by UDP. It knows no name until Know is called, and then says that each is 127.0.0.1.
+// Server answers DNS queries by UDP. It has no names until Know is called, and then 127.0.0.1 for
+// all.
 type Server struct {
 	conn  net.PacketConn
 	known atomic.Bool
 }
 
-// Listen starts one on a port of loopback.
+// Listen starts a server on a port of loopback.
 func Listen() (*Server, error) {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -27,13 +28,13 @@ func Listen() (*Server, error) {
 	return s, nil
 }
 
-// Address is its HOST:PORT.
+// Address returns its HOST:PORT.
 func (s *Server) Address() string { return s.conn.LocalAddr().String() }
 
-// Know makes it know all names.
+// Know adds all names.
 func (s *Server) Know() { s.known.Store(true) }
 
-// Close ends it.
+// Close stops the server.
 func (s *Server) Close() error { return s.conn.Close() }
 
 func (s *Server) serve() {
@@ -43,12 +44,13 @@ func (s *Server) serve() {
 			return
 		}
 		if out := answer(b[:n], s.known.Load()); out != nil {
-			_, _ = s.conn.WriteTo(out, from) // who has asked asks again
+			_, _ = s.conn.WriteTo(out, from) // clients retry
 		}
 	}
 }
 
-// answer is what is said to a question (RFC 1035): no such name, or, of an address of version 4, 127.0.0.1; nil where it is none.
+// answer returns the response to a query (RFC 1035): no such name or, for an IPv4 address,
+// 127.0.0.1; nil for an invalid query.
 func answer(question []byte, known bool) []byte {
 	end := 12
 	for end < len(question) && question[end] != 0 {
@@ -59,7 +61,7 @@ func answer(question []byte, known bool) []byte {
 	}
 	kind := binary.BigEndian.Uint16(question[end+1:])
 	out := slices.Clone(question[:end+5])
-	binary.BigEndian.PutUint16(out[2:], 0x8180) // an answer, and all is well
+	binary.BigEndian.PutUint16(out[2:], 0x8180) // response without an error
 	copy(out[6:], []byte{0, 0, 0, 0, 0, 0})
 	switch {
 	case !known:
@@ -71,7 +73,7 @@ func answer(question []byte, known bool) []byte {
 	return out
 }
 
-// Resolver asks the server at address, and nobody else.
+// Resolver returns a resolver that queries only the server at address.
 func Resolver(address string) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "udp", address)

@@ -1,5 +1,4 @@
-// Package freeport finds addresses for tests whose programs listen later than they are told where, or again
-// and again.
+// Package freeport finds free addresses for tests with programs that listen later, or repeatedly.
 package freeport
 
 import (
@@ -9,15 +8,15 @@ import (
 	"testing"
 )
 
-// Ports are below those that systems hand out, from 32768 on (Linux) or 49152 (macOS): to listeners that take
-// any, which would have the address by the time it is needed, and to connections, of which one that is made to
-// an address where nobody listens yet may get that very port, and is then one with itself.
+// first and count select ports below the ephemeral ranges, from 32768 (Linux) or 49152 (macOS): the
+// system could assign an ephemeral port to another listener before the test, or to a client, as a
+// connection with itself.
 const first, count = 10000, 6000
 
-// trials are how many ports are tried before the test fails.
+// trials is the maximum number of ports to try.
 const trials = 100
 
-// Address is a HOST:PORT of loopback where nobody listens.
+// Address returns a free HOST:PORT of loopback.
 func Address(t testing.TB) string {
 	t.Helper()
 	var err error

@@ -1,5 +1,5 @@
-// Package hostport reads addresses as people write them: HOST:PORT. Whatever takes one, a setting or a field of a Config, reads it here,
-// so that all refuse the same and say it in the same words.
+// Package hostport parses addresses: HOST:PORT. All settings and Config fields use Split, with
+// equal rules and error texts.
 package hostport
 
 import (
@@ -8,8 +8,9 @@ import (
 	"strconv"
 )
 
-// Split reads HOST:PORT with a port from least to 65535, a number: names of services, such as "http", differ between hosts. HOST may be
-// empty; who cannot take that says so. The error does not have the address in it, so that who gives it can say whose it is.
+// Split parses HOST:PORT with a numeric port from least to 65535: service names, such as "http",
+// differ between hosts. HOST may be empty; callers must check if it is required. The error omits
+// the address, for the caller to add.
 func Split(address string, least int) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(address)
 	n, bad := strconv.ParseUint(text, 10, 16)
@@ -19,8 +20,8 @@ func Split(address string, least int) (host string, port int, err error) {
 	return host, int(n), nil
 }
 
-// Loopback tells whether only this host reaches who listens at host: localhost, or an address of 127.0.0.0/8, or ::1. The empty host is
-// all addresses, and so is not.
+// Loopback reports whether only this host can reach host: localhost, 127.0.0.0/8, or ::1. The empty
+// host means all addresses, and is not loopback.
 func Loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

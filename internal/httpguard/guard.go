@@ -12,20 +12,20 @@ import (
 	"sync"
 )
 
-// Guard stands before everything that is asked over HTTP. What it is there for: a web page in a browser of this
-// host can ask any address that the browser reaches, and by DNS rebinding (a name that first leads to the
-// page's own server and then to 127.0.0.1) read the answers, too, as if it were a page of ours. The Host
-// that it sends tells: it is the page's name. Orders, and what is not for everybody on this host, need a token
-// besides, which no page knows.
+// Guard checks all HTTP requests. A web page in a browser of this host can send requests to any
+// reachable address, and by DNS rebinding (a name for the page's server, later for 127.0.0.1) also
+// read the responses. The Host header, the page's name, reveals such requests. Requests with
+// effects or private data additionally need a token, unknown to pages.
 type Guard struct {
-	host  string // that may be asked for besides loopback addresses, lower case; "" for none
+	host  string // allowed besides loopback addresses, lower case; "" for none
 	port  string
-	token [sha256.Size]byte // of the token
-	has   bool              // there is a token; else nobody holds it
+	token [sha256.Size]byte // hash of the token
+	has   bool              // false rejects all tokens
 }
 
-// NewGuard lets requests through that are for loopback addresses, or for address, a HOST:PORT. A HOST that is empty, 0.0.0.0 or ::
-// stands for the address at which a request came. Nobody holds an empty token.
+// NewGuard returns a Guard that accepts requests for loopback addresses, or for address, a
+// HOST:PORT. An empty HOST, 0.0.0.0 or :: means the address that received the request. With an
+// empty token no request is authorised.
 func NewGuard(address, token string) Guard {
 	g := Guard{token: sha256.Sum256([]byte(token)), has: token != ""}
 	if host, port, err := net.SplitHostPort(address); err == nil {
@@ -34,8 +34,8 @@ func NewGuard(address, token string) Guard {
 	return g
 }
 
-// Reach is the HOST:PORT by which this host asks who listens at l and was told to at host: as a Guard of that host knows it. All of this
-// host's addresses are the loopback one.
+// Reach returns the HOST:PORT for requests from this host to a listener at l, configured with host
+// and a Guard. An unspecified host becomes the loopback address.
 func Reach(host string, l net.Addr) string {
 	_, port, _ := net.SplitHostPort(l.String())
 	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
@@ -44,7 +44,8 @@ func Reach(host string, l net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-// Before lets requests through to next that no web page of others can have made. Others are refused and told.
+// Before rejects and reports requests that a foreign web page may have sent, and passes all others
+// to next.
 func (g Guard) Before(next http.Handler, tell func(r *http.Request, why string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		why := ""
@@ -62,7 +63,7 @@ func (g Guard) Before(next http.Handler, tell func(r *http.Request, why string))
 	})
 }
 
-// orItself says which other host may be asked for.
+// orItself names the other allowed host.
 func (g Guard) orItself() string {
 	if a, err := netip.ParseAddr(g.host); g.host == "" || err == nil && (a.IsLoopback() || a.IsUnspecified()) {
 		return ""
@@ -70,8 +71,8 @@ func (g Guard) orItself() string {
 	return fmt.Sprintf(", or for %s", net.JoinHostPort(g.host, g.port))
 }
 
-// knows tells whether a request is for a loopback address, the address given, or, where that is all of this
-// host's, the one at which it came.
+// knows reports whether a request is for a loopback address, the configured address or, if
+// unspecified, the receiving address.
 func (g Guard) knows(r *http.Request) bool {
 	host, port, ok := splitHost(r.Host)
 	if !ok {
@@ -82,7 +83,7 @@ func (g Guard) knows(r *http.Request) bool {
 	}
 	a, err := netip.ParseAddr(host)
 	if err == nil && a.Unmap().IsLoopback() {
-		return true // also through a tunnel from another port
+		return true // perhaps through a tunnel from another port
 	}
 	if port != g.port {
 		return false
@@ -98,7 +99,7 @@ func (g Guard) knows(r *http.Request) bool {
 	return at != nil && at.AddrPort().Addr().Unmap() == a.Unmap()
 }
 
-// splitHost cuts a Host header, in lower case. Port 80 may be left out.
+// splitHost splits a Host header, in lower case. Port 80 is the default.
 func splitHost(text string) (host, port string, ok bool) {
 	host, port = strings.ToLower(text), "80"
 	if h, p, err := net.SplitHostPort(host); err == nil {
@@ -110,7 +111,7 @@ func splitHost(text string) (host, port string, ok bool) {
 	return host, port, host != "" && err == nil && n > 0 && !strings.Contains(host, "%")
 }
 
-// foreign tells whether a browser says that the request is of another origin than this server's own.
+// foreign reports whether a browser marks the request as cross-origin.
 func foreign(r *http.Request) bool {
 	for _, site := range r.Header.Values("Sec-Fetch-Site") {
 		if site != "none" && site != "same-origin" {
@@ -125,9 +126,9 @@ func foreign(r *http.Request) bool {
 	return false
 }
 
-// followed tells whether a person has followed a link with the token in it from another site's page, such as a chat's: the browser goes there
-// with a window of its own, of which that page can read nothing. Whatever the page itself asks for, or shows in a frame, says otherwise, which no
-// script can change.
+// followed reports whether a user has followed a link with the token from another site, such as a
+// chat: the browser navigates in a window unreadable for the site. Requests by the site, or for a
+// frame, have other headers, unchangeable by scripts.
 func (g Guard) followed(r *http.Request) bool {
 	token, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	h := r.Header
@@ -135,7 +136,7 @@ func (g Guard) followed(r *http.Request) bool {
 		h.Get("Sec-Fetch-Mode") == "navigate" && h.Get("Sec-Fetch-Dest") == "document" && h.Get("Sec-Fetch-User") == "?1"
 }
 
-// Allows tells whether who sent a request holds the token, as "Authorization: Bearer TOKEN".
+// Allows reports whether a request has the token, as "Authorization: Bearer TOKEN".
 func (g Guard) Allows(r *http.Request) bool {
 	said := r.Header.Values("Authorization")
 	if len(said) != 1 {
@@ -145,9 +146,9 @@ func (g Guard) Allows(r *http.Request) bool {
 	return g.holds(token) && strings.EqualFold(scheme, "Bearer")
 }
 
-// Below serves what lies below the token, as http://HOST:PORT/TOKEN/…: an address that a person opens as it was printed, in which
-// links that name no host go on below it, and that programs which know no headers take, too. Without the token it says that one is
-// needed, and nothing else.
+// Below serves next below the token, as http://HOST:PORT/TOKEN/…: users open the printed address,
+// relative links stay below it, and clients without headers can use it. Without the token it
+// returns only an error.
 func (g Guard) Below(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, _, below := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
@@ -163,24 +164,24 @@ func (g Guard) Below(next http.Handler) http.Handler {
 	})
 }
 
-// private sets the headers of an answer that no browser may store, and whose address no other site
-// may get.
+// private sets headers against storage of the response in browsers, and against its address in
+// referrers.
 func private(w http.ResponseWriter) {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 }
 
-// holds compares with the token. The time that it takes says nothing of it.
+// holds compares the token in constant time.
 func (g Guard) holds(token string) bool {
 	sum := sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 && g.has
 }
 
-// Quote is a stranger's word for a person's eyes, cut where it is long.
+// Quote returns untrusted text for display, quoted and truncated.
 func Quote(s string) string { return strconv.Quote(s[:min(len(s), 100)]) }
 
-// Once remembers what need not be said twice, and no more than so much: strangers could say much.
+// Once limits repeated reports, and their total number, because untrusted clients could cause many.
 type Once struct {
 	mu    sync.Mutex
 	lines map[string]bool
@@ -188,7 +189,7 @@ type Once struct {
 
 const mostTold = 64
 
-// News tells whether a line of a kind is to be said.
+// News reports whether to report a line of a kind.
 func (t *Once) News(kind string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

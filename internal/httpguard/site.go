@@ -11,16 +11,16 @@ import (
 	"github.com/ringo-ml/ringo/internal/hostport"
 )
 
-// Site is the one address at which a process of a job answers over HTTP. Its parts register their
-// routes before Listen. All routes but the public ones need the token: below it in the path, or as
+// Site is the only HTTP address of a process of a job. Its parts register their routes before
+// Listen. All routes except the public ones need the token: below it in the path, or as
 // "Authorization: Bearer TOKEN".
 type Site struct {
-	host    string // as given; 127.0.0.1 if none was
+	host    string // configured host; default 127.0.0.1
 	port    string
 	token   string
 	guard   Guard
 	public  *http.ServeMux
-	all     *http.ServeMux // the public ones too
+	all     *http.ServeMux // including public routes
 	report  func(line string)
 	once    Once
 	server  *http.Server
@@ -125,7 +125,7 @@ func (s *Site) Exposed() bool {
 	return err != nil || !a.Addr().IsLoopback()
 }
 
-// Close ends the site, also in the middle of an answer. It does nothing without Listen.
+// Close ends the site, even during a response. It has no effect without Listen.
 func (s *Site) Close() {
 	if s != nil && s.server != nil {
 		_ = s.server.Close()

@@ -1,5 +1,5 @@
-// Package httpguard is how processes of a job answer people over HTTP: none but who may ask, and no
-// crowd keeps the job from its files.
+// Package httpguard protects the HTTP servers of a job's processes: only authorised clients get
+// data, and connections cannot exhaust the job's file descriptors.
 package httpguard
 
 import (
@@ -16,24 +16,26 @@ import (
 	"github.com/ringo-ml/ringo/internal/connpeek"
 )
 
-// MaxConnections is how many connections for people a process has at a time. It is far below what a process may
-// have of files: logs and checkpoints need theirs, whoever comes.
+// MaxConnections is the maximum number of HTTP connections of a process, far below the limit of
+// open files, which logs and checkpoints need.
 const MaxConnections = 64
 
-// AnswerTime is how long who asked may take to read an answer.
+// AnswerTime is the time limit for reading a response.
 const AnswerTime = 30 * time.Second
 
-// NewServer is an HTTP server: who says nothing, or says or reads it slowly, is soon cut off. It is to serve a [NewCrowd].
+// NewServer returns an HTTP server that disconnects silent or slow clients, for use with
+// [NewCrowd].
 func NewServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: AnswerTime, IdleTimeout: 30 * time.Second,
-		MaxHeaderBytes: 8 << 10, ErrorLog: log.New(io.Discard, "", 0), // what strangers do wrong
+		MaxHeaderBytes: 8 << 10, ErrorLog: log.New(io.Discard, "", 0), // clients' errors
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, visitorKey{}, c) },
 	}
 }
 
-// NewCrowd is l with at most most connections at a time: one more puts the oldest out, but for those that [Stay]. So many silent ones keep nobody out, and take no more than so many descriptors.
-// What cannot be a request is closed at sight.
+// NewCrowd limits l to most connections: a further connection closes the oldest without [Stay].
+// Silent connections therefore block no client, and use a limited number of descriptors.
+// Connections that cannot be HTTP are closed immediately.
 func NewCrowd(l net.Listener, most int) net.Listener {
 	connpeek.SpeakFirst(l)
 	return &crowd{Listener: l, most: most}
@@ -56,8 +58,9 @@ type visitor struct {
 
 type visitorKey struct{}
 
-// Stay is for a request whose answer may take long: until done is called only that who asked goes away ends it before its time. The
-// time to read the rest of the answer begins then. Connections that know no deadlines have none.
+// Stay disables the timeouts of a request with a long response: until done is called, only a
+// disconnect ends it. The time limit for reading the response starts then. Connections without
+// deadlines are allowed.
 func Stay(w http.ResponseWriter, r *http.Request) (done func()) {
 	busy := func(bool) {}
 	if v, ok := r.Context().Value(visitorKey{}).(*visitor); ok {
@@ -72,7 +75,7 @@ func Stay(w http.ResponseWriter, r *http.Request) (done func()) {
 	}
 }
 
-// Accept returns the next connection there is room for.
+// Accept returns the next connection within the limit.
 func (c *crowd) Accept() (net.Conn, error) {
 	for {
 		conn, err := c.Listener.Accept()
@@ -94,14 +97,15 @@ func (c *crowd) Accept() (net.Conn, error) {
 	}
 }
 
-// speaksHTTP reports whether what conn begins with, if something has come, may be a request: methods are of large letters.
+// speaksHTTP reports whether the first byte of conn, if any, may start a request: methods are
+// upper-case letters.
 func speaksHTTP(conn net.Conn) bool {
 	var first [1]byte
 	n, gone := connpeek.Peek(conn, first[:])
 	return !gone && (n == 0 || 'A' <= first[0] && first[0] <= 'Z')
 }
 
-// enter lets a visitor in, and returns who has to leave for it, perhaps itself.
+// enter adds a visitor, and returns a visitor to close, perhaps v, or nil.
 func (c *crowd) enter(v *visitor) (out *visitor) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +122,7 @@ func (c *crowd) has(v *visitor) bool {
 	return slices.Contains(c.inside, v)
 }
 
-// Close closes the connection, once or more.
+// Close closes the connection; repeated calls are allowed.
 func (v *visitor) Close() error {
 	v.crowd.mu.Lock()
 	v.crowd.inside = slices.DeleteFunc(v.crowd.inside, func(other *visitor) bool { return other == v })

@@ -1,5 +1,4 @@
-// Package leakcheck finds what a test leaves behind: goroutines, file
-// descriptors and shared memory.
+// Package leakcheck finds leaks of a test: goroutines, file descriptors and shared memory.
 package leakcheck
 
 import (
@@ -12,16 +11,14 @@ import (
 	"time"
 )
 
-// patience is how long what a test started may take to end after it.
+// patience is the time limit for cleanup after a test.
 const patience = 20 * time.Second
 
-// Check fails t if, when it ends, goroutines run, files are open or shared memory
-// is mapped that were not at the time of the call. Call it first, so that it looks after all other
-// cleanups. It cannot tell the tests of a process apart: do not use it in
-// parallel ones.
+// Check fails t if the test leaves goroutines, open files or mapped shared memory that did not
+// exist at the call. Call Check first, to run after all other cleanups. Parallel tests are not
+// supported, because Check covers the whole process.
 //
-// File descriptors are looked at where the system lists them (Linux and macOS),
-// and so is shared memory (Linux).
+// File descriptors are checked on Linux and macOS, shared memory on Linux.
 func Check(t testing.TB) {
 	t.Helper()
 	before := goroutines()
@@ -29,7 +26,7 @@ func Check(t testing.TB) {
 	t.Cleanup(func() {
 		t.Helper()
 		if t.Failed() {
-			return // what failed may well have left things behind
+			return // a failed test may leak
 		}
 		for _, leak := range settle(before, files) {
 			t.Errorf("leak: %s", leak)
@@ -37,9 +34,9 @@ func Check(t testing.TB) {
 	})
 }
 
-// settle waits until nothing is left, or returns what is.
+// settle waits until no leak remains, and returns the remaining leaks.
 func settle(before map[string]bool, files []string) []string {
-	pause := 50 * time.Microsecond // most ends are under way, and fuzz targets have thousands of cases
+	pause := 50 * time.Microsecond // most ends are near, and fuzz targets have thousands of cases
 	for deadline := time.Now().Add(patience); ; pause = min(2*pause, 5*time.Millisecond) {
 		leaks := append(newGoroutines(before), newFiles(files)...)
 		if len(leaks) == 0 || time.Now().After(deadline) {
@@ -49,7 +46,6 @@ func settle(before map[string]bool, files []string) []string {
 	}
 }
 
-// goroutines returns the ids of all goroutines.
 func goroutines() map[string]bool {
 	ids := make(map[string]bool)
 	for _, s := range stacks() {
@@ -60,7 +56,7 @@ func goroutines() map[string]bool {
 
 func newGoroutines(before map[string]bool) []string {
 	var out []string
-	for _, s := range stacks()[1:] { // the first one is this one
+	for _, s := range stacks()[1:] { // the first is the current goroutine
 		if !before[id(s)] && !background(s) {
 			out = append(out, s)
 		}
@@ -68,14 +64,14 @@ func newGoroutines(before map[string]bool) []string {
 	return out
 }
 
-// id is the number in "goroutine 7 [running]:".
+// id returns the number in "goroutine 7 [running]:".
 func id(stack string) string {
 	rest := strings.TrimPrefix(stack, "goroutine ")
 	number, _, _ := strings.Cut(rest, " ")
 	return number
 }
 
-// background goroutines belong to the runtime or to the testing package.
+// background reports goroutines of the runtime or the testing package.
 func background(stack string) bool {
 	return slices.ContainsFunc([]string{
 		"testing.(*T).Run", "testing.(*M).", "testing.runFuzzing", "testing.(*B).", "runtime.goexit0",
@@ -91,8 +87,7 @@ func stacks() []string {
 	}
 }
 
-// openFiles describes the open file descriptors, or returns nil where they
-// cannot be listed.
+// openFiles describes the open file descriptors; nil if unsupported.
 func openFiles() []string {
 	dir := "/proc/self/fd"
 	if runtime.GOOS == "darwin" {
@@ -106,18 +101,17 @@ func openFiles() []string {
 	for _, e := range entries {
 		target, err := os.Readlink(dir + "/" + e.Name())
 		if err != nil && runtime.GOOS == "linux" {
-			continue // the descriptor that lists the folder is closed again
+			continue // the closed descriptor of the listing
 		}
 		if strings.HasPrefix(target, "anon_inode:") {
-			continue // the runtime's own
+			continue // used by the runtime
 		}
 		out = append(out, fmt.Sprintf("file descriptor %s %s", e.Name(), target))
 	}
 	return out
 }
 
-// segments describes the mapped segments of shared memory, or returns nil where
-// they cannot be listed.
+// segments describes the mapped shared memory; nil if unsupported.
 func segments() []string {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -135,8 +129,8 @@ func segments() []string {
 	return out
 }
 
-// newFiles returns the files that are open and the segments that are mapped now
-// and were not before. A number that now stands for another file counts.
+// newFiles returns the open files and mapped segments that are not in before. A number with another
+// file counts as new.
 func newFiles(before []string) []string {
 	var out []string
 	for _, f := range append(openFiles(), segments()...) {

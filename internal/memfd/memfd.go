@@ -1,10 +1,10 @@
-// Package memfd makes memory without a name in any file system, which processes of one host share by its descriptor. It goes with the last
-// process that has it, however that ends. Linux alone has it: see Supported.
+// Package memfd creates anonymous memory that processes of a host share by descriptor. The memory
+// is freed with the last process, even after a crash. Only Linux supports it: see Supported.
 package memfd
 
 import (
 	"errors"
 )
 
-// ErrUnsupported is what all functions say where there is no such memory.
+// ErrUnsupported is the error of all functions on other systems.
 var ErrUnsupported = errors.New("processes share memory on Linux only")

@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Supported says whether processes can share memory on this system at all.
+// Supported reports whether this system supports shared memory.
 const Supported = true
 
-// Seals, which nobody takes off again. Fixed memory is never cut short: who touched what is gone would be killed. Of memory that is
-// ReadOnly, too, there are no other mappings that can be written to, and nobody else can write to it, than those of the time when it was sealed.
+// Fixed and ReadOnly are permanent seals. Fixed memory cannot shrink: a shrink would crash
+// processes at the next access. ReadOnly memory also allows no new writable mappings and no writes.
 const (
 	Fixed    = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 	ReadOnly = Fixed | unix.F_SEAL_FUTURE_WRITE
 )
 
-// Create makes n zeros, which take memory when they are touched. The name is for those who read /proc.
+// Create returns n zero bytes, which take memory when touched. The name appears in /proc.
 func Create(name string, n int64) (fd int, err error) {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_FSIZE, &limit) == nil && uint64(n) > limit.Cur {
@@ -38,7 +38,7 @@ func Create(name string, n int64) (fd int, err error) {
 	return fd, nil
 }
 
-// Seal puts seals on, and that there are no others later.
+// Seal adds seals, and prevents later ones.
 func Seal(fd, seals int) error {
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals|unix.F_SEAL_SEAL); err != nil {
 		return fmt.Errorf("sealing memory: %w", err)
@@ -46,7 +46,7 @@ func Seal(fd, seals int) error {
 	return nil
 }
 
-// Check refuses a descriptor of anything but memory of n bytes with seals.
+// Check returns an error unless fd is memory of n bytes with seals.
 func Check(fd int, n int64, seals int) error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
@@ -60,7 +60,7 @@ func Check(fd int, n int64, seals int) error {
 	if err != nil {
 		return fmt.Errorf("the memory is no memfd: %w", err)
 	}
-	if system.Type != unix.TMPFS_MAGIC { // large pages, of which there may be no more when they are touched
+	if system.Type != unix.TMPFS_MAGIC { // large pages may be unavailable when touched
 		return fmt.Errorf("the memory is of another kind, %#x", system.Type)
 	}
 	if stat.Size != n || got&seals != seals {
@@ -69,10 +69,10 @@ func Check(fd int, n int64, seals int) error {
 	return nil
 }
 
-// Close gives a descriptor back; what is mapped stays.
+// Close closes a descriptor; mappings stay.
 func Close(fd int) { _ = unix.Close(fd) }
 
-// Send sends bytes, one at least, and with them a descriptor; -1: none.
+// Send sends bytes, at least one, with a descriptor; -1: none.
 func Send(conn *net.UnixConn, b []byte, fd int) error {
 	var rights []byte
 	if fd >= 0 {
@@ -82,7 +82,8 @@ func Send(conn *net.UnixConn, b []byte, fd int) error {
 	return err
 }
 
-// Take reads up to len(b) bytes, and the descriptor that came with them, which is the caller's to close; -1: there came none. Others that came are closed.
+// Take reads up to len(b) bytes, and the descriptor sent with them, for the caller to close; -1:
+// none. Further descriptors are closed.
 func Take(conn *net.UnixConn, b []byte) (n, fd int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4))
 	n, got, _, _, err := conn.ReadMsgUnix(b, oob)
@@ -97,7 +98,7 @@ func Take(conn *net.UnixConn, b []byte) (n, fd int, err error) {
 	if err == nil && len(fds) == 1 {
 		return n, fds[0], nil
 	}
-	for _, fd := range fds { // the room for one has room for a second
+	for _, fd := range fds { // the buffer for one has space for two
 		Close(fd)
 	}
 	return n, -1, nil

@@ -4,29 +4,29 @@ package memfd
 
 import "net"
 
-// Supported says whether processes can share memory on this system at all.
+// Supported reports whether this system supports shared memory.
 const Supported = false
 
-// Fixed and ReadOnly are seals, of which there are none.
+// Fixed and ReadOnly are seals, unsupported here.
 const (
 	Fixed    = 0
 	ReadOnly = 0
 )
 
-// Create returns ErrUnsupported, as all others do.
+// Create returns ErrUnsupported, as do all other functions.
 func Create(string, int64) (int, error) { return -1, ErrUnsupported }
 
-// Seal is not there.
+// Seal is unsupported.
 func Seal(int, int) error { return ErrUnsupported }
 
-// Check is not there.
+// Check is unsupported.
 func Check(int, int64, int) error { return ErrUnsupported }
 
-// Close is not there.
+// Close is unsupported.
 func Close(int) {}
 
-// Send is not there.
+// Send is unsupported.
 func Send(*net.UnixConn, []byte, int) error { return ErrUnsupported }
 
-// Take is not there.
+// Take is unsupported.
 func Take(*net.UnixConn, []byte) (int, int, error) { return 0, -1, ErrUnsupported }

@@ -1,5 +1,5 @@
-// Package panics turns a panic of a user's function into an error, so that a job names its rank and
-// ends in order.
+// Package panics turns a panic of a user's function into an error, for a normal end of the job with
+// the rank's name.
 package panics
 
 import (
@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Error is a panic with the function and line that raised it.
+// Error is a panic with its function and line.
 type Error struct {
 	Value any
 	Place string // "main.forward, model.go:41"; "": unknown
 }
 
-// Error returns the value, and the place unless the value is an error that names its operation.
+// Error returns the value and the place.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("panic: %v", e.Value)
 	if e.Place != "" {
@@ -24,14 +24,13 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap returns the value if it is an error.
+// Unwrap returns an error value, or nil.
 func (e *Error) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// Do calls fn, and returns its panic as an *Error. Panics of goroutines that fn starts are not
-// caught.
+// Do calls fn, and returns its panic as an *Error. Panics of goroutines of fn are not caught.
 func Do(fn func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -41,8 +40,7 @@ func Do(fn func() error) (err error) {
 	return fn()
 }
 
-// place is the innermost function that is not the runtime's, while a deferred function handles a
-// panic.
+// place returns the innermost function outside the runtime, during a deferred handler of a panic.
 func place() string {
 	calls := make([]uintptr, 32)
 	frames := runtime.CallersFrames(calls[:runtime.Callers(2, calls)])

@@ -1,6 +1,6 @@
-// Package pathname opens what users name. A name may be that of a named pipe, which
-// open(2) waits for, of a device that never ends, or of a folder: what is not the
-// regular file that is wanted is refused at once, by its name and kind.
+// Package pathname opens files named by users. A name may be that of a named pipe, where open(2)
+// blocks, of an endless device, or of a folder: other files than the required regular file are
+// rejected immediately, with name and kind.
 package pathname
 
 import (
@@ -12,11 +12,11 @@ import (
 	"syscall"
 )
 
-// ErrNotRegular is the error of a name that is there, but not of a regular file. It
-// comes in a *fs.PathError, as those of the operating system do.
+// ErrNotRegular is the error of a name that is not a regular file, in a *fs.PathError, as errors of
+// the operating system.
 var ErrNotRegular = errors.New("not a regular file")
 
-// kindError says what is there instead.
+// kindError names the kind of an irregular file.
 type kindError struct{ mode fs.FileMode }
 
 func (e kindError) Is(target error) bool { return target == ErrNotRegular }
@@ -35,8 +35,8 @@ func (e kindError) Error() string {
 	return "it is no regular file"
 }
 
-// Check is the error that Open would give for what is there instead of a regular file,
-// without opening it, and otherwise what os.Stat says.
+// Check returns the error of Open for an irregular file, without opening it, otherwise the result
+// of os.Stat.
 func Check(path string) (fs.FileInfo, error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
@@ -45,11 +45,10 @@ func Check(path string) (fs.FileInfo, error) {
 	return info, err
 }
 
-// Open opens a regular file for reading. It waits for nothing: anything else is an
-// error that is ErrNotRegular. The kind is that of what was opened, so that no
-// other file can take its place in between.
+// Open opens a regular file for reading, without blocking. Other files are an error that is
+// ErrNotRegular. The check uses the opened file, so that no other file can take its place.
 func Open(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // without effect on a regular file
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // no effect on a regular file
 	if err != nil {
 		if errors.Is(err, syscall.ENXIO) { // a socket, which cannot be opened
 			if _, kind := Check(path); kind != nil {
@@ -68,8 +67,7 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Read is the content of a regular file of at most so many bytes; of a larger one it
-// reads nothing.
+// Read returns the content of a regular file of at most most bytes, and an error for a larger one.
 func Read(path string, most int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {
@@ -86,12 +84,12 @@ func Read(path string, most int64) ([]byte, error) {
 	if info.Size() > most {
 		return nil, tooLarge(info.Size())
 	}
-	content := make([]byte, 0, info.Size()+1) // room to see the end
+	content := make([]byte, 0, info.Size()+1) // space to detect the end
 	for {
 		n, err := f.Read(content[len(content):cap(content)])
 		content = content[:len(content)+n]
 		switch {
-		case int64(len(content)) > most: // it grows
+		case int64(len(content)) > most: // the file grows
 			return nil, tooLarge(int64(len(content)))
 		case err == io.EOF:
 			return content, nil
@@ -103,9 +101,8 @@ func Read(path string, most int64) ([]byte, error) {
 	}
 }
 
-// Write opens a file for writing, and makes it where there is none. Pipes and devices
-// are opened, too, but a pipe that nobody reads is an error and not waited for. flags
-// are more of os.OpenFile's.
+// Write opens a file for writing, created if missing. Pipes and devices are allowed, but a pipe
+// without a reader is an error, not a wait. flags are further flags of os.OpenFile.
 func Write(path string, flags int) (*os.File, error) {
 	f, err := os.OpenFile(path, flags|os.O_WRONLY|os.O_CREATE|syscall.O_NONBLOCK, 0o666)
 	if !errors.Is(err, syscall.ENXIO) {

@@ -16,8 +16,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/remote/store"
 )
 
-// List returns the store's objects that a mirror knows, and whose names may be those of files. torn are parts of servers' checkpoints that have
-// no manifest: their mirror has been ended on the way, or is on the way now.
+// List returns the store's objects that belong to the mirror and have valid file names. torn are
+// parts of servers' checkpoints without a manifest: their mirror was interrupted, or is still
+// running.
 func (m *Mirror) List(ctx context.Context) (whole, torn []store.Object, err error) {
 	all, err := list(ctx, m.Store, m.Patience)
 	if err != nil {
@@ -39,7 +40,7 @@ func (m *Mirror) List(ctx context.Context) (whole, torn []store.Object, err erro
 	return whole, torn, nil
 }
 
-// list is all objects of a store whose names may be those of files: consoles leave others, for folders.
+// list returns all objects with valid file names: consoles create other objects for folders.
 func list(ctx context.Context, from store.Store, p Patience) (all []store.Object, err error) {
 	err = p.try(ctx, listing, func(ctx context.Context) (err error) {
 		all, err = from.List(ctx)
@@ -51,7 +52,7 @@ func list(ctx context.Context, from store.Store, p Patience) (all []store.Object
 	return slices.DeleteFunc(all, func(o store.Object) bool { return !fs.ValidPath(o.Name) }), nil
 }
 
-// Fetch brings objects of List to the folder.
+// Fetch downloads objects of List to the folder.
 func (m *Mirror) Fetch(ctx context.Context, objects []store.Object) error {
 	err := eachOf(objects, atOnce, func(o store.Object) error {
 		path := filepath.Join(m.Dir, filepath.FromSlash(o.Name))
@@ -70,7 +71,8 @@ func (m *Mirror) Fetch(ctx context.Context, objects []store.Object) error {
 	return nil
 }
 
-// Head brings the beginning of an object, at most n bytes, to a file of the object's whole length: for who reads no more.
+// Head downloads the first n bytes of an object to a file of the object's full length, for callers
+// that read no more.
 func (m *Mirror) Head(ctx context.Context, o store.Object, n int64) error {
 	path := filepath.Join(m.Dir, filepath.FromSlash(o.Name))
 	err := fetch(ctx, m.Store, m.Patience, o, min(n, o.Bytes), path)
@@ -83,15 +85,17 @@ func (m *Mirror) Head(ctx context.Context, o store.Object, n int64) error {
 	return nil
 }
 
-// errOther is that of an object that is not the one that was looked at, so that its bytes would not belong together.
+// errOther is the error of an object that changed during the download.
 var errOther = errors.New("it was written anew while it was read: start again, when its writer has ended")
 
-// same tells whether an object that is read is the one that was listed: lists know the time more exactly than reads.
+// same reports whether the object read is the listed version: lists have more exact times than
+// reads.
 func same(now, was store.Object) bool {
 	return now.Name == was.Name && now.Bytes == was.Bytes && now.At.Truncate(time.Second).Equal(was.At.Truncate(time.Second))
 }
 
-// fetch writes the first n bytes of an object to a file, which appears whole. A try that fails is gone on with where it ended.
+// fetch downloads the first n bytes of an object to a file, atomically. A retry continues at the
+// last position.
 func fetch(ctx context.Context, from store.Store, p Patience, o store.Object, n int64, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
@@ -119,9 +123,9 @@ func fetch(ctx context.Context, from store.Store, p Patience, o store.Object, n 
 	})
 }
 
-// Download makes a place of this host what a URL names: an object as a file, or all objects below it as files of a folder, and no more. What
-// is there already in its length and as new is not brought again, and returned is how many bytes came. What is at path must be of earlier
-// downloads of the same URL alone.
+// Download makes path equal to a URL's object, as a file, or to all objects below it, as files of a
+// folder without other files. It skips files of equal size and time, and returns the number of
+// bytes downloaded. path must have only earlier downloads of the same URL.
 func Download(ctx context.Context, text, path string, p Patience) (came int64, err error) {
 	from, err := Open(ctx, text)
 	if err != nil {
@@ -156,10 +160,12 @@ func Download(ctx context.Context, text, path string, p Patience) (came int64, e
 	return sum.Load(), err
 }
 
-// filesAtOnce is how many files come at the same time: most of a data set's are small, so that it is their answers that take the time.
+// filesAtOnce is the number of concurrent downloads: most files of a data set are small, so that
+// latency dominates.
 const filesAtOnce = 16
 
-// removeOthers removes the files of a folder that are none of objects, as those have gone from their store, or a killed process has left them.
+// removeOthers removes files of a folder that are not in objects: removed from the store, or left
+// by a killed process.
 func removeOthers(dir string, objects []store.Object) error {
 	wanted := map[string]bool{}
 	for _, o := range objects {
@@ -173,7 +179,7 @@ func removeOthers(dir string, objects []store.Object) error {
 	})
 }
 
-// downloadOne is Download of one object, where there is one.
+// downloadOne is Download for a single object.
 func downloadOne(ctx context.Context, parent, name, path string, p Patience) (came int64, err error) {
 	from, err := Open(ctx, parent)
 	if err != nil {
@@ -194,7 +200,7 @@ func downloadOne(ctx context.Context, parent, name, path string, p Patience) (ca
 	return came, nil
 }
 
-// download is fetch of an object that may be there already, and that has the object's time then.
+// download is fetch for an object that may already exist, and sets the object's time.
 func download(ctx context.Context, from store.Store, p Patience, o store.Object, path string) (int64, error) {
 	if info, err := os.Stat(path); err == nil && info.Size() == o.Bytes && info.ModTime().Equal(o.At) {
 		return 0, nil

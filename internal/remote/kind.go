@@ -9,15 +9,15 @@ import (
 	"github.com/ringo-ml/ringo/internal/remote/store"
 )
 
-// Kind says what a file in a folder of checkpoints is, in the order in which they must appear elsewhere.
+// Kind is the kind of a file in a folder of checkpoints, in the order of upload.
 type Kind int
 
 const (
-	// KindNone is no part of a checkpoint, such as a lock, a log or rows that memory had no room for.
+	// KindNone is a file outside checkpoints, such as a lock, a log or evicted rows.
 	KindNone Kind = iota - 1
-	// KindPart is a file of a server's checkpoint, or says which job's it is.
+	// KindPart is a file of a server's checkpoint, or its JOB file.
 	KindPart
-	// KindManifest says which files a server's checkpoint has.
+	// KindManifest is the manifest of a server's checkpoint.
 	KindManifest
 	// KindCheckpoint is rank 0's file, which names the parts of servers.
 	KindCheckpoint
@@ -28,7 +28,7 @@ var (
 	serversName    = regexp.MustCompile(`^((start-\d+/)?server-\d+/)(JOB|checkpoints/checkpoint-\d{12}/(.+))$`)
 )
 
-// KindOf is the kind of a file by its name below the folder, with slashes.
+// KindOf returns the kind of a file by its slash-separated name below the folder.
 func KindOf(name string) Kind {
 	if checkpointName.MatchString(name) {
 		return KindCheckpoint
@@ -43,7 +43,7 @@ func KindOf(name string) Kind {
 	return KindPart
 }
 
-// manifestOf is the manifest without which a part of a server's checkpoint is of none; "": it is no such part.
+// manifestOf returns the manifest that a part of a server's checkpoint needs; "" for other files.
 func manifestOf(name string) string {
 	m := serversName.FindStringSubmatch(name)
 	if m == nil || m[4] == "" {
@@ -52,7 +52,7 @@ func manifestOf(name string) string {
 	return name[:len(name)-len(m[4])] + "MANIFEST"
 }
 
-// atOnce is how many of a kind may travel at the same time: of those that may refer to each other one.
+// atOnce returns the number of concurrent transfers of a kind: 1 if files may refer to each other.
 func (k Kind) atOnce() int {
 	if k == KindPart {
 		return atOnce
@@ -60,13 +60,14 @@ func (k Kind) atOnce() int {
 	return 1
 }
 
-// inOrder compares names of one kind so that what refers to another one of the same folder comes after it: a later step, a higher number.
+// inOrder compares names of a kind: references are to lower numbers or earlier steps, which come
+// first.
 func inOrder(a, b string) int {
 	x, y := path.Base(a), path.Base(b)
 	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y), cmp.Compare(a, b)) // more digits are a later step
 }
 
-// Checkpoints are rank 0's files among objects, the latest step first.
+// Checkpoints returns rank 0's files among objects, the latest step first.
 func Checkpoints(all []store.Object) (out []store.Object) {
 	for _, o := range all {
 		if KindOf(o.Name) == KindCheckpoint {

@@ -17,41 +17,42 @@ import (
 	"github.com/ringo-ml/ringo/internal/remote/store"
 )
 
-// atOnce is how many objects travel at the same time.
+// atOnce is the number of concurrent transfers.
 const atOnce = 4
 
-// Mirror carries what appears in a folder to a store, beside who writes there. What [KindOf] knows not stays where it is. One process
-// mirrors a folder; several may mirror their own folders to one store, if each has names of its own.
+// Mirror uploads new files of a folder to a store, concurrently with their writers. Files of
+// KindNone stay. One process mirrors a folder; several processes may mirror their folders to the
+// same store, with distinct names.
 type Mirror struct {
 	Dir   string
 	Store store.Store
-	// Prefix is what names begin with that are this mirror's, such as server-0/; "": all are.
+	// Prefix is the prefix of this mirror's names, such as server-0/; "": all names.
 	Prefix string
 	Patience
-	// Every is the pause between two looks at the folder; 0: 1 s.
+	// Every is the interval between scans of the folder; 0: 1 s.
 	Every time.Duration
-	// Report gets lines about what a person should know. It may be nil.
+	// Report receives lines for users. It may be nil.
 	Report func(line string)
 
 	mu    sync.Mutex
-	known map[string]stamp // what the store has of this folder
+	known map[string]stamp // objects of this folder in the store
 
-	failed bool          // the last look failed, which was told
-	end    chan struct{} // closed: the look that goes on is the last
+	failed bool          // the last scan failed, and was reported
+	end    chan struct{} // closed: the current scan is the last
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// stamp tells whether a file is the one that was carried.
+// stamp identifies a version of a file.
 type stamp struct {
 	bytes int64
 	at    time.Time
 }
 
-// errGone is that of a file which went away before it was carried.
+// errGone is the error of a file removed before its upload.
 var errGone = errors.New("it is gone")
 
-// Start carries what appears, from time to time, until End or the end of ctx.
+// Start uploads new files periodically, until End or the end of ctx.
 func (m *Mirror) Start(ctx context.Context) {
 	ctx, m.cancel = context.WithCancel(ctx)
 	m.end, m.done = make(chan struct{}), make(chan struct{})
@@ -72,7 +73,7 @@ func (m *Mirror) Start(ctx context.Context) {
 	}()
 }
 
-// reportState reports the first of several looks that failed, and the first that did not any more.
+// reportState reports the first of consecutive failures, and the first success afterwards.
 func (m *Mirror) reportState(ctx context.Context, err error) {
 	switch failed := err != nil; {
 	case m.Report == nil || ctx.Err() != nil || failed == m.failed:
@@ -84,7 +85,8 @@ func (m *Mirror) reportState(ctx context.Context, err error) {
 	m.failed = err != nil
 }
 
-// End ends what Start began, and carries what is missing, once, within ctx. What is on its way already is not begun anew.
+// End stops Start's uploads, and runs a last Sync within ctx. Running uploads are completed, not
+// repeated.
 func (m *Mirror) End(ctx context.Context) error {
 	if m.end != nil {
 		close(m.end)
@@ -98,11 +100,11 @@ func (m *Mirror) End(ctx context.Context) error {
 	return m.Sync(ctx)
 }
 
-// probe is an object that is there only while Try looks whether the store takes one.
+// probe is the temporary object of Try.
 const probe = "ringo-probe"
 
-// Try reports why nothing could be saved, before anything is: a store that may be read only, for instance. What cannot be removed is no fault: then
-// what is old stays, too.
+// Try reports in advance why saving is impossible, such as a read-only store. A failure to remove
+// the probe is no error: old files then stay too.
 func (m *Mirror) Try(ctx context.Context) error {
 	err := m.try(ctx, 0, func(ctx context.Context) error { return m.Store.Write(ctx, probe, strings.NewReader(""), 0) })
 	if err != nil {
@@ -112,15 +114,16 @@ func (m *Mirror) Try(ctx context.Context) error {
 	return nil
 }
 
-// Sync makes the store have what the folder has, and then removes what the folder has no more, of what it had. invariant[parts-first]: what others
-// refer to is carried before them, and removed after them: a checkpoint of servers that adds to another one, too. An error leaves the rest
-// to the next time.
+// Sync makes the store equal to the folder: new files are uploaded, then files gone from the folder
+// removed. invariant[parts-first]: a referenced file, such as the base of a server's delta, is
+// always uploaded before its references and removed after them, because a store must always have
+// complete checkpoints. After an error the rest is left to the next Sync.
 func (m *Mirror) Sync(ctx context.Context) error {
 	first, err := m.scan()
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.Dir, err)
 	}
-	files, err := m.scan() // so that it has all that files of the first look refer to
+	files, err := m.scan() // includes all files with references from the first scan
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.Dir, err)
 	}
@@ -134,7 +137,7 @@ func (m *Mirror) Sync(ctx context.Context) error {
 		}
 		slices.SortFunc(changed, inOrder)
 		if kind == KindCheckpoint {
-			slices.Reverse(changed) // where there is no time for all, the last one counts
+			slices.Reverse(changed) // the latest step first, if time is short
 		}
 		if err := m.each(ctx, changed, kind.atOnce(), m.carry); err != nil {
 			return fmt.Errorf("%v: saving %w", m.Store, err)
@@ -155,24 +158,24 @@ func (m *Mirror) Sync(ctx context.Context) error {
 	return nil
 }
 
-// Disown has the next Sync remove objects of the store that the folder lacks, as if it had had them.
+// Disown makes the next Sync remove objects that the folder lacks.
 func (m *Mirror) Disown(objects []store.Object) {
 	for _, o := range objects {
 		m.enter(o.Name, stamp{at: o.At})
 	}
 }
 
-// has tells whether a name is one that is mirrored.
+// has reports whether a name is mirrored.
 func (m *Mirror) has(name string) bool {
 	return KindOf(name) != KindNone && strings.HasPrefix(name, m.Prefix)
 }
 
-// scan finds the folder's files that are mirrored.
+// scan lists the folder's mirrored files.
 func (m *Mirror) scan() (map[string]stamp, error) {
 	out := map[string]stamp{}
 	err := filepath.WalkDir(m.Dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it went away meanwhile
+			return nil // removed since
 		}
 		if err != nil || !d.Type().IsRegular() {
 			return err
@@ -193,12 +196,13 @@ func (m *Mirror) scan() (map[string]stamp, error) {
 	return out, err
 }
 
-// each does something with names, some at a time, and enters the stamps that it returns: what the store has then, or zero.
+// each calls do for names concurrently, and records the returned stamps: the object's version, or
+// zero.
 func (m *Mirror) each(ctx context.Context, names []string, atOnce int, do func(ctx context.Context, name string) (stamp, error)) error {
 	return eachOf(names, atOnce, func(name string) error {
 		s, err := do(ctx, name)
 		if errors.Is(err, errGone) {
-			return nil // and what the store has of that name is as it was
+			return nil // the store's object is unchanged
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -219,7 +223,7 @@ func (m *Mirror) enter(name string, s stamp) {
 	}
 }
 
-// carry brings a file to the store.
+// carry uploads a file.
 func (m *Mirror) carry(ctx context.Context, name string) (s stamp, err error) {
 	path := filepath.Join(m.Dir, filepath.FromSlash(name))
 	info, err := os.Stat(path)

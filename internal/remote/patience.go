@@ -10,13 +10,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/remote/store"
 )
 
-// Patience says how often, and how long, a mirror tries. The zero value is what is usual.
+// Patience configures retries and timeouts. The zero value means the defaults.
 type Patience struct {
-	// Tries is how often an object is tried; 0: 5.
+	// Tries is the number of attempts per object; 0: 5.
 	Tries int
-	// Pause is that before the second try; each is twice as long as the one before, 5 s at most. 0: 200 ms.
+	// Pause is the delay before the second attempt; doubled up to 5 s. 0: 200 ms.
 	Pause time.Duration
-	// Least bounds a try from below, in bytes a second beyond its first minute: one that is slower counts as failed. 0: 256 KiB.
+	// Least is the minimum rate of an attempt in bytes per second after its first minute: slower
+	// attempts fail. 0: 256 KiB.
 	Least int64
 }
 
@@ -25,13 +26,15 @@ const (
 	usualPause = 200 * time.Millisecond
 	usualLeast = 256 << 10
 	mostPause  = 5 * time.Second
-	firstTime  = time.Minute // what a try may take besides its bytes
+	firstTime  = time.Minute // allowance besides the transfer
 
-	// listing is what a list of all objects counts as in bytes: it has pages, of a thousand objects each, and stores bound the wait for one.
+	// listing is the size of a listing in bytes for timeouts: it has pages of a thousand objects,
+	// and stores limit the wait for each.
 	listing = 1 << 30
 )
 
-// try calls do, which moves so many bytes, until it succeeds, and returns its last error.
+// try calls do, which transfers the given number of bytes, until it succeeds, and returns the last
+// error.
 func (p Patience) try(ctx context.Context, bytes int64, do func(ctx context.Context) error) error {
 	tries, pause, least := p.Tries, p.Pause, p.Least
 	if tries == 0 {
@@ -62,7 +65,7 @@ func (p Patience) try(ctx context.Context, bytes int64, do func(ctx context.Cont
 	}
 }
 
-// eachOf does something with all, some at a time, and begins no more after a fault.
+// eachOf calls do for all concurrently, and starts no more after an error.
 func eachOf[T any](all []T, atOnce int, do func(T) error) error {
 	var mu sync.Mutex
 	var errs []error

@@ -1,11 +1,13 @@
-// Package remote keeps what a job saves elsewhere than on its host: in a bucket of a cloud, or below another folder, as a URL names it.
+// Package remote stores a job's checkpoints outside its host: in a bucket of a cloud, or below
+// another folder, named by a URL.
 //
-// A job works in a folder of its host, its spool, and knows nothing of this: a [Mirror] brings there what an earlier start has saved, and
-// carries what appears there to a [store.Store], beside the job. Each object of a store is whole or absent, and what refers to others comes
-// after them: so a store always holds checkpoints that a job can go on from, also where a host goes away in the middle.
+// A job works in a local folder, the spool, unaware of the store: a [Mirror] downloads an earlier
+// attempt's files, and uploads new files to a [store.Store]. Each object of a store is atomic, and
+// is uploaded after the objects that it refers to: a store always has checkpoints to resume from,
+// even after the loss of a host.
 //
-// Here are stores of folders, file://. Those of clouds need clients that weigh as much as half of ringo, so they have a module of their
-// own, remote/cloud, which plugs in as data/parquet does.
+// This package has stores of folders, file://. Clients of clouds would enlarge ringo by half, and
+// are in the separate module remote/cloud, which plugs in as data/parquet does.
 package remote
 
 import (
@@ -22,7 +24,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/remote/store"
 )
 
-// Schemes of the URLs of stores.
+// Schemes of store URLs.
 const (
 	schemeFile  = "file"
 	schemeS3    = "s3"
@@ -30,11 +32,11 @@ const (
 	schemeGS    = "gs"
 )
 
-// schemes are those of the URLs that are stores, or would be.
+// schemes returns the schemes of stores, supported or not.
 func schemes() []string { return []string{schemeFile, schemeS3, schemeAzure, schemeGS} }
 
-// IsURL tells whether text is a URL, such as that of a store, and no path. One of another scheme, or with one slash too few, is one, too, though
-// [Open] refuses it: nobody means a folder of that name.
+// IsURL reports whether text is a URL rather than a path. Unknown schemes and URLs with a missing
+// slash count, and [Open] rejects them: a folder of that name is unlikely.
 func IsURL(text string) bool {
 	scheme, rest, ok := strings.Cut(text, ":/")
 	return ok && schemeForm.MatchString(scheme) && (strings.HasPrefix(rest, "/") || slices.Contains(schemes(), strings.ToLower(scheme)))
@@ -42,19 +44,20 @@ func IsURL(text string) bool {
 
 var schemeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
-// isStore tells whether text is the URL of a store.
+// isStore reports whether text is the URL of a store.
 func isStore(text string) bool {
 	scheme, _, ok := strings.Cut(text, "://")
 	return ok && slices.Contains(schemes(), scheme)
 }
 
-// Open opens the store that a URL names. It may connect to nothing yet.
+// Open opens the store of a URL, perhaps without a connection.
 //
 //	file:///FOLDER
 //	s3://BUCKET/PREFIX[?region=R&endpoint=https://HOST&use_path_style=true]
 //	azblob://CONTAINER/PREFIX
 //
-// Clouds' clients find credentials as their users expect, in environment and files. Names of objects are those behind PREFIX/.
+// Clients of clouds find credentials in their standard environment variables and files. Names of
+// objects follow PREFIX/.
 func Open(ctx context.Context, text string) (store.Store, error) {
 	u, err := url.Parse(text)
 	if err != nil || !isStore(text) {
@@ -79,7 +82,8 @@ func Open(ctx context.Context, text string) (store.Store, error) {
 	return openCloud(ctx, u)
 }
 
-// Shown is a URL as lines show it: without what stands behind ?, which may be long, and without a user's name and password.
+// Shown returns a URL for display: without the query, which may be long, and without user name and
+// password.
 func Shown(text string) string {
 	before, _, _ := strings.Cut(text, "?")
 	scheme, rest, ok := strings.Cut(before, "://")
@@ -96,7 +100,7 @@ func Shown(text string) string {
 	return scheme + "://" + host + path
 }
 
-// Split is the URL of the folder that holds what a URL names, and its name there; "": it names a whole bucket.
+// Split returns the URL of the parent folder and the name in it; "" for a whole bucket.
 func Split(text string) (parent, name string) {
 	before, query, has := strings.Cut(text, "?")
 	scheme, at, _ := strings.Cut(before, "://")
@@ -107,7 +111,7 @@ func Split(text string) (parent, name string) {
 	}
 	name, err := url.PathUnescape(at[i+1:])
 	if err != nil {
-		return text, "" // Open says what is wrong
+		return text, "" // Open reports the error
 	}
 	if parent = scheme + "://" + cmp.Or(at[:i], "/"); has {
 		parent += "?" + query

@@ -10,19 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tasks are the threads of this process.
+// tasks lists the threads of this process.
 const tasks = "/proc/self/task"
 
-// Set gives all threads of this process slices of so long, and those that they start
-// inherit them, in this process and in others. It changes neither priorities nor
-// threads of a real-time policy, and nothing on systems before Linux 6.12, which have no
-// slices of threads. It takes some microseconds per thread.
+// Set sets the slice of all threads of this process, inherited by new threads and processes.
+// Priorities and real-time threads are unchanged. Set has no effect before Linux 6.12. Cost: some
+// microseconds per thread.
 func Set(slice time.Duration) error {
 	if err := Check(slice); err != nil {
 		return err
 	}
 	done := map[int]bool{}
-	for { // a thread may start another before it is its turn
+	for { // threads may start others during the loop
 		entries, err := os.ReadDir(tasks)
 		if err != nil {
 			return err
@@ -33,7 +32,7 @@ func Set(slice time.Duration) error {
 			if err != nil || done[id] {
 				continue
 			}
-			if err := setThread(id, slice); err != nil && !errors.Is(err, unix.ESRCH) { // it has ended
+			if err := setThread(id, slice); err != nil && !errors.Is(err, unix.ESRCH) { // the thread has ended
 				return fmt.Errorf("time slice of thread %d: %w", id, err)
 			}
 			done[id] = true
@@ -56,7 +55,7 @@ func setThread(id int, slice time.Duration) error {
 	return unix.SchedSetAttr(id, attr, 0)
 }
 
-// Of is the calling thread's slice; 0 where the system has none of threads.
+// Of returns the calling thread's slice; 0 if unsupported.
 func Of() (time.Duration, error) {
 	attr, err := unix.SchedGetAttr(0, 0)
 	if err != nil {

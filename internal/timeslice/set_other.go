@@ -4,8 +4,8 @@ package timeslice
 
 import "time"
 
-// Set does nothing: this system has no slices that a process may choose.
+// Set only checks: this system has no configurable slices.
 func Set(slice time.Duration) error { return Check(slice) }
 
-// Of is the calling thread's slice; 0 where the system has none of threads.
+// Of returns the calling thread's slice; 0 if unsupported.
 func Of() (time.Duration, error) { return 0, nil }

@@ -1,11 +1,9 @@
-// Package timeslice says for how long the system's scheduler lets a thread run while
-// others wait for its core.
+// Package timeslice sets a thread's time slice on a shared core.
 //
-// A thread that communicates computes little and sleeps often. When a message wakes
-// it on a core where another thread computes, a system with Linux's EEVDF lets that
-// one end its slice first, 0.7 to 3 ms, in which the message could have been passed
-// on. Threads with slices of 100 us are interrupted sooner. What a thread gets of a
-// core in all does not depend on it.
+// Communication threads compute little and sleep often. If a message wakes such a thread on the
+// core of a computing thread, Linux's EEVDF finishes the slice first, which delays the message by
+// 0.7 to 3 ms. Threads with slices of 100 us preempt sooner. The share of a core does not depend on
+// the slice.
 package timeslice
 
 import (
@@ -13,13 +11,13 @@ import (
 	"time"
 )
 
-// Short is the least that Linux gives.
+// Short is the minimum slice of Linux.
 const Short = 100 * time.Microsecond
 
-// Longest is the most that Linux gives.
+// Longest is the maximum slice of Linux.
 const Longest = 100 * time.Millisecond
 
-// Check refuses slices that [Set] would not take.
+// Check returns an error for slices that [Set] rejects.
 func Check(slice time.Duration) error {
 	if slice < Short || slice > Longest {
 		return fmt.Errorf("time slice %v: want %v to %v", slice, Short, Longest)

@@ -2,22 +2,22 @@ package client
 
 import "time"
 
-// load is what a trainer knows of one heter-trainer.
+// load is a trainer's view of a heter-trainer.
 type load struct {
-	// full says that it has no room for more; lost, that it is not there.
+	// full reports a heter-trainer at its limits; lost, a lost heter-trainer.
 	full, lost bool
-	// under is how many of this trainer's samples are under way there.
+	// under is the number of this trainer's samples in flight there.
 	under int
-	// each is how long it has taken for a sample lately; 0: it is not known.
+	// each is the recent time per sample; 0: unknown.
 	each time.Duration
-	// transferTime is how long it takes to lend it the part's parameters, and to collect their
-	// gradients; 0: it has them, or its own.
+	// transferTime is the time to send the stage's parameters and to collect their gradients; 0:
+	// not needed.
 	transferTime time.Duration
 }
 
-// choose is which heter-trainer a micro-batch of so many samples goes to: that which will probably be done with it first, so that a
-// slow one gets less. Of equal ones it is the one that follows the last one, so that trainers without knowledge deal in turn. It is -1
-// where none has room.
+// choose returns the heter-trainer that is expected to finish the micro-batch first. Slow
+// heter-trainers therefore get fewer. Ties go to the next after last, so that a start without
+// measurements is round-robin. choose returns -1 if all are full or lost.
 func choose(loads []load, last, samples int) int {
 	best, least := -1, time.Duration(0)
 	for k := range loads {

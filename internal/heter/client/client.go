@@ -1,5 +1,5 @@
-// Package client is a trainer's connections to the heter-trainers of its job: micro-batches go to
-// whichever will be done first, as many at a time as these allow, and each comes back once. Package
+// Package client connects a trainer to the heter-trainers of its job: each micro-batch goes to the
+// heter-trainer with the earliest expected end, within the limits, and returns once. Package
 // internal/heter/service is the other end.
 //
 //	c, err := client.Dial(ctx, client.Config{Addrs: …, Cut: cut, …})
@@ -8,29 +8,34 @@
 //	err = t.End(rate)
 //	err = c.Leave()
 //
-// # Who gets the next one
+// # Scheduling
 //
-// A trainer measures how long each heter-trainer takes for a sample, from when it could begin to when its results are here, and
-// gives a micro-batch to whom it expects to be done with it first, given what this trainer has under way there. One that is slow, or
-// that others keep busy, so gets less. Which one it is depends on the time: the order in which gradients are added up does, too, and
-// with several heter-trainers, or several trainers, two runs may differ in last bits.
+// A trainer measures each heter-trainer's time per sample, from the possible start to the results,
+// and sends a micro-batch to the heter-trainer with the earliest expected end, given this trainer's
+// samples in flight there. Slow or busy heter-trainers therefore get fewer. The choice depends on
+// time, and so does the order of gradient sums: with several heter-trainers or trainers, two runs
+// may differ in the last bits.
 //
-// # Waiting
+// # Timeouts
 //
-// Every wait ends by Config.Timeout, and at once when the last heter-trainer is lost, refuses something or fails. A lost one is a
-// *transport.ServerLostError that names it, with the step.
+// Every wait ends after Config.Timeout, and immediately when the last heter-trainer is lost,
+// rejects a message or fails. A loss is a *transport.ServerLostError with the heter-trainer's name
+// and the step.
 //
 // # Losses
 //
-// While others are left they get what a lost heter-trainer had of the step: what it had computed, too, for its sum is lost. Until all that
-// are left have committed a step (message.Commit) its micro-batches are kept as they were sent, and those of the next step wait.
+// The remaining heter-trainers get a lost heter-trainer's micro-batches of the step, computed or
+// not, because its gradient sum is lost. Micro-batches are retained as sent until all remaining
+// heter-trainers have committed the step (message.Commit), and the next step's micro-batches wait.
 //
-// Where the trainer lends the part's parameters a lost one's micro-batches are sent again unless the sum of their gradients has come whole,
-// so that each counts once; nobody waits for others, and one that is found gets micro-batches at once.
+// If the trainer has the stage's parameters (Config.Lent), a lost heter-trainer's micro-batches are
+// resent unless their gradient sum has arrived completely, so that each counts once; no other
+// trainer is involved, and a replacement gets micro-batches immediately.
 //
-// A client goes on looking for those that it has lost. One that is found has another life (message.Welcome) than the one before it, and is told
-// of the ends of steps from then on; when it has committed one, others have given it their state, and it gets micro-batches. One that others have
-// lost before a client came is lost to this one, too.
+// A client searches for replacements of lost heter-trainers. A replacement has a new incarnation
+// (message.Welcome) and receives the ends of steps. The first commit shows that the replacement has
+// the state from other heter-trainers, and micro-batches follow. A heter-trainer lost by other
+// trainers before this client connected is lost to this client too.
 package client
 
 import (
@@ -51,81 +56,86 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Config says whom a trainer connects to. Ticket, Version, Addrs and Cut are needed.
+// Config configures a Client. Ticket, Version, Addrs and Cut are required.
 type Config struct {
 	Ticket            transport.Credentials
 	Version           string
-	Addrs             []string // of the heter-trainers, by number, HOST:PORT
+	Addrs             []string // HOST:PORT of the heter-trainers, by number
 	Trainer, Trainers int
 	Cut               *heter.Cut
-	// About says what the model is built for, in words that heter-trainers understand: service.Config.Open gets it.
+	// About describes the model for the heter-trainers' service.Config.Open.
 	About []byte
-	// Code is how what crosses travels, there and back: fp32, where nothing is said.
+	// Code is the encoding of the cut's tensors, both ways; default: fp32.
 	Code psmessage.Code
-	// Lent says that the trainer has the part's parameters, and lends them: the Client is a
-	// heter.StatelessStage, and heter-trainers keep nothing. Values and Begin are not for it.
+	// Lent reports that the trainer has the stage's parameters, and sends them: the Client is then
+	// a heter.StatelessStage, and heter-trainers are stateless. Values and Begin must not be
+	// called.
 	Lent bool
-	// Timeout bounds every wait: for heter-trainers that are not up yet, for room and for results. 0: 15 min.
+	// Timeout limits every wait: for heter-trainers that are not yet up, for capacity and for
+	// results. 0: 15 min.
 	Timeout time.Duration
-	// Report gets a line about each heter-trainer that is lost while others are left. It may be nil; any goroutine may call it.
+	// Report receives a line about each lost heter-trainer while others remain. It may be nil, and
+	// is called by any goroutine.
 	Report func(line string)
-	// Note gets a line where no memory is shared that could be. It may be nil: Report does; any goroutine may call it.
+	// Note receives a line if memory that could be shared is not. nil means Report. It is called by
+	// any goroutine.
 	Note func(line string)
 }
 
-// Client is a heter.RemoteStage. One goroutine uses it, but for Abort; another one, its own, sends.
+// Client is a heter.RemoteStage. Only Abort is safe for concurrent use; an internal goroutine
+// sends.
 type Client struct {
 	cfg     Config
-	welcome message.Welcome // of the first one that was reached; that of others has the same lengths
+	welcome message.Welcome // first heter-trainer's; the lengths are equal for all
 	layout  message.Layout
 	ctx     context.Context // ends with the client
 	stop    context.CancelFunc
-	seekers sync.WaitGroup // those who look for lost ones
+	seekers sync.WaitGroup // goroutines that search for replacements
 
 	loads []load
-	last  int           // the heter-trainer that got the last micro-batch
-	step  atomic.Uint64 // under way, from 1
+	last  int           // heter-trainer of the last micro-batch
+	step  atomic.Uint64 // current step, from 1
 
-	begun  atomic.Bool   // it sends
-	posted chan struct{} // closed when that has ended
+	begun  atomic.Bool   // sendLoop runs
+	posted chan struct{} // closed when sendLoop has ended
 
 	mu        sync.Mutex
 	changed   sync.Cond
-	links     []*link    // by heter-trainer; of one that is lost: the last
-	pending   []*request // to be sent, in turn
-	news      bool       // the end of the step is to be said for the first time
-	over      bool       // nothing is to be sent any more
+	links     []*link    // last link by heter-trainer
+	pending   []*request // micro-batches to send, in order
+	news      bool       // the end of the step must be sent
+	over      bool       // no more messages will be sent
 	times     heter.StageTimes
 	requests  map[*heter.MicroBatch]*request
-	retained  []*request // of the last two steps, as long as they may have to be sent again
-	orphans   []*request // whose heter-trainers are lost
+	retained  []*request // requests of the last two steps, perhaps to resend
+	orphans   []*request // requests of lost heter-trainers
 	frames    frameStore
 	ended     message.End
-	lastRetry message.RetryEnd // the last one that came
-	values    []float32        // wanted by read, from the last ask on
-	asked     *link            // of whom; nil: nothing is wanted
-	joined    int              // how often a lost one has become a member again
+	lastRetry message.RetryEnd // last one received
+	values    []float32        // destination of read's ask
+	asked     *link            // target of read's ask; nil: none
+	joined    int              // number of replacements that have become members
 	params    sentParams
 	err       error
 
-	freed sync.Once // the memory of frames
+	freed sync.Once // guards the release of frames
 }
 
-// request is a micro-batch that was sent, or is about to be.
+// request is a micro-batch in flight or to be sent.
 type request struct {
 	micro  *heter.MicroBatch
 	frame  []byte
-	slot   int // of shared memory that frame lies in; -1: it is memory of this process
-	back   int // of its heter-trainer's memory, where results are wanted; -1: they come by the link
+	slot   int // slot of frame in shared memory; -1: private memory
+	back   int // slot for the results in the heter-trainer's memory; -1: results by link
 	n      int // samples
 	eval   bool
 	step   uint64
-	link   *link // nil: it was not sent yet
+	link   *link // nil until sent
 	number uint64
-	done   bool // its results are here
+	done   bool // results received
 }
 
-// Dial connects to all heter-trainers, and waits for those that are not up yet.
+// Dial connects to all heter-trainers, and waits for those that are not yet up.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if len(cfg.Addrs) == 0 || cfg.Cut == nil || cfg.Trainers < 1 || cfg.Trainer < 0 || cfg.Trainer >= cfg.Trainers {
 		return nil, fmt.Errorf("heter: trainer %d of %d, %d heter-trainers: want one at least, and a cut", cfg.Trainer, cfg.Trainers, len(cfg.Addrs))
@@ -155,7 +165,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// fail ends all waits with the first reason that is given.
+// fail ends all waits with the first error.
 func (c *Client) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,7 +175,8 @@ func (c *Client) fail(err error) {
 	c.changed.Broadcast()
 }
 
-// Abort ends the connections, and all waits with cause, of which heter-trainers are told if they listen. Any goroutine may call it.
+// Abort ends the connections and all waits with cause, and sends cause to the heter-trainers. It is
+// safe for concurrent use.
 func (c *Client) Abort(cause error) {
 	cause = cmp.Or(cause, errors.New("the trainer has ended"))
 	c.fail(cause)
@@ -190,10 +201,10 @@ func (c *Client) Abort(cause error) {
 	c.free(links)
 }
 
-// lastWord is how long a heter-trainer may take to hear why a trainer ends.
+// lastWord is the time limit for sending the cause of an Abort.
 const lastWord = 200 * time.Millisecond
 
-// wait waits, with c.mu held, until ok is true or something has failed.
+// wait blocks, with c.mu held, until ok returns true or the client fails.
 func (c *Client) wait(what string, ok func() bool) error {
 	late := false
 	timer := time.AfterFunc(c.cfg.Timeout, func() {
@@ -216,8 +227,8 @@ func (c *Client) wait(what string, ok func() bool) error {
 	}
 }
 
-// Send is heter.RemoteStage's. It does not wait: how much is under way is bounded by who has the
-// memory of micro-batches.
+// Send implements heter.RemoteStage. It does not block: the owner of the micro-batches' memory
+// limits their number.
 func (c *Client) Send(m *heter.MicroBatch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -233,7 +244,7 @@ func (c *Client) Send(m *heter.MicroBatch) error {
 	return nil
 }
 
-// Wait is heter.RemoteStage's.
+// Wait implements heter.RemoteStage.
 func (c *Client) Wait(m *heter.MicroBatch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,14 +257,14 @@ func (c *Client) Wait(m *heter.MicroBatch) error {
 		return err
 	}
 	delete(c.requests, m)
-	if f.eval || len(c.loads) == 1 && !c.cfg.Lent { // it is in no sum that may be lost, or there is nobody else
+	if f.eval || len(c.loads) == 1 && !c.cfg.Lent { // no sum to lose, or no replacement
 		c.retained = slices.DeleteFunc(c.retained, func(other *request) bool { return other == f })
 		c.frames.put(f)
 	}
 	return nil
 }
 
-// End is heter.RemoteStage's.
+// End implements heter.RemoteStage.
 func (c *Client) End(rate float64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -263,7 +274,7 @@ func (c *Client) End(rate float64) error {
 	if n := len(c.requests); n > 0 {
 		return fmt.Errorf("heter: the end of step %d with %d micro-batches under way", c.step.Load(), n)
 	}
-	if c.cfg.Lent { // heter-trainers know of no steps
+	if c.cfg.Lent { // heter-trainers have no steps
 		c.step.Add(1)
 		return nil
 	}
@@ -277,18 +288,19 @@ func (c *Client) End(rate float64) error {
 	return nil
 }
 
-// Len is how many values the part's parameters have in their arena.
+// Len returns the number of values in the arena of the stage's parameters.
 func (c *Client) Len() int { return c.welcome.Values }
 
-// StateLen is how many values there are of these and of what the part's optimizer keeps, which come behind them.
+// StateLen returns the number of these values and of the optimizer state after them.
 func (c *Client) StateLen() int { return c.welcome.State }
 
-// Values reads the part's state as it is after all steps that have ended: Len values, the parameters, or StateLen. It is called between steps.
+// Values reads the stage's state after all ended steps: Len values, the parameters, or StateLen. It
+// is called between steps.
 func (c *Client) Values(dst []float32) error {
 	return c.pieces("read", dst, c.read)
 }
 
-// pieces calls do with the parameters, or the whole state, a piece at a time, and where each begins.
+// pieces calls do for pieces of the parameters or the whole state, with the start of each.
 func (c *Client) pieces(what string, x []float32, do func(piece []float32, lo int) error) error {
 	if n := len(x); n != c.Len() && n != c.StateLen() {
 		return fmt.Errorf("heter: %d values of the part to %s: it has %d, and %d with those of its optimizer", n, what, c.Len(), c.StateLen())
@@ -301,13 +313,14 @@ func (c *Client) pieces(what string, x []float32, do func(piece []float32, lo in
 	return nil
 }
 
-// Begin makes values, as Values reads them, those that all heter-trainers begin with. One trainer calls it before its first step, and no
-// other one may be at its first step before that has returned.
+// Begin sets the initial values of all heter-trainers, in the layout of Values. A trainer calls
+// Begin before the first step, and the first step of all other trainers must wait for the end of
+// Begin.
 func (c *Client) Begin(values []float32) error {
 	return c.pieces("begin with", values, c.put)
 }
 
-// put writes some values on all that are left.
+// put writes values to all remaining heter-trainers.
 func (c *Client) put(values []float32, lo int) error {
 	b := append(message.Ask{Step: 1, Lo: lo, Count: len(values)}.Append(nil), bytesview.Bytes(values)...)
 	c.mu.Lock()
@@ -326,7 +339,7 @@ func (c *Client) put(values []float32, lo int) error {
 	})
 }
 
-// taken notes that a heter-trainer has values of Begin.
+// taken records that a heter-trainer has received values of Begin.
 func (c *Client) taken(k *link) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -338,11 +351,11 @@ func (c *Client) taken(k *link) error {
 	return nil
 }
 
-// read reads some values from one that is left.
+// read reads values from a remaining heter-trainer.
 func (c *Client) read(dst []float32, lo int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer func() { c.values, c.asked = nil, nil }() // an answer that comes too late is not for dst
+	defer func() { c.values, c.asked = nil, nil }() // a late answer must not write to dst
 	for c.values = dst; c.values != nil; {
 		if err := c.wait("the end of the step", func() bool { return c.committed(c.ended.Step) }); err != nil {
 			return err
@@ -363,7 +376,8 @@ func (c *Client) read(dst []float32, lo int) error {
 	return nil
 }
 
-// Leave says goodbye to all heter-trainers, once they have committed the last step, and ends the connections.
+// Leave says goodbye to all heter-trainers, once they have committed the last step, and ends the
+// connections.
 func (c *Client) Leave() error {
 	c.mu.Lock()
 	err := c.wait("the end of the last step", func() bool { return c.committed(c.ended.Step) })
@@ -381,7 +395,7 @@ func (c *Client) Leave() error {
 		return err
 	}
 	<-c.posted
-	errs := make([]error, len(here)) // of each the first
+	errs := make([]error, len(here)) // first error by heter-trainer
 	for i, k := range here {
 		k.leaving.Store(true)
 		if err := k.io.WriteFrame(message.TypeGoodbye, nil); err != nil {
@@ -403,22 +417,22 @@ func (c *Client) Leave() error {
 	return parted(members, errs)
 }
 
-// parted is what was wrong with the goodbyes, of each heter-trainer one error or none: nothing, if a member has heard it. One that came late and
-// has no state yet counts for nothing.
+// parted returns the errors of the goodbyes, or nil if a member has received one. Replacements
+// without state do not count.
 func parted(members []bool, errs []error) error {
 	for i, member := range members {
 		if member && errs[i] == nil {
-			return nil // the part is what one that is left says it is
+			return nil // a remaining member has the final state
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// completed notes that a micro-batch has come back. c.mu is held.
+// completed records a returned micro-batch. c.mu is held.
 func (c *Client) completed(k *link, f *request) {
 	now := time.Now()
 	l := &c.loads[k.index]
-	if each := now.Sub(k.since) / time.Duration(max(1, f.n)); !f.done { // what a heter-trainer had committed takes it no time
+	if each := now.Sub(k.since) / time.Duration(max(1, f.n)); !f.done { // committed: no time
 		if l.each == 0 {
 			l.each = each
 		}
@@ -432,7 +446,7 @@ func (c *Client) completed(k *link, f *request) {
 	c.changed.Broadcast()
 }
 
-// wanted reads the answer to an ask. One to an ask whose caller has given up is of no use any more.
+// wanted reads the answer to an ask, and drops it if the caller has given up.
 func (c *Client) wanted(k *link, b []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

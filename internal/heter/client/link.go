@@ -19,33 +19,34 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// link is the connection to one heter-trainer. A goroutine reads it; the trainer's own writes, and another one signs of life.
+// link is the connection to a heter-trainer, with a goroutine for reads and a goroutine for
+// heartbeats. sendLoop writes.
 type link struct {
 	c       *Client
 	index   int
 	addr    string
 	io      *frames.Conn
 	welcome message.Welcome
-	results []byte          // of the reader
-	view    *sharedmem.View // what the heter-trainer writes in shared memory; nil: it has none of this trainer. The reader's, but how many slots it has
+	results []byte          // buffer of the reader
+	view    *sharedmem.View // heter-trainer's shared memory, or nil; reader's
 	leaving atomic.Bool
 	over    chan struct{} // closed when the reader has ended
 	once    sync.Once
 
-	// These belong to c.mu, but number, which is the trainer's goroutine's.
+	// number belongs to sendLoop; c.mu guards the next fields.
 	number    uint64
-	isLost    bool // it is lost
+	isLost    bool
 	inFlight  map[uint64]*request
 	bytes     int
-	slots     []int // of view, where no results are wanted
+	slots     []int // free slots of view
 	committed uint64
-	puts      int   // that are not taken yet
-	asks      []int // how many values each ask wants that has no answer yet; answers come in turn
+	puts      int   // unanswered puts
+	asks      []int // value counts of the unanswered asks, in order
 	lending   paramState
-	since     time.Time // when the heter-trainer began with the oldest one, as far as is known
+	since     time.Time // start of the oldest request at the heter-trainer, approximately
 }
 
-// reach connects to one, and tries again while it is not up.
+// reach connects to a heter-trainer, with retries until it is up.
 func (c *Client) reach(ctx context.Context, i int, addr string) (*link, error) {
 	const shortest, longest = 10 * time.Millisecond, time.Second
 	for pause := shortest; ; pause = min(2*pause, longest) {
@@ -61,7 +62,8 @@ func (c *Client) reach(ctx context.Context, i int, addr string) (*link, error) {
 	}
 }
 
-// reachAll connects to each heter-trainer. One that was lost before this trainer came is lost to it, too, if another one is there.
+// reachAll connects to each heter-trainer. Heter-trainers lost before are marked as lost, if at
+// least one remains.
 func (c *Client) reachAll(ctx context.Context) error {
 	var missed error
 	for i, addr := range c.cfg.Addrs {
@@ -82,23 +84,24 @@ func (c *Client) reachAll(ctx context.Context) error {
 	return nil
 }
 
-// lostLink is the link to a heter-trainer that is lost already.
+// lostLink returns the link of an already lost heter-trainer.
 func (c *Client) lostLink(i int, addr string) *link {
 	k := &link{c: c, index: i, addr: addr, isLost: true, over: make(chan struct{})}
 	close(k.over)
-	k.once.Do(func() {}) // there is nothing to end
+	k.once.Do(func() {}) // has no connection
 	c.loads[i].lost = true
 	c.report(fmt.Sprintf("heter: trainer %d: heter-trainer %d at %s was lost before this trainer came", c.cfg.Trainer, i, addr))
 	return k
 }
 
-// isReplacement says that a heter-trainer is not the first in its place.
+// isReplacement reports a heter-trainer that replaces a lost one.
 func isReplacement(err error) bool {
 	r := (*refusal)(nil)
 	return errors.As(err, &r) && strings.HasPrefix(r.text, message.ReplacementPrefix)
 }
 
-// unreached says that a heter-trainer has not been reached. One that has another part than all who come to it is to blame itself.
+// unreached returns the error for an unreachable heter-trainer. If its stage differs from all
+// trainers' stages, the error names it as the cause.
 func (c Config) unreached(i int, err error) error {
 	if r := (*refusal)(nil); errors.As(err, &r) && strings.HasPrefix(r.text, message.OtherPart) {
 		lost := &transport.ServerLostError{Process: fmt.Sprintf("heter-trainer %d", i), Addr: c.Addrs[i], Reason: cluster.Failure(r.text)}
@@ -107,17 +110,17 @@ func (c Config) unreached(i int, err error) error {
 	return fmt.Errorf("heter: trainer %d: heter-trainer %d at %s: %w", c.Trainer, i, c.Addrs[i], err)
 }
 
-// refusal is what a heter-trainer has said at last.
+// refusal is the last message of a heter-trainer.
 type refusal struct{ text string }
 
 func (r *refusal) Error() string { return r.text }
 
-// isFinal tells faults that another try would only repeat.
+// isFinal reports errors that a retry would only repeat.
 func isFinal(err error) bool {
 	return transport.Permanent(err) || errors.Is(err, message.ErrMalformed) || errors.As(err, new(*refusal))
 }
 
-// try connects once: late, to one that stands in for another that was lost.
+// try connects once; late: to a replacement of a lost heter-trainer.
 func (c *Client) try(ctx context.Context, i int, addr string, late bool) (*link, error) {
 	cfg := &c.cfg
 	l, _, err := transport.Dial(ctx, addr, cfg.Ticket, transport.Hello{Version: cfg.Version, Purpose: transport.Heter, Rank: cfg.Trainer, WorldSize: cfg.Trainers})
@@ -125,7 +128,7 @@ func (c *Client) try(ctx context.Context, i int, addr string, late bool) (*link,
 		return nil, err
 	}
 	k := &link{c: c, index: i, addr: addr, io: frames.New(l, "heter-trainer", cfg.Timeout), over: make(chan struct{}), inFlight: map[uint64]*request{}}
-	stop := context.AfterFunc(ctx, func() { l.Close() }) // it may take its time to make the part
+	stop := context.AfterFunc(ctx, func() { l.Close() }) // making the stage may take long
 	hello := message.Hello{Trainer: cfg.Trainer, Trainers: cfg.Trainers, Index: i, Count: len(cfg.Addrs), Code: cfg.Code, Joining: late, Stateless: cfg.Lent, Hash: cfg.Cut.Hash, About: cfg.About}
 	if err = k.io.WriteFrame(message.TypeHello, hello.Append(nil)); err == nil {
 		err = k.welcomed()
@@ -148,7 +151,6 @@ func (c *Client) try(ctx context.Context, i int, addr string, late bool) (*link,
 	return k, nil
 }
 
-// welcomed reads the answer to a hello.
 func (k *link) welcomed() error {
 	f, err := k.io.Header()
 	if err != nil {
@@ -171,7 +173,7 @@ func (k *link) welcomed() error {
 	return message.Malformed("a %s in answer to a hello", message.Name(f.Type))
 }
 
-// begin reads from now on, and shows life.
+// begin starts reading and heartbeats.
 func (k *link) begin() {
 	go func() {
 		defer close(k.over)
@@ -190,7 +192,7 @@ func (k *link) begin() {
 				return
 			}
 			if k.io.WriteFrame(message.TypeHeartbeat, nil) != nil {
-				return // the reader finds out why
+				return // the reader reports the cause
 			}
 		}
 	}()
@@ -198,13 +200,13 @@ func (k *link) begin() {
 
 func (k *link) end() { k.once.Do(func() { _ = k.io.Link().Close() }) }
 
-// lost is the error that says so.
+// lost wraps an error as a loss.
 func (k *link) lost(err error) error {
 	lost := &transport.ServerLostError{Process: fmt.Sprintf("heter-trainer %d", k.index), Addr: k.addr, Reason: err.Error()}
 	return fmt.Errorf("heter: trainer %d: step %d: %w", k.c.cfg.Trainer, k.c.step.Load(), lost)
 }
 
-// read reads to the end, and says what that was.
+// read reads until the end, and returns its cause.
 func (k *link) read() error {
 	for {
 		f, err := k.io.Header()
@@ -220,7 +222,6 @@ func (k *link) read() error {
 	}
 }
 
-// payload reads a frame's.
 func (k *link) payload(f wire.Header) error {
 	longest := map[wire.Type]int{message.TypeHeartbeat: 0, message.TypeCommit: message.CommitSize, message.TypeAgain: message.MaxAgain, message.TypeFailure: message.MaxText, message.TypeDone: wire.MaxPayload, message.TypeValues: message.AskSize + 4*message.MaxValues, message.TypeTaken: message.AskSize, message.TypeSharedResult: message.HeadSize}
 	if most, known := longest[f.Type]; !known || f.Length > most || f != (wire.Header{Type: f.Type, Length: f.Length}) {
@@ -260,7 +261,7 @@ func (k *link) payload(f wire.Header) error {
 	return nil
 }
 
-// done reads results.
+// done reads results from the link.
 func (k *link) done(n int) error {
 	k.c.mu.Lock()
 	most := 0
@@ -278,7 +279,7 @@ func (k *link) done(n int) error {
 	return k.came(k.results, false, func(_ message.Head, f *request) error { return k.c.layout.ParseDone(k.results, f.micro) })
 }
 
-// came takes results that begin with a head, and came placed or not. parse reads them.
+// came handles results with a head, read by parse; placed: from shared memory.
 func (k *link) came(b []byte, placed bool, parse func(message.Head, *request) error) error {
 	h, err := message.ParseHead(b)
 	if err != nil {
@@ -290,7 +291,7 @@ func (k *link) came(b []byte, placed bool, parse func(message.Head, *request) er
 	if f == nil || (f.back >= 0) != placed {
 		return message.Malformed("the results of micro-batch %d, which is not under way, or not so", h.Number)
 	}
-	if !f.done { // else its heter-trainer was lost after it had come back
+	if !f.done { // otherwise received before the heter-trainer was lost
 		if err := parse(h, f); err != nil {
 			return err
 		}

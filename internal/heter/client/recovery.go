@@ -10,8 +10,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/heter/message"
 )
 
-// lose notes that a heter-trainer is lost. What it had of the step goes to others, if there are some: see mend. The last one's loss is the
-// client's end.
+// lose marks a heter-trainer as lost, and moves its micro-batches of the step to other
+// heter-trainers: see recoverLost. The loss of the last one ends the client.
 func (c *Client) lose(k *link, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -25,19 +25,19 @@ func (c *Client) lose(k *link, why error) {
 	*l = load{lost: true}
 	end := k.lost(why)
 	if errors.As(why, new(*refusal)) {
-		end = why // it has said itself what is wrong
+		end = why // the heter-trainer's own message
 	}
 	switch {
 	case !c.alone():
 	case !slices.ContainsFunc(c.links, func(k *link) bool { return !k.isLost }):
 		c.err = end
 		return
-	default: // one that stands in for another may have the state already, and say so soon
+	default: // a replacement may already have the state, and report it soon
 		joined := c.joined
 		time.AfterFunc(k.welcome.Silence, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			if c.alone() && c.joined == joined && c.err == nil { // and has been ever since
+			if c.alone() && c.joined == joined && c.err == nil { // unchanged since the loss
 				c.err = end
 				c.changed.Broadcast()
 			}
@@ -62,7 +62,7 @@ func (c *Client) lose(k *link, why error) {
 	}
 }
 
-// alone says that there is nobody of whom it is known that it has the part's state. c.mu is held.
+// alone reports that no heter-trainer is known to have the stage's state. c.mu is held.
 func (c *Client) alone() bool {
 	return !slices.ContainsFunc(c.loads, func(l load) bool { return !l.lost })
 }
@@ -73,12 +73,12 @@ func (c *Client) report(line string) {
 	}
 }
 
-// oneTry is how long a try to reach one that stands in for a lost one may take: there may be nobody yet behind its address, and it may have to
-// make the part.
+// oneTry is the time limit for reaching a replacement: it may not yet listen, or may have to make
+// the stage.
 const oneTry = time.Minute
 
-// reconnectLoop looks for one that stands in for a lost one, until the client ends. Each thing that
-// it says to that, if it refuses, is reported once, and so many at most.
+// reconnectLoop searches for a replacement of a lost heter-trainer until the client ends. It
+// reports each distinct refusal once, up to a limit.
 func (c *Client) reconnectLoop(i int, addr string) {
 	const shortest, longest = 10 * time.Millisecond, time.Second
 	const most = 16
@@ -102,7 +102,7 @@ func (c *Client) reconnectLoop(i int, addr string) {
 	}
 }
 
-// onRejoin takes one back, which is told of the ends of steps from now on.
+// onRejoin adds a replacement, which then receives the ends of steps.
 func (c *Client) onRejoin(k *link) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +113,7 @@ func (c *Client) onRejoin(k *link) {
 		return
 	}
 	c.links[k.index] = k
-	if k.begin(); c.cfg.Lent { // it needs nothing that others have
+	if k.begin(); c.cfg.Lent { // stateless: ready immediately
 		c.loads[k.index] = load{}
 		c.joined++
 		c.report(fmt.Sprintf("heter-trainer %d at %s is there again, and takes part from step %d on", k.index, k.addr, c.step.Load()))
@@ -121,7 +121,8 @@ func (c *Client) onRejoin(k *link) {
 	}
 }
 
-// incarnations are the lives that the client is connected to. c.mu is held.
+// incarnations returns the incarnations that the client is connected to, 0 for lost heter-trainers.
+// c.mu is held.
 func (c *Client) incarnations() (lives []uint64) {
 	for _, k := range c.links {
 		life := k.welcome.Incarnation
@@ -133,7 +134,8 @@ func (c *Client) incarnations() (lives []uint64) {
 	return lives
 }
 
-// committed says that all heter-trainers that are left, one at least, have ended a step. c.mu is held.
+// committed reports whether all remaining heter-trainers, at least one, have ended a step. c.mu is
+// held.
 func (c *Client) committed(step uint64) bool {
 	for i, k := range c.links {
 		if !c.loads[i].lost && k.committed < step {
@@ -143,7 +145,7 @@ func (c *Client) committed(step uint64) bool {
 	return !c.alone()
 }
 
-// forget takes back the memory of micro-batches that nobody may want again: those of steps that are committed. c.mu is held.
+// forget frees the memory of micro-batches of committed steps. c.mu is held.
 func (c *Client) forget() {
 	if !c.committed(c.ended.Step) {
 		return
@@ -158,7 +160,7 @@ func (c *Client) forget() {
 	})
 }
 
-// commit notes that a heter-trainer has ended a step.
+// commit records that a heter-trainer has ended a step.
 func (c *Client) commit(k *link, step uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +170,7 @@ func (c *Client) commit(k *link, step uint64) error {
 	case step > c.ended.Step || step < k.committed:
 		return message.Malformed("a commit of step %d after %d, the trainer has ended %d", step, k.committed, c.ended.Step)
 	}
-	if k.committed = step; c.loads[k.index].lost { // it has what the others have
+	if k.committed = step; c.loads[k.index].lost { // a replacement with the state
 		c.loads[k.index] = load{}
 		c.joined++
 		c.report(fmt.Sprintf("heter-trainer %d at %s is there again: it has the others' parameters as of step %d", k.index, k.addr, step))
@@ -178,7 +180,7 @@ func (c *Client) commit(k *link, step uint64) error {
 	return nil
 }
 
-// askedAgain notes that a heter-trainer wants the end of a step again.
+// askedAgain records a request to repeat the end of a step.
 func (c *Client) askedAgain(a message.RetryEnd) {
 	c.mu.Lock()
 	gone := slices.DeleteFunc(slices.Clone(c.links), func(k *link) bool { return !slices.Contains(a.Lost, k.welcome.Incarnation) })
@@ -194,12 +196,12 @@ func (c *Client) askedAgain(a message.RetryEnd) {
 	c.changed.Broadcast()
 }
 
-// needsRecovery says that there is something to mend. c.mu is held.
+// needsRecovery reports pending recovery. c.mu is held.
 func (c *Client) needsRecovery() bool {
 	return len(c.orphans) > 0 || c.retryDue()
 }
 
-// retryDue says that the end of the last step is to be said again. c.mu is held.
+// retryDue reports whether the end of the last step must be sent again. c.mu is held.
 func (c *Client) retryDue() bool {
 	e := c.ended
 	if e.Step == 0 || c.committed(e.Step) {
@@ -208,7 +210,7 @@ func (c *Client) retryDue() bool {
 	return c.membersLost(e) || c.lastRetry.Step == e.Step && c.lastRetry.Attempt > e.Attempt
 }
 
-// membersLost says that some are lost that were there at the end of a step. c.mu is held.
+// membersLost reports whether members at the end of a step were lost since. c.mu is held.
 func (c *Client) membersLost(e message.End) bool {
 	for i, life := range c.incarnations() {
 		if e.Members[i] != 0 && e.Members[i] != life {
@@ -218,8 +220,8 @@ func (c *Client) membersLost(e message.End) bool {
 	return false
 }
 
-// recoverLost gives others what lost ones had, and says the end of the step again where it had been
-// said. c.mu is held, and let go meanwhile.
+// recoverLost resends lost heter-trainers' micro-batches to others, and repeats the end of the step
+// if it was sent. c.mu is held, and released during writes.
 func (c *Client) recoverLost() {
 	due := c.retryDue()
 	if due {
@@ -241,13 +243,13 @@ func (c *Client) recoverLost() {
 		c.orphans = c.orphans[1:]
 		c.send(f, at)
 	}
-	if due && c.err == nil && len(c.orphans) == 0 && !c.membersLost(c.ended) { // else it is due again, or never
+	if due && c.err == nil && len(c.orphans) == 0 && !c.membersLost(c.ended) { // else due again, or obsolete
 		c.ended.Open = false
 		c.sayEnd()
 	}
 }
 
-// sayEnd tells all that it names of the end of the step. c.mu is held, and let go meanwhile.
+// sayEnd sends the end of the step to all its members. c.mu is held, and released during writes.
 func (c *Client) sayEnd() {
 	e := c.ended
 	for i, k := range slices.Clone(c.links) {

@@ -9,9 +9,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// sendLoop sends what there is to send, one after the other, until the client ends: what lost ones
-// had, the ends of steps, and micro-batches as soon as somebody has room. It is the only one that
-// writes micro-batches and ends, so that these go in turn.
+// sendLoop sends all messages sequentially until the client ends: lost heter-trainers'
+// micro-batches, the ends of steps, and new micro-batches as capacity allows. No other goroutine
+// sends micro-batches and ends, which keeps their order.
 func (c *Client) sendLoop() {
 	defer close(c.posted)
 	c.mu.Lock()
@@ -46,8 +46,8 @@ func (c *Client) sendLoop() {
 	}
 }
 
-// Times are those of sending since the last call: starved where there was no micro-batch, blocked where no heter-trainer had room, or had
-// not ended the step before.
+// Times returns the times of sendLoop since the last call: starved without a micro-batch, blocked
+// by full heter-trainers or by the end of the previous step.
 func (c *Client) Times() heter.StageTimes {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +56,7 @@ func (c *Client) Times() heter.StageTimes {
 	return was
 }
 
-// choosePeer is who gets a micro-batch, -1 where nobody can now. c.mu is held.
+// choosePeer returns the heter-trainer for a micro-batch, -1 if none is available. c.mu is held.
 func (c *Client) choosePeer(f *request) int {
 	if len(c.loads) > 1 && !c.cfg.Lent && !c.committed(f.step-1) {
 		return -1
@@ -68,8 +68,8 @@ func (c *Client) choosePeer(f *request) int {
 	return choose(c.loads, c.last, f.n)
 }
 
-// send sends a micro-batch to a heter-trainer. One that is lost meanwhile makes it an orphan. c.mu
-// is held, and let go meanwhile.
+// send sends a micro-batch to a heter-trainer. A loss during the send makes it an orphan. c.mu is
+// held, and released during writes.
 func (c *Client) send(f *request, at int) {
 	k := c.links[at]
 	if f.n > k.welcome.Samples {
@@ -103,7 +103,7 @@ func (c *Client) send(f *request, at int) {
 	}
 }
 
-// end ends all waits with the first reason that is given. c.mu is held.
+// end ends all waits with the first error. c.mu is held.
 func (c *Client) end(err error) {
 	if c.err == nil {
 		c.err = err
@@ -111,10 +111,11 @@ func (c *Client) end(err error) {
 	c.changed.Broadcast()
 }
 
-// sizeOf is how many bytes a micro-batch's frame has.
+// sizeOf returns the size of a micro-batch's frame in bytes.
 func (c *Client) sizeOf(f *request) int { return wire.HeaderSize + c.layout.RequestBytes(f.n) }
 
-// pack makes a micro-batch's frame, all but its number. c.mu is held, and let go meanwhile.
+// pack encodes a micro-batch's frame, except its number. c.mu is held, and released during the
+// encoding.
 func (c *Client) pack(f *request) error {
 	size := c.sizeOf(f)
 	take := c.frames.get(f, size)

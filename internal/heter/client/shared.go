@@ -12,26 +12,26 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// frameStore is the memory in which frames wait to be sent, or sent again. Where a heter-trainer is
-// on this host it is one that all of those can read, so that they are told of a frame's slot in
-// place of being sent it; a frame is the same for those of other hosts.
+// frameStore has the memory of frames in flight or retained. For heter-trainers on this host the
+// memory is shared: a message names the slot of a frame instead of sending it. The frame is the
+// same for other hosts.
 type frameStore struct {
-	memory *sharedmem.Region // nil: there is none; the sender's, but that it is there
-	slots  []int             // of it, that are free
-	full   bool              // there is no more room
-	over   bool              // nothing is to be sent any more
-	loans  bool              // there was no room for what is lent
-	spare  [][]byte          // memory of this process
+	memory *sharedmem.Region // nil without; used by sendLoop
+	slots  []int             // free slots
+	full   bool              // no more memory available
+	over   bool              // no more frames will be sent
+	loans  bool              // no shared memory for parameters
+	spare  [][]byte          // private memory
 }
 
-// get chooses memory for a flight's frame of so many bytes. What it returns then makes it, without c.mu.
+// get selects memory for a frame of size bytes. The returned function allocates it, without c.mu.
 func (s *frameStore) get(f *request, size int) func() ([]byte, error) {
 	if n := len(s.slots); n > 0 && !s.full && s.memory.Fits(message.FrameAt+size) {
 		f.slot, s.slots = s.slots[n-1], s.slots[:n-1]
 		return func() ([]byte, error) {
 			b, err := s.memory.Slot(f.slot, message.FrameAt+size)
 			if err != nil {
-				s.full = true // of the sender alone
+				s.full = true // used by sendLoop only
 				return nil, err
 			}
 			return b[message.FrameAt:], nil
@@ -44,7 +44,7 @@ func (s *frameStore) get(f *request, size int) func() ([]byte, error) {
 	return func() ([]byte, error) { return bytesview.Sized(b, size), nil }
 }
 
-// put takes back a frame that nobody may want again.
+// put frees a frame that is no longer needed.
 func (s *frameStore) put(f *request) {
 	if f.slot >= 0 {
 		s.slots = append(s.slots, f.slot)
@@ -53,10 +53,11 @@ func (s *frameStore) put(f *request) {
 	}
 }
 
-// lentSlot is the slot of what is lent, as message says, where the trainer lends: no frame lies there. The trainer's goroutine writes it, between steps.
+// lentSlot is the slot of the parameters, as defined in package message, if the trainer sends them.
+// The trainer's goroutine writes it between steps.
 const lentSlot = 0
 
-// loan is room for so many bytes to lend; nil: there is none that heter-trainers of this host can read. c.mu is held.
+// loan returns shared memory for n bytes of parameters, nil if unavailable. c.mu is held.
 func (c *Client) loan(n int) []byte {
 	s := &c.frames
 	if s.memory == nil || s.over || s.loans || !s.memory.Fits(n) {
@@ -71,10 +72,10 @@ func (c *Client) loan(n int) []byte {
 	return b
 }
 
-// mostFrames is how many frames lie in shared memory at a time. A slot that is not used takes addresses alone.
+// mostFrames is the maximum number of frames in shared memory. An unused slot takes only addresses.
 const mostFrames = 1 << 10
 
-// share returns the memory for frames of up to so many samples, which the first one that asks makes.
+// share returns the shared memory for frames, created by the first call.
 func (c *Client) share(w message.Welcome) (*sharedmem.Region, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,12 +97,13 @@ func (c *Client) share(w message.Welcome) (*sharedmem.Region, error) {
 	}
 	s.memory, s.slots = m, downTo(m.Slots())
 	if c.cfg.Lent {
-		s.slots = s.slots[:m.Slots()-1] // all but lentSlot
+		s.slots = s.slots[:m.Slots()-1] // all except lentSlot
 	}
 	return m, nil
 }
 
-// downTo are n slots, of which the last one is taken first: those that are used take memory.
+// downTo returns the slots n-1 to 0: the last one is taken first, because only used slots take
+// memory.
 func downTo(n int) (slots []int) {
 	for i := n - 1; i >= 0; i-- {
 		slots = append(slots, i)
@@ -109,7 +111,8 @@ func downTo(n int) (slots []int) {
 	return slots
 }
 
-// free gives the memory of frames back, when nobody sends any more. Links that have not begun to read have memory of their own.
+// free frees the memory of frames, after sendLoop has ended. Before the start of the readers it
+// closes the links' views as well.
 func (c *Client) free(links []*link) {
 	c.seekers.Wait()
 	if c.begun.Load() {
@@ -129,7 +132,8 @@ func (c *Client) free(links []*link) {
 	})
 }
 
-// share gets memory that the heter-trainer writes, for what this one does, if they are on one host. If that fails the link does.
+// share exchanges shared memory with a heter-trainer on the same host. After an error the link is
+// used.
 func (k *link) share(ctx context.Context) {
 	cfg := &k.c.cfg
 	desk := sharedmem.Config{Ticket: cfg.Ticket, Version: cfg.Version, Index: k.index, Trainers: cfg.Trainers}
@@ -140,7 +144,7 @@ func (k *link) share(ctx context.Context) {
 	}
 	if k.view != nil {
 		n := k.view.Slots()
-		if cfg.Lent { // the last one is for sums
+		if cfg.Lent { // the last slot is for sums
 			n--
 		}
 		k.slots = downTo(min(n, k.welcome.Micros))
@@ -155,10 +159,12 @@ func (c *Client) note(line string) {
 	c.cfg.Note(line)
 }
 
-// place chooses where the results of a flight are wanted, if it can go through shared memory. c.mu is held.
+// place selects the slot for the results of a request, if it can use shared memory. c.mu is held.
 //
-// invariant[heter-slot]: a heter-trainer writes results only where the last micro-batch that named the slot wants them, and no other one names it before
-// these have been read; a frame's slot is written only when each one that had it has answered, or is lost, which cannot write there.
+// invariant[heter-slot]: a heter-trainer always writes results only where the last micro-batch with
+// the slot needs them, because no other micro-batch names the slot before the trainer has read the
+// results; a frame's slot is written only after each receiver has answered, or is lost and cannot
+// write there.
 func (k *link) place(f *request) {
 	if n := len(k.slots); f.slot >= 0 && n > 0 {
 		f.back, k.slots = k.slots[n-1], k.slots[:n-1]
@@ -167,14 +173,14 @@ func (k *link) place(f *request) {
 	}
 }
 
-// leave makes the slot free where results of a flight were wanted, which have been read. c.mu is held.
+// leave frees the slot of results that have been read. c.mu is held.
 func (k *link) leave(f *request) {
 	if f.back >= 0 {
 		k.slots = append(k.slots, f.back)
 	}
 }
 
-// send sends a micro-batch, or where it lies.
+// send sends a micro-batch, or its slots.
 func (k *link) send(f *request) error {
 	message.Renumber(f.frame[wire.HeaderSize:], f.number)
 	if f.back < 0 {
@@ -187,7 +193,6 @@ func (k *link) send(f *request) error {
 	return k.io.WriteFrame(message.TypePlaced, message.SharedMicroBatch{Head: h, RequestSlot: f.slot, ResultSlot: f.back}.Append(nil))
 }
 
-// placedDone reads results that lie in shared memory.
 func (k *link) placedDone(b []byte) error {
 	return k.came(b, true, func(h message.Head, f *request) error {
 		c := k.c
@@ -199,9 +204,10 @@ func (k *link) placedDone(b []byte) error {
 	})
 }
 
-// placedSum reads a sum that lies in shared memory.
+// placedSum reads a gradient sum from shared memory.
 //
-// invariant[heter-sum-slot]: a heter-trainer writes a sum to shared memory only when it is asked for it, and is asked again only when that one has been read.
+// invariant[heter-sum-slot]: a heter-trainer always writes a sum to shared memory only on request,
+// because the trainer requests the next sum only after it has read the last.
 func (k *link) placedSum() error {
 	k.c.mu.Lock()
 	wanted := k.lending.asked && k.lending.placed && k.lending.have == 0

@@ -14,35 +14,35 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// sentParams is what a trainer lends heter-trainers, and what it collects. All but the sum belongs
-// to Client.mu.
+// sentParams has the parameters sent to heter-trainers, and the gradients collected from them.
+// Client.mu guards all except the sum.
 type sentParams struct {
-	values     []float32 // constant while micro-batches are under way; in shared memory if placed
+	values     []float32 // constant while micro-batches are in flight; in shared memory if placed
 	placed     bool
-	localCopy  []float32     // memory of this process for values
-	number     uint64        // of these values, from 1
+	localCopy  []float32     // private memory for values
+	number     uint64        // version of values, from 1
 	collecting bool          // the step's last micro-batch was sent
-	took       time.Duration // to send them, the last time
-	copied     time.Duration // to copy them, as who reads them in shared memory does, too
-	adding     int           // sums that have come whole and are not added up yet
+	took       time.Duration // last time to send values
+	copied     time.Duration // time to copy values, equal for a reader of shared memory
+	adding     int           // complete sums not yet added
 
-	mu    sync.Mutex // of the sum
+	mu    sync.Mutex // guards sum
 	sum   []float32
-	begun bool // there is something in it
+	begun bool // sum has values
 }
 
-// paramState is what a heter-trainer has of it. It belongs to Client.mu, but sum and have, which
-// are the reader's.
+// paramState is a heter-trainer's part of the exchange. Client.mu guards it, except sum and have,
+// which belong to the reader.
 type paramState struct {
-	number uint64 // of the values that it was lent last
-	placed bool   // in shared memory
-	asked  bool   // for its sum
-	upTo   uint64 // the last micro-batch that this has
+	number uint64 // version of its parameters
+	placed bool   // parameters are in shared memory
+	asked  bool   // sum requested
+	upTo   uint64 // last micro-batch in the sum
 	sum    []float32
-	have   int // how many values of it have come
+	have   int // received values of sum
 }
 
-// Lend is heter.StatelessStage's. Values that are as they were are not sent again.
+// Lend implements heter.StatelessStage. Unchanged values are not sent again.
 func (c *Client) Lend(values []float32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +69,7 @@ func (c *Client) Lend(values []float32) error {
 	return nil
 }
 
-// RequestGradients is heter.StatelessStage's.
+// RequestGradients implements heter.StatelessStage.
 func (c *Client) RequestGradients() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +78,7 @@ func (c *Client) RequestGradients() error {
 	return c.err
 }
 
-// Gradients is heter.StatelessStage's.
+// Gradients implements heter.StatelessStage.
 func (c *Client) Gradients(dst []float32) error {
 	l := &c.params
 	c.mu.Lock()
@@ -101,7 +101,7 @@ func (c *Client) Gradients(dst []float32) error {
 	return nil
 }
 
-// nextUncollected is a heter-trainer that has a sum, and was not asked for it. c.mu is held.
+// nextUncollected returns a heter-trainer with a sum not yet requested. c.mu is held.
 func (c *Client) nextUncollected() *link {
 	if !c.params.collecting || len(c.pending) > 0 || len(c.orphans) > 0 {
 		return nil
@@ -114,7 +114,7 @@ func (c *Client) nextUncollected() *link {
 	return nil
 }
 
-// ask asks for a sum. c.mu is held, and let go meanwhile.
+// ask requests a sum. c.mu is held, and released during the write.
 func (c *Client) ask(k *link) {
 	k.lending.asked, k.lending.upTo = true, k.number
 	e := message.End{Step: c.step.Load(), Count: k.number, Attempt: 1}
@@ -125,7 +125,8 @@ func (c *Client) ask(k *link) {
 	}
 }
 
-// lacks is how long it takes to send a heter-trainer what is lent, if it has it not, and as long again for the gradients. c.mu is held.
+// lacks returns the time to send parameters that a heter-trainer lacks, and equally long for the
+// gradients. c.mu is held.
 func (c *Client) lacks(k *link) time.Duration {
 	if k.lending.number == c.params.number {
 		return 0
@@ -136,8 +137,9 @@ func (c *Client) lacks(k *link) time.Duration {
 	return 2 * c.params.took
 }
 
-// sendParams sends what is lent to who has it not yet. c.mu is held, and let go meanwhile: nobody
-// else writes micro-batches, and values stay while some are under way.
+// sendParams sends the parameters if the heter-trainer lacks them. c.mu is held, and released
+// during writes: no other goroutine sends micro-batches, and values are constant while any are in
+// flight.
 func (c *Client) sendParams(k *link) error {
 	values, number := c.params.values, c.params.number
 	if k.lending.number == number {
@@ -169,7 +171,7 @@ func (c *Client) sendParams(k *link) error {
 	return nil
 }
 
-// summed reads a piece of a sum; one of no bytes says that all of it lies in shared memory.
+// summed reads a piece of a sum; an empty piece means that the sum is in shared memory.
 func (k *link) summed(n int) error {
 	if n == 0 {
 		return k.placedSum()
@@ -203,8 +205,9 @@ func (k *link) summed(n int) error {
 	return k.c.gathered(k, own.sum, true)
 }
 
-// gathered takes a sum that is whole. From when it is noted that micro-batches are in it they are not sent again, whatever becomes of the
-// heter-trainer; one that was lost before has computed them in vain. The sum is the link's own, or others may write it when it is asked for again.
+// gathered adds a complete sum. Its micro-batches are then no longer resent after a loss of the
+// heter-trainer; a sum from an already lost heter-trainer is dropped. own: the link owns the sum's
+// memory, otherwise the heter-trainer reuses it after the next request.
 func (c *Client) gathered(k *link, sum []float32, own bool) error {
 	c.mu.Lock()
 	if k.isLost {
@@ -235,7 +238,7 @@ func (c *Client) gathered(k *link, sum []float32, own bool) error {
 	return nil
 }
 
-// add adds a sum up. It keeps the memory of one that is the link's own, and returns other memory for the next one.
+// add adds a sum. It keeps the memory of the first owned sum, and returns memory for the next one.
 func (l *sentParams) add(x []float32, own bool) (room []float32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

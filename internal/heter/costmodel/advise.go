@@ -2,17 +2,18 @@ package costmodel
 
 import "slices"
 
-// Option is a way to spend machines: so many trainers, and heter-trainers or none.
+// Option is a use of machines: numbers of trainers and of heter-trainers.
 type Option struct {
 	Trainers, Heters int
-	// Dear says that trainers have the machines that heter-trainers would.
+	// Dear reports that trainers use the machines of heter-trainers.
 	Dear bool
 	Forecast
 }
 
-// Unsplit is the fastest that machines of a job do with the model in one piece, heter-trainers' machines among them: as many trainers as
-// there are machines, or fewer, of the kind of x's first trainer, or as there are heter-trainers, on machines of the kind of x's first.
-// In step the slowest trainer decides, so a mix of both kinds is no faster than all of the slower one. x must be valid and have a
+// Unsplit returns the fastest use of a job's machines, including heter-trainers' machines, for the
+// unsplit model: up to all machines of the kind of x's first trainer, or up to the number of
+// heter-trainers, of the kind of x's first heter-trainer. The slowest trainer decides in bsp, so
+// that a mix of kinds is no faster than all of the slower kind. x must be valid and have a
 // heter-trainer.
 func (c Costs) Unsplit(x Mix, batch int) (best Option) {
 	try := func(cores float64, most int, dear bool) {
@@ -28,8 +29,9 @@ func (c Costs) Unsplit(x Mix, batch int) (best Option) {
 	return best
 }
 
-// Best is the fastest way to share so many machines out, at least 2, besides the servers': to trainers and heter-trainers with the
-// processors of x's first ones, at least one each. Of equal ones it is that with the fewest heter-trainers.
+// Best returns the fastest division of machines, at least 2, without the servers': into trainers
+// and heter-trainers with the processors of x's first trainer and heter-trainer, at least one each.
+// Ties go to the fewest heter-trainers.
 func (c Costs) Best(x Mix, batch, machines int) (best Option) {
 	for m := 1; m < machines; m++ {
 		y := Mix{

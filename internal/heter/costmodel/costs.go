@@ -1,9 +1,9 @@
-// Package costmodel predicts how many samples a second a job with heter-trainers trains in step
-// (bsp), from what its stages were measured to take: for so many trainers, servers and
-// heter-trainers with so many processors each, over given links. It also tells what the same model
-// trains at in one piece, and so whether splitting it pays.
+// Package costmodel predicts the samples per second of a job with heter-trainers in bsp mode, from
+// measured costs of its stages, for given numbers of trainers, servers and heter-trainers, their
+// processors and links. It also predicts the rate of the unsplit model, and therefore whether
+// splitting pays.
 //
-// All is arithmetic on [Costs] and a [Mix]; see [Costs.Split] for the formulas.
+// The model is arithmetic on [Costs] and a [Mix]; see [Costs.Split] for the formulas.
 package costmodel
 
 import (
@@ -14,61 +14,65 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Cost is what a step takes of one rank's batch, in seconds of one processor, or in bytes.
+// Cost is the cost of a step with one rank's batch, in seconds of one processor, or in bytes.
 type Cost struct {
-	Step   float64 `json:"step"`   // however large the batch is
-	Sample float64 `json:"sample"` // each sample more
+	Step   float64 `json:"step"`   // fixed cost of a step
+	Sample float64 `json:"sample"` // cost per sample
 }
 
-// Of is the cost of so many samples.
+// Cost.Of returns the cost of the given number of samples.
 func (c Cost) Of(samples float64) float64 { return c.Step + c.Sample*samples }
 
-// Side is what a step takes of servers and of a trainer besides its layers. It differs between a model in one piece, whose dense
-// parameters travel in each step, and one that is split.
+// Side is the cost of a step for servers and for a trainer without its layers. An unsplit model
+// sends its dense parameters in each step, a split model does not.
 type Side struct {
-	// Serve is a server's time for one trainer's step, and Rows the trainer's own for the same: to ask, to take and to push.
+	// Serve is a server's time for one trainer's step, and Rows the trainer's time to request,
+	// receive and push its rows.
 	Serve Cost `json:"serve_s"`
 	Rows  Cost `json:"rows_s"`
-	// Bytes travel between a trainer and its servers, both ways together.
+	// Bytes are the bytes between a trainer and its servers, both ways.
 	Bytes Cost `json:"bytes"`
-	// Wait is how long a step takes besides all that the formulas know of: threads that are woken, messages through a kernel.
+	// Wait is the time of a step that the formulas do not explain: thread wake-ups, messages
+	// through a kernel.
 	Wait float64 `json:"wait_s"`
 }
 
-// Costs are those of a model's stages. Times are seconds of one processor of the kind that they were measured on.
+// Costs are the costs of a model's stages, in seconds of one processor of the measured kind.
 type Costs struct {
 	Model string `json:"model"`
-	// Batch is that of a rank, and Micros the number of micro-batches that it went in.
+	// Batch is the batch of a rank, and Micros its number of micro-batches.
 	Batch  int `json:"batch"`
 	Micros int `json:"micro_batches"`
-	// Read is the time of what a trainer does while it waits, too: reading samples ahead.
+	// Read is the time of work that overlaps waits: reading samples ahead.
 	Read Cost `json:"read_s"`
-	// Pool and Back are the time of a trainer up to the cut and from it backward, with what it takes to send and to receive.
+	// Pool and Back are a trainer's times up to the cut and from it backward, with sending and
+	// receiving.
 	Pool Cost `json:"pool_s"`
 	Back Cost `json:"back_s"`
-	// Part is a heter-trainer's time: with each rank's batch that of its samples, and once in each step, whoever sent it, Part.Step.
+	// Part is a heter-trainer's time: Part.Sample for each sample, and Part.Step once per step.
 	Part Cost `json:"part_s"`
-	// Agree is a heter-trainer's time in a step to sum its gradients with those of one other: of m it is 2 (m-1)/m times that.
+	// Agree is the time per step to sum the gradients of two heter-trainers; m heter-trainers need
+	// 2 (m-1)/m times Agree.
 	Agree float64 `json:"agree_s"`
-	// Pass is a trainer's time for all layers where the model is in one piece.
+	// Pass is a trainer's time for all layers of the unsplit model.
 	Pass Cost `json:"pass_s"`
-	// OfSplit and OfWhole are what else there is in a model that is split, and in one piece.
+	// OfSplit and OfWhole are the other costs of a split model, and of an unsplit model.
 	OfSplit Side `json:"split"`
 	OfWhole Side `json:"whole"`
-	// RequestBytes and BackBytes are bytes of a sample across the cut.
+	// RequestBytes and BackBytes are bytes per sample across the cut.
 	RequestBytes float64 `json:"there_bytes"`
 	BackBytes    float64 `json:"back_bytes"`
-	// PartBytes are those of the part's parameters, which heter-trainers sum in each step.
+	// PartBytes are the bytes of the stage's parameters, summed by heter-trainers in each step.
 	PartBytes float64 `json:"part_bytes"`
 }
 
-// Limits of what Costs may hold.
+// Limits of Costs.
 const (
 	maxBatch  = 1 << 30
 	maxMicros = 1 << 20
 )
 
-// Validate reports every fault of c at once.
+// Validate returns all errors of c together.
 func (c Costs) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -111,22 +115,24 @@ func (c Costs) Validate() error {
 	return nil
 }
 
-// Link is what each process has to the others.
+// Link is the link between any two processes.
 type Link struct {
-	Rate    float64 // bytes a second, each way; +Inf: bytes take no time
-	Latency float64 // seconds that a message takes besides its bytes
+	Rate    float64 // bytes per second, each way; +Inf: transfers take no time
+	Latency float64 // seconds per message without its bytes
 }
 
-// Mix is a job: the processors of each of its processes, of any fraction, such as a container's quota.
+// Mix is a job: the processors of each of its processes, perhaps fractional, as for a container's
+// quota.
 type Mix struct {
 	Trainers, Servers, Heters []float64
 	Link                      Link
-	// Period is how long, in seconds, the periods are for which a process with less than one processor has its quota: 0.1 in containers.
-	// 0: it has a slower processor.
+	// Period is the period of quotas in seconds for processes with less than one processor: 0.1 in
+	// containers. 0: a slower processor instead of a quota.
 	Period float64
 }
 
-// Validate reports every fault of x at once. No heter-trainers are a job of a model in one piece.
+// Validate returns all errors of x together. Without heter-trainers x is a job of a model in one
+// piece.
 func (x Mix) Validate() error {
 	var errs []error
 	for what, cores := range map[string][]float64{"trainer": x.Trainers, "server": x.Servers, "heter-trainer": x.Heters} {

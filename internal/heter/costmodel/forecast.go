@@ -2,7 +2,7 @@ package costmodel
 
 import "slices"
 
-// Roles are what a step may be bound by.
+// Roles that may limit a step.
 const (
 	Trainer      = "trainers"
 	Server       = "servers"
@@ -10,38 +10,42 @@ const (
 	Links        = "links"
 )
 
-// Forecast is what is predicted of a mix.
+// Forecast is the prediction for a mix.
 type Forecast struct {
-	Rate float64 // samples a second, of all trainers together
-	Step float64 // seconds of a step, of which every trainer has a batch
-	// Bounds are the seconds that each role would need for a step were it never to wait, the slowest process of it; 0: it is not there.
+	Rate float64 // samples per second, of all trainers together
+	Step float64 // seconds of a step with a batch for every trainer
+	// Bounds are the seconds of a step for the slowest process of each role without waits; 0: no
+	// such role.
 	Bounds map[string]float64
-	// Fill is what the step takes beyond the longest of its bounds: stages that follow each other, latency, and what nothing explains.
+	// Fill is the step's time beyond the longest bound: sequential stages, latency, and unexplained
+	// waits.
 	Fill float64
 	// By is the role with the longest bound.
 	By string
 }
 
-// Split predicts a job whose part heter-trainers have. With k trainers, n micro-batches of a batch of B, times of stages divided by the
-// speed (see Mix.speed) of who does them, and those of bounds by its processors:
+// Split predicts a job with a stage on heter-trainers. With k trainers and n micro-batches of a
+// batch of B, times of stages are divided by the speed (see Mix.speed) of their process, and times
+// of bounds by its processors:
 //
 //	p, b    = Pool(B)/n, Back(B)/n                     a micro-batch at a trainer, there and back
 //	x, y    = latency + bytes of a micro-batch / rate  on the way there and back
-//	serve   = k Serve(B) / all servers' processors     pushes of a step, then pulls of the next: each server has its share of rows
-//	carry   = the bytes of these over the links of a trainer, or of a server, whichever has more / rate
-//	work    = until the last of k n micro-batches is done, when each goes to who is done with it first
+//	serve   = k Serve(B) / all servers' processors     pushes of a step, then pulls of the next
+//	carry   = the larger of the bytes of a trainer and of a server / rate
+//	work    = end of k n micro-batches, each on the first process to finish it
 //	inner   = the longest of  n (p + b)                a trainer that never waits
 //	                          p + x + work + y + b     heter-trainers that never wait
 //	                          n p + x + Part(B/n) + y + b
-//	                          p + x + bytes through the fullest link of a heter-trainer / rate + y + b
-//	agree   = update, and the ring of an allreduce among m heter-trainers: 2 (m-1)/m Agree of a processor,
+//	                          p + x + bytes of the busiest link / rate + y + b
+//	agree   = update, and a ring allreduce among m heter-trainers: 2 (m-1)/m Agree,
 //	          and 2 (m-1) (PartBytes / m / rate + latency)
 //	outer   = the longer of agree and Rows(B) + serve + carry + 4 latency
 //	step    = the longer of inner + outer + Wait and the longest bound
 //	rate    = k B / step
 //
-// The bounds are role by role: of a trainer Read + Rows + Pool + Back, of servers serve, of heter-trainers work and update, of links
-// bytes. In step no stage of one step overlaps the same of the next, so the sum, not the longest bound alone, is what a job takes.
+// The bounds are by role: Read + Rows + Pool + Back for a trainer, serve for servers, work and
+// update for heter-trainers, bytes for links. Equal stages of consecutive steps do not overlap in
+// bsp, so that the sum, not only the longest bound, determines the time.
 func (c Costs) Split(x Mix, batch int) Forecast {
 	k, n, size := float64(len(x.Trainers)), float64(min(c.Micros, batch)), float64(batch)
 	m := float64(len(x.Heters))
@@ -70,9 +74,7 @@ func (c Costs) Split(x Mix, batch int) Forecast {
 	})
 }
 
-// Whole predicts the same job with the model in one piece: heter-trainers do nothing, whether there are any or not.
-//
-//	step = the longer of (Rows(B) + Pass(B)) / c + serve + carry + 4 latency + Wait and the longest bound
+// Whole predicts the same job with the unsplit model, without heter-trainers.
 func (c Costs) Whole(x Mix, batch int) Forecast {
 	size := float64(batch)
 	pass := c.OfWhole.Rows.Of(size) + c.Pass.Of(size)
@@ -84,16 +86,18 @@ func (c Costs) Whole(x Mix, batch int) Forecast {
 	})
 }
 
-// serve is how long servers are at a step of all trainers, what they would need for it were there nothing else, and how long its bytes travel.
+// serve returns the servers' time for a step of all trainers, their time without other work, and
+// the transfer time of its bytes.
 func (s Side) serve(x Mix, size float64) (serve, served, carry float64) {
 	k, n := float64(len(x.Trainers)), float64(len(x.Servers))
 	bytes, work, slowest := s.Bytes.Of(size), k*s.Serve.Of(size)/n, slices.Min(x.Servers)
 	return work / x.speed(slowest, work), work / slowest, max(bytes, k*bytes/n) / x.Link.Rate
 }
 
-// speed is how fast a process with so many processors does the work of a step, given in seconds of one. Less than one is a quota, and a process
-// has a whole one until the quota of a period is used up: what a step wants of it at once takes no longer, as long as there is idle time
-// between. With a full quota q T at its begin, and q T more in each period T, work w takes max(w, w/q - T).
+// speed returns the speed of a process with the given processors for the work of a step, in seconds
+// of one processor. Less than one processor is a quota: the process runs at full speed until the
+// quota of a period is used up, so that a burst after idle time is not slowed. With a full quota q
+// T at the start, and q T more in each period T, work w takes max(w, w/q - T).
 func (x Mix) speed(cores, work float64) float64 {
 	if cores >= 1 || work == 0 {
 		return cores
@@ -115,7 +119,8 @@ func forecast(x Mix, size, step float64, bounds map[string]float64) Forecast {
 	return f
 }
 
-// deal shares n pieces that take each seconds of a processor out, each to who is done with it first, and returns how many everybody has.
+// deal divides n pieces of each processor seconds: each piece goes to the process that finishes it
+// first. It returns the number of pieces by process.
 func deal(speeds []float64, n int, each float64) []int {
 	done, has := make([]float64, len(speeds)), make([]int, len(speeds))
 	for range n {
@@ -131,7 +136,8 @@ func deal(speeds []float64, n int, each float64) []int {
 	return has
 }
 
-// shared is what heter-trainers need for n pieces of a step. Who has a quota and much of it left gets more in one step, and fewer in another.
+// shared returns the heter-trainers' time for n pieces of a step. A process with unused quota gets
+// more pieces in some steps, and fewer in others.
 func (x Mix) shared(n int, each float64) float64 {
 	if x.Period == 0 || slices.Min(x.Heters) >= 1 {
 		return last(deal(x.Heters, n, each), x.Heters, each)
@@ -143,7 +149,7 @@ func (x Mix) shared(n int, each float64) float64 {
 	return float64(n) * each / all
 }
 
-// last is when the last of pieces that were dealt is done, at such speeds.
+// last returns the end of the last dealt piece.
 func last(has []int, speeds []float64, each float64) float64 {
 	end := 0.0
 	for i, n := range has {

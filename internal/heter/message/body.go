@@ -9,21 +9,21 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// Layout is how micro-batches of a cut lie in frames.
+// Layout encodes micro-batches of a cut in frames.
 type Layout struct {
 	Cut  *heter.Cut
-	Code message.Code // of the tensors that cross, and of their gradients
+	Code message.Code // encoding of the cut's tensors and their gradients
 }
 
-// RequestBytes is the length of a Micro of n samples in bytes, head and all; math.MaxInt64 where it
-// is no length of a frame.
+// RequestBytes returns the length of a Micro of n samples in bytes, with its head; math.MaxInt64 if
+// too long for a frame.
 func (l Layout) RequestBytes(n int) int {
 	size := l.size(n, func(heter.CutTensor) bool { return true })
 	return bounded(float64(size) + 4*float64(n)*float64(l.Cut.Labels+l.Cut.Targets))
 }
 
-// ResultBytes is the length of a Done of n samples in bytes, likewise. An evaluation has no
-// gradients.
+// ResultBytes returns the length of a Done of n samples in bytes, with its head; math.MaxInt64 if
+// too long for a frame. An evaluation has no gradients.
 func (l Layout) ResultBytes(n int, eval bool) int {
 	out := 4 * n
 	for _, d := range l.Cut.Out {
@@ -39,7 +39,7 @@ func bounded(size float64) int {
 	return int(size)
 }
 
-// size is that of a head and some tensors.
+// size returns the size of a head and selected tensors.
 func (l Layout) size(n int, which func(heter.CutTensor) bool) int {
 	size := HeadSize
 	for _, c := range l.Cut.In {
@@ -50,7 +50,7 @@ func (l Layout) size(n int, which func(heter.CutTensor) bool) int {
 	return size
 }
 
-// Micro writes a micro-batch to b, of There(m.N) bytes.
+// Micro encodes a micro-batch into b, of RequestBytes(m.N) bytes.
 func (l Layout) Micro(b []byte, m *heter.MicroBatch, number, step uint64) error {
 	Head{Number: number, Step: step, Samples: m.N, Seed: m.Seed, Eval: m.Eval}.Put(b)
 	at, err := l.encode(b, HeadSize, m.In)
@@ -62,8 +62,8 @@ func (l Layout) Micro(b []byte, m *heter.MicroBatch, number, step uint64) error 
 	return nil
 }
 
-// ParseMicro reads a Micro of at most so many samples into m, whose memory grows as it needs. A frame of another length than its
-// samples take is malformed.
+// ParseMicro decodes a Micro of at most most samples into m, and grows its memory as needed. A wrong
+// length is malformed.
 func (l Layout) ParseMicro(b []byte, m *heter.MicroBatch, most int) (Head, error) {
 	h, err := ParseHead(b)
 	switch {
@@ -77,7 +77,7 @@ func (l Layout) ParseMicro(b []byte, m *heter.MicroBatch, most int) (Head, error
 	return h, l.take(h, b[HeadSize:], m, false)
 }
 
-// take reads what is behind the head of a Micro. Tensors lie in b where near says so.
+// take decodes the body of a Micro. With near the tensors alias b.
 func (l Layout) take(h Head, b []byte, m *heter.MicroBatch, near bool) error {
 	if near {
 		l.point(h.Samples, b, m)
@@ -105,7 +105,7 @@ func (l Layout) take(h Head, b []byte, m *heter.MicroBatch, near bool) error {
 	return nil
 }
 
-// Done writes the results of a micro-batch to b, of Back(m.N, m.Eval) bytes.
+// Done encodes the results of a micro-batch into b, of ResultBytes(m.N, m.Eval) bytes.
 func (l Layout) Done(b []byte, m *heter.MicroBatch, number uint64) error {
 	doneHead(m, number).Put(b)
 	return l.results(b[HeadSize:], m)
@@ -115,7 +115,7 @@ func doneHead(m *heter.MicroBatch, number uint64) Head {
 	return Head{Number: number, Samples: m.N, Loss: m.Loss, Terms: m.Terms, Correct: m.Correct}
 }
 
-// results writes what is behind the head of a Done.
+// results encodes the body of a Done.
 func (l Layout) results(b []byte, m *heter.MicroBatch) error {
 	at := copy(b, bytesview.Bytes(m.Out))
 	if m.Eval {
@@ -125,7 +125,7 @@ func (l Layout) results(b []byte, m *heter.MicroBatch) error {
 	return err
 }
 
-// ParseDone reads a Done into m, which was sent and has the memory for it.
+// ParseDone decodes a Done into the sent m.
 func (l Layout) ParseDone(b []byte, m *heter.MicroBatch) error {
 	h, err := ParseHead(b)
 	if err == nil && len(b) != l.ResultBytes(m.N, m.Eval) {
@@ -137,7 +137,7 @@ func (l Layout) ParseDone(b []byte, m *heter.MicroBatch) error {
 	return l.parse(h, b[HeadSize:], m)
 }
 
-// parse reads results, b being what is behind the head of a Done.
+// parse decodes the body b of a Done.
 func (l Layout) parse(h Head, b []byte, m *heter.MicroBatch) error {
 	if h.Samples != m.N || h.Terms < 1 {
 		return Malformed("the results of micro-batch %d are of %d samples and %d terms of a loss, want %d samples", h.Number, h.Samples, h.Terms, m.N)
@@ -157,7 +157,7 @@ func (l Layout) parse(h Head, b []byte, m *heter.MicroBatch) error {
 	return nil
 }
 
-// encode writes tensors from place at on, and returns where they end; nil ones are left out.
+// encode encodes non-nil tensors from index at, and returns their end.
 func (l Layout) encode(b []byte, at int, xs [][]float32) (int, error) {
 	for _, x := range xs {
 		if x == nil {

@@ -1,38 +1,38 @@
-// Package message is what trainers and heter-trainers say to each other, as frames of package wire over a transport.Link. All
-// integers are little-endian.
+// Package message defines the messages between trainers and heter-trainers, as frames of package
+// wire over a transport.Link. All integers are little-endian.
 //
 //	trainer                  heter-trainer
 //	Hello             ->
 //	                  <-     Welcome, or Failure
 //	Micro             ->                          numbered 1, 2, 3, … by connection
-//	                  <-     Done                 in any order, one for each Micro
-//	Placed            ->                          a Micro that lies in memory that both have
-//	                  <-     SharedResult         in place of a Done
-//	End               ->                          of a step, when each of its Micros is Done
-//	                  <-     Commit               the parameters have moved
-//	                  <-     RetryEnd             the step's end is to be said again, with those who are there
+//	                  <-     Done                 in any order, one per Micro
+//	Placed            ->                          a Micro in shared memory
+//	                  <-     SharedResult         instead of a Done
+//	End               ->                          of a step, after all Done
+//	                  <-     Commit               the parameters are updated
+//	                  <-     RetryEnd             repeat the end, with the remaining members
 //	Ask               ->
-//	                  <-     Values               of the part's parameters, or of what its optimizer keeps
-//	Put               ->                          values to begin with
+//	                  <-     Values               of the stage's parameters and optimizer state
+//	Put               ->                          initial values
 //	                  <-     Taken
-//	Heartbeat         <->    Heartbeat            where nothing else is said
-//	Where             ->                          of another heter-trainer, in place of a Hello
-//	                  <-     Here                 the last one of this connection
-//	Goodbye           ->                          the last one of who leaves in good order
-//	Failure           <->    Failure              the last one of who fails
+//	Heartbeat         <->    Heartbeat            when idle
+//	Where             ->                          of another heter-trainer, instead of a Hello
+//	                  <-     Here                 the last frame of this connection
+//	Goodbye           ->                          the last frame of a normal end
+//	Failure           <->    Failure              the last frame after an error
 //
-// A Micro is a Head, the tensors that cross one after the other as their code stores them, the labels and the targets; Done is a Head,
-// the part's output as float32, and the gradients that come back. How long they are follows from the number of samples: a frame of
-// another length, or with more samples than the Welcome allows, is refused before memory is made for it.
+// A Micro is a Head, the encoded tensors of the cut, the labels and the targets; a Done is a Head,
+// the stage's output as float32, and the encoded gradients. Their lengths follow from the number of
+// samples: a frame of another length, or with more samples than the Welcome allows, is rejected
+// before memory is allocated.
 //
-// Where the trainer has the part's parameters (Hello.Stateless) it Puts those that the Micros
-// behind them are to be computed with, all of them in pieces one after the other, of which none is
-// Taken. It may say the End when the last Micro of a step was sent, and the answer to that are the
-// Values of the sum of gradients of all Micros since the last End, in pieces as well. There is no
-// Commit, and nothing to Ask. An empty Put says that they lie in the first slot of the trainer's
-// memory (package internal/heter/sharedmem), where they stay as they are while Micros are under
-// way. The heter-trainer may leave the sum in the last slot of its own then, and say so with empty
-// Values: it writes there only for an End, and the trainer says the next one when it has read the
+// If the trainer has the stage's parameters (Hello.Stateless), it sends Puts with the parameters
+// for the following Micros, all of them in pieces, without an answer. It may send the End after the
+// last Micro of a step; the answer is the gradient sum of all Micros since the last End as Values,
+// in pieces. Commit and Ask are not used. An empty Put means that the parameters are in the first
+// slot of the trainer's memory (package internal/heter/sharedmem), constant while Micros are in
+// flight. The heter-trainer may then write the sum to the last slot of its memory, and send empty
+// Values: only an End allows this write, and the trainer sends the next End after it has read the
 // sum.
 package message
 
@@ -47,29 +47,29 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// protocol is the version of all layouts of this package.
+// protocol is the version of all encodings of this package.
 const protocol = 8
 
-// The types of frames.
+// Types of frames.
 const (
-	TypeHello        wire.Type = wire.FirstFree + 64 + iota // who connects
-	TypeWelcome                                             // what it may send
+	TypeHello        wire.Type = wire.FirstFree + 64 + iota // Hello of the connecting trainer
+	TypeWelcome                                             // limits of the connection
 	TypeMicroBatch                                          // a micro-batch
-	TypeDone                                                // its results
-	TypeEnd                                                 // of a trainer's step
-	TypeAsk                                                 // for values of parameters
-	TypeValues                                              // these
-	TypeHeartbeat                                           // nothing: a sign of life
-	TypeGoodbye                                             // nothing
-	TypeFailure                                             // a text: why the connection is of no use any more
-	TypeCommit                                              // a step's number
-	TypeAgain                                               // who is lost
+	TypeDone                                                // results
+	TypeEnd                                                 // end of a trainer's step
+	TypeAsk                                                 // request for values of parameters
+	TypeValues                                              // requested values
+	TypeHeartbeat                                           // heartbeat, empty
+	TypeGoodbye                                             // empty
+	TypeFailure                                             // text: permanent end
+	TypeCommit                                              // number of a step
+	TypeAgain                                               // lost members
 	TypePut                                                 // values
-	TypeTaken                                               // these are where they belong
-	TypeWhere                                               // the name of a meeting
-	TypeHere                                                // where its first member listens: a rendezvous.Endpoint; empty: it has not said so yet
+	TypeTaken                                               // values were stored
+	TypeWhere                                               // name of a rendezvous
+	TypeHere                                                // the first member's rendezvous.Endpoint, or empty
 	TypePlaced                                              // a micro-batch in shared memory
-	TypeSharedResult                                        // its results, there
+	TypeSharedResult                                        // results in shared memory
 )
 
 var typeNames = map[wire.Type]string{
@@ -79,7 +79,7 @@ var typeNames = map[wire.Type]string{
 	TypePlaced: "placed micro-batch", TypeSharedResult: "placed done",
 }
 
-// Name is a type's name in errors.
+// Name returns a type's name for errors.
 func Name(t wire.Type) string {
 	if name, ok := typeNames[t]; ok {
 		return name
@@ -87,33 +87,33 @@ func Name(t wire.Type) string {
 	return t.String()
 }
 
-// ErrMalformed: what came is no message, or not one that may come.
+// ErrMalformed is the error of invalid or unexpected data.
 var ErrMalformed = errors.New("malformed")
 
-// Malformed is an error around ErrMalformed.
+// Malformed returns an error that wraps ErrMalformed.
 func Malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
 }
 
 const (
-	// OtherPart begins the Failure of a heter-trainer that has another part than the first trainer that has come to it.
+	// OtherPart starts the Failure of a heter-trainer with another stage than its first trainer.
 	OtherPart = "this heter-trainer has another part of a model"
-	// ReplacementPrefix begins the Failure of a heter-trainer in the place of one that others have
-	// lost, to a trainer that takes it for the first there.
+	// ReplacementPrefix starts the Failure of a replacement to a trainer that expects the original
+	// heter-trainer.
 	ReplacementPrefix = "this heter-trainer stands in for one that is lost"
-	// MaxText is the longest text of a Failure in bytes.
+	// MaxText is the maximum text of a Failure in bytes.
 	MaxText = message.MaxText
-	// MaxValues is how many values one Ask may want, and one Put have.
+	// MaxValues is the maximum number of values per Ask and Put.
 	MaxValues = 1 << 20
-	// MaxWhere is the longest name of a meeting in bytes, and MaxHere the longest notice.
+	// MaxWhere is the maximum name of a rendezvous in bytes, and MaxHere the maximum Here.
 	MaxWhere, MaxHere = 256, 4 << 10
-	// maxTrainers bounds how many trainers, or heter-trainers, a job has.
+	// maxTrainers is the maximum number of trainers, and of heter-trainers.
 	maxTrainers = 1 << 12
 )
 
 var le = binary.LittleEndian
 
-// Hello is the first message of a connection. As it is sent:
+// Hello is the first message of a connection. Its encoding:
 //
 //	offset bytes
 //	0      4     protocol
@@ -127,26 +127,26 @@ var le = binary.LittleEndian
 //	32     32    Hash
 //	64           About
 type Hello struct {
-	Trainer, Trainers int // which of how many connects
-	Index, Count      int // whom it takes the other end for, of how many heter-trainers
+	Trainer, Trainers int // number of this trainer, and of all trainers
+	Index, Count      int // number of the expected heter-trainer, and of all
 	Code              message.Code
-	// Joining says that the trainer has lost a heter-trainer of that Index: this one stands in for
-	// it, and is given the part's state by others.
+	// Joining reports that the trainer has lost the heter-trainer with this Index: the receiver is
+	// a replacement, and gets the stage's state from other heter-trainers.
 	Joining bool
-	// Stateless says that the trainer has the part's parameters, and lends them.
+	// Stateless reports that the trainer has the stage's parameters, and sends them.
 	Stateless bool
-	Hash      [32]byte // of the part: heter.Cut.Hash
-	// About says what the model is built for, such as the shape of samples: the first trainer's is what the part is made by, and that of
-	// others must be the same.
+	Hash      [32]byte // heter.Cut.Hash of the stage
+	// About describes the model, such as the shape of samples: the first trainer's makes the stage,
+	// and all must be equal.
 	About []byte
 }
 
 const helloSize = 32 + 32
 
-// maxAbout is the longest Hello.About in bytes.
+// maxAbout is the maximum Hello.About in bytes.
 const maxAbout = 256 << 10
 
-// MaxHello is the longest Hello in bytes.
+// MaxHello is the maximum Hello in bytes.
 const MaxHello = helloSize + maxAbout
 
 // Append appends h to b.
@@ -157,7 +157,7 @@ func (h Hello) Append(b []byte) []byte {
 	return append(append(b, h.Hash[:]...), h.About...)
 }
 
-// ParseHello reads what Append wrote.
+// ParseHello decodes Append's encoding.
 func ParseHello(b []byte) (h Hello, err error) {
 	if len(b) < helloSize || len(b) > MaxHello {
 		return h, Malformed("a hello of %d bytes, want %d to %d", len(b), helloSize, MaxHello)
@@ -180,7 +180,8 @@ func asNumber(is bool) int {
 	return 0
 }
 
-// Welcome is the answer to a Hello: what the heter-trainer will take on this connection. As it is sent:
+// Welcome is the answer to a Hello, with the heter-trainer's limits for this connection. Its
+// encoding:
 //
 //	offset bytes
 //	0      4     Micros
@@ -194,18 +195,19 @@ func asNumber(is bool) int {
 //	36     16    ShmSocket
 //	52     16    Key
 type Welcome struct {
-	Micros  int // most micro-batches under way on the connection
-	Samples int // most of a micro-batch
-	Bytes   int // most bytes of micro-batches under way, unless it is one
-	Values  int // of the part's parameters, as they lie in their arena
-	State   int // of these and behind them what the optimizer keeps: heter.Device.State in one piece
-	// Incarnation is a number of this process alone, by which it is told from one that has had its
-	// place before; never 0.
+	Micros  int // maximum micro-batches in flight
+	Samples int // maximum per micro-batch
+	Bytes   int // maximum bytes of micro-batches in flight, except a single one
+	Values  int // length of the parameters' arena
+	State   int // Values and the optimizer state: heter.Device.State
+	// Incarnation is a random number of this process, never 0, that differs from an earlier process
+	// with the same index.
 	Incarnation uint64
-	// Heartbeat is how often each end shows that it lives, and Silence after which the other one is taken for dead.
+	// Heartbeat is the interval of heartbeats of each end, and Silence the time until a silent peer
+	// counts as dead.
 	Heartbeat, Silence time.Duration
-	// ShmSocket is the name of a socket where a trainer of the same host gets memory that both
-	// have, with a Key: see package internal/heter/sharedmem. Zero: there is none.
+	// ShmSocket is the name of a socket where a trainer of the same host exchanges shared memory,
+	// with a Key: see package internal/heter/sharedmem. Zero: none.
 	ShmSocket, Key [16]byte
 }
 
@@ -220,7 +222,7 @@ func (w Welcome) Append(b []byte) []byte {
 	return append(append(b, w.ShmSocket[:]...), w.Key[:]...)
 }
 
-// ParseWelcome reads what Append wrote.
+// ParseWelcome decodes Append's encoding.
 func ParseWelcome(b []byte) (w Welcome, err error) {
 	if len(b) != welcomeSize {
 		return w, Malformed("a welcome of %d bytes, want %d", len(b), welcomeSize)
@@ -242,10 +244,10 @@ func ParseWelcome(b []byte) (w Welcome, err error) {
 	return w, nil
 }
 
-// HeadSize is the length of what a Micro and a Done begin with.
+// HeadSize is the size of a Head in bytes.
 const HeadSize = 40
 
-// Head is what a Micro or a Done begins with. What it has no use for is zero. As it is sent:
+// Head is the start of a Micro or a Done. Unused fields are zero. Its encoding:
 //
 //	offset bytes
 //	0      8     Number
@@ -258,17 +260,17 @@ const HeadSize = 40
 //	36     1     Eval, 0 or 1
 //	37     3     0
 type Head struct {
-	Number  uint64 // of the micro-batch, on its connection
-	Step    uint64 // of a Micro, from 1 on
+	Number  uint64 // number of the micro-batch on its connection
+	Step    uint64 // step of a Micro, from 1
 	Samples int
-	Seed    float32 // of a Micro: see heter.MicroBatch
-	Eval    bool    // of a Micro
-	Loss    float32 // of a Done
+	Seed    float32 // seed of a Micro: see heter.MicroBatch
+	Eval    bool    // micro-batch of an evaluation
+	Loss    float32 // loss in a Done
 	Terms   int
 	Correct int
 }
 
-// Put writes h to b.
+// Put encodes h into b.
 func (h Head) Put(b []byte) {
 	clear(b[:HeadSize])
 	le.PutUint64(b[0:], h.Number)
@@ -283,7 +285,7 @@ func (h Head) Put(b []byte) {
 	}
 }
 
-// ParseHead reads what Put wrote.
+// ParseHead decodes Put's encoding.
 func ParseHead(b []byte) (h Head, err error) {
 	if len(b) < HeadSize {
 		return h, Malformed("a head of %d bytes, want %d", len(b), HeadSize)
@@ -302,5 +304,5 @@ func ParseHead(b []byte) (h Head, err error) {
 	return h, nil
 }
 
-// Renumber gives a Micro in b, as Layout.Micro wrote it, another number.
+// Renumber changes the number of an encoded Micro.
 func Renumber(b []byte, number uint64) { le.PutUint64(b, number) }

@@ -7,11 +7,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// SharedMicroBatch is a Micro whose tensors, labels and targets lie in shared memory (package
-// internal/heter/sharedmem): of the trainer's a slot RequestSlot, from BodyAt on, in the form that
-// they have in a frame. The results are wanted in slot ResultSlot of the heter-trainer's, from its
-// begin on, of which the trainer names none again before it has read them; a SharedResult says that
-// they are there, and is a Head. As it is sent:
+// SharedMicroBatch is a Micro with its tensors, labels and targets in shared memory (package
+// internal/heter/sharedmem): in slot RequestSlot of the trainer's, from BodyAt, encoded as in a
+// frame. The results go to the start of slot ResultSlot of the heter-trainer's. The trainer reads
+// the results before it names the slot again; a SharedResult, a Head, reports them. Its encoding:
 //
 //	offset bytes
 //	0      40    Head
@@ -22,14 +21,14 @@ type SharedMicroBatch struct {
 	RequestSlot, ResultSlot int
 }
 
-// PlacedSize is the length of a SharedMicroBatch.
+// PlacedSize is the size of a SharedMicroBatch.
 const PlacedSize = HeadSize + 8
 
-// BodyAt is where in a slot a micro-batch's tensors begin: before them is room for the frame that they become for a heter-trainer of another
-// host, and they lie at the begin of a line of the processor's cache.
+// BodyAt is the offset of a micro-batch's tensors in a slot: after space for the frame header, for
+// a heter-trainer of another host, and aligned to a cache line.
 const BodyAt = 128
 
-// FrameAt is where in a slot the frame of a Micro begins.
+// FrameAt is the offset of the frame of a Micro in a slot.
 const FrameAt = BodyAt - HeadSize - wire.HeaderSize
 
 // Append appends p to b.
@@ -40,7 +39,7 @@ func (p SharedMicroBatch) Append(b []byte) []byte {
 	return le.AppendUint32(le.AppendUint32(b, uint32(p.RequestSlot)), uint32(p.ResultSlot))
 }
 
-// ParsePlaced reads what Append wrote.
+// ParsePlaced decodes Append's encoding.
 func ParsePlaced(b []byte) (p SharedMicroBatch, err error) {
 	if len(b) != PlacedSize {
 		return p, Malformed("a placed micro-batch of %d bytes, want %d", len(b), PlacedSize)
@@ -50,8 +49,9 @@ func ParsePlaced(b []byte) (p SharedMicroBatch, err error) {
 	return p, err
 }
 
-// Slots are the lengths of the slots that hold any micro-batch of up to so many samples that a frame can: the trainer's, and those of results. They hold so
-// many values that are lent, too, or their gradients, unless these take more than a frame can; 0: none are.
+// Slots returns the sizes of the trainer's slots and of the result slots, for any micro-batch of up
+// to samples within a frame, and for parameters of a stateless stage or their gradients, unless too
+// long for a frame; 0: none.
 func (l Layout) Slots(samples, lent int) (there, back int) {
 	there, back = BodyAt+min(l.RequestBytes(samples), wire.MaxPayload), min(l.ResultBytes(samples, false), wire.MaxPayload)
 	if lent <= wire.MaxPayload/4 {
@@ -60,10 +60,10 @@ func (l Layout) Slots(samples, lent int) (there, back int) {
 	return there, back
 }
 
-// Borrow makes m of a SharedMicroBatch whose slot has b, There-HeadSize bytes from BodyAt on, and
-// whose results go to back, Back-HeadSize bytes. As fp32, m's tensors lie in b and those of the
-// results in back; else they are m's own. Labels and targets, which are looked at, are copied
-// first: who writes b may do so while it is read. m is for this and Return alone.
+// Borrow decodes a SharedMicroBatch into m from b, RequestBytes-HeadSize bytes from BodyAt, with
+// results in back, ResultBytes-HeadSize bytes. With fp32 m's tensors alias b and its results alias
+// back; otherwise m has copies. Labels and targets are copied before their validation, because the
+// writer may change b. m is for Borrow and Return only.
 func (l Layout) Borrow(h Head, b, back []byte, m *heter.MicroBatch) error {
 	if err := l.take(h, b, m, l.direct()); err != nil || !l.direct() {
 		return err
@@ -78,8 +78,7 @@ func (l Layout) Borrow(h Head, b, back []byte, m *heter.MicroBatch) error {
 	return nil
 }
 
-// Return writes the results of m to back, where they do not lie there since Borrow, and the
-// SharedResult that tells of them to b.
+// Return encodes the results of m into back, unless already there, and the SharedResult into b.
 func (l Layout) Return(b, back []byte, m *heter.MicroBatch, number uint64) error {
 	doneHead(m, number).Put(b)
 	if l.direct() {
@@ -88,16 +87,16 @@ func (l Layout) Return(b, back []byte, m *heter.MicroBatch, number uint64) error
 	return l.results(back, m)
 }
 
-// ParsePlacedDone reads results that a SharedResult with head h tells of into m, which was sent and
-// has the memory for them. back has Back-HeadSize bytes.
+// ParsePlacedDone decodes results in back, of ResultBytes-HeadSize bytes, with the head h of a
+// SharedResult, into the sent m.
 func (l Layout) ParsePlacedDone(h Head, back []byte, m *heter.MicroBatch) error {
 	return l.parse(h, back, m)
 }
 
-// direct says that tensors lie in frames as they do in memory.
+// direct reports that encoded tensors equal their form in memory.
 func (l Layout) direct() bool { return l.Code == message.FP32 }
 
-// point makes m's tensors lie in b.
+// point makes m's tensors alias b.
 func (l Layout) point(samples int, b []byte, m *heter.MicroBatch) {
 	m.N, m.In, m.Grads = samples, bytesview.Sized(m.In, len(l.Cut.In)), bytesview.Sized(m.Grads, len(l.Cut.In))
 	m.Labels, m.Targets = bytesview.Sized(m.Labels, samples*l.Cut.Labels), bytesview.Sized(m.Targets, samples*l.Cut.Targets)
@@ -107,7 +106,7 @@ func (l Layout) point(samples int, b []byte, m *heter.MicroBatch) {
 	}
 }
 
-// values are n of those in b from place at on, and where they end.
+// values returns n values of b from offset at, and their end.
 func values(b []byte, at, n int) ([]float32, int) {
 	return bytesview.As[float32](b[at : at+4*n : at+4*n]), at + 4*n
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// End ends a trainer's step at one heter-trainer. It goes to all of them, also to those that had
-// none of the step's micro-batches: a step ends when all trainers have ended it everywhere, in one
-// Attempt and with the same Members. As it is sent:
+// End ends a trainer's step at a heter-trainer. All heter-trainers receive it, even without
+// micro-batches of the step: a step ends when all trainers have ended it everywhere, in the same
+// Attempt and with the same Members. Its encoding:
 //
 //	offset bytes
 //	0      8     Step
@@ -19,20 +19,21 @@ import (
 //	32     8 each  Members
 type End struct {
 	Step  uint64
-	Count uint64  // micro-batches that the trainer has sent on this connection so far
-	Rate  float64 // by which the parameters move
-	// Attempt is 1, and one more each time that the end is said again because a heter-trainer was lost.
+	Count uint64  // micro-batches sent on this connection
+	Rate  float64 // learning rate
+	// Attempt is 1, plus the number of repetitions after losses of heter-trainers.
 	Attempt int
-	// Open says that the attempts before are void, and that micro-batches of lost ones follow before this one is closed.
+	// Open voids earlier attempts: resent micro-batches of lost heter-trainers follow before the
+	// final End.
 	Open bool
-	// Members has for each heter-trainer, by number, the life (Welcome.Incarnation) that the
-	// trainer is connected to; 0: it has lost it.
+	// Members has for each heter-trainer, by number, the incarnation (Welcome.Incarnation)
+	// connected to the trainer; 0: lost.
 	Members []uint64
 }
 
 const endSize = 32
 
-// MaxEnd is the longest End in bytes.
+// MaxEnd is the maximum End in bytes.
 const MaxEnd = endSize + 8*maxTrainers
 
 // Append appends e to b.
@@ -44,7 +45,7 @@ func (e End) Append(b []byte) []byte {
 	return appendLives(le.AppendUint32(b, uint32(asNumber(e.Open))), e.Members)
 }
 
-// ParseEnd reads what Append wrote.
+// ParseEnd decodes Append's encoding.
 func ParseEnd(b []byte) (e End, err error) {
 	if len(b) < endSize || len(b) > MaxEnd {
 		return e, Malformed("an end of a step of %d bytes, want %d to %d", len(b), endSize, MaxEnd)
@@ -58,11 +59,11 @@ func ParseEnd(b []byte) (e End, err error) {
 	return e, err
 }
 
-// maxAttempts bounds how often the end of one step is said.
+// maxAttempts is the maximum number of attempts per step.
 const maxAttempts = 1 << 10
 
-// RetryEnd asks trainers to say the end of a step again, in another attempt: a heter-trainer was
-// lost before all had agreed. As it is sent:
+// RetryEnd asks trainers to repeat the end of a step in another attempt, because a heter-trainer
+// was lost before all had agreed. Its encoding:
 //
 //	offset bytes
 //	0      8     Step
@@ -70,15 +71,14 @@ const maxAttempts = 1 << 10
 //	12     8 each  Lost
 type RetryEnd struct {
 	Step    uint64
-	Attempt int // of the End that is wanted, at least
-	// Lost are the lives of those who are known to be lost; they may be none: trainers find out
-	// themselves.
+	Attempt int // minimum attempt of the next End
+	// Lost are the incarnations known to be lost; perhaps none: trainers detect losses themselves.
 	Lost []uint64
 }
 
 const againSize = 12
 
-// MaxAgain is the longest RetryEnd in bytes.
+// MaxAgain is the maximum RetryEnd in bytes.
 const MaxAgain = againSize + 8*maxTrainers
 
 // Append appends a to b.
@@ -87,7 +87,7 @@ func (a RetryEnd) Append(b []byte) []byte {
 	return appendLives(le.AppendUint32(b, uint32(a.Attempt)), a.Lost)
 }
 
-// ParseAgain reads what Append wrote.
+// ParseAgain decodes Append's encoding.
 func ParseAgain(b []byte) (a RetryEnd, err error) {
 	if len(b) < againSize || len(b) > MaxAgain {
 		return a, Malformed("an again of %d bytes, want %d to %d", len(b), againSize, MaxAgain)
@@ -117,16 +117,16 @@ func parseLives(b []byte) (lives []uint64, err error) {
 	return lives, nil
 }
 
-// CommitSize is the length of a Commit.
+// CommitSize is the size of a Commit.
 const CommitSize = 8
 
-// Commit says that the parameters have moved by a step, and may not be undone. It is the step's number.
+// Commit is the number of a step with updated parameters, which may not be undone.
 type Commit uint64
 
 // Append appends c to b.
 func (c Commit) Append(b []byte) []byte { return le.AppendUint64(b, uint64(c)) }
 
-// ParseCommit reads what Append wrote.
+// ParseCommit decodes Append's encoding.
 func ParseCommit(b []byte) (Commit, error) {
 	if len(b) != CommitSize || le.Uint64(b) == 0 {
 		return 0, Malformed("a commit of % x, want the number of a step", b)
@@ -134,8 +134,9 @@ func ParseCommit(b []byte) (Commit, error) {
 	return Commit(le.Uint64(b)), nil
 }
 
-// Ask asks for Count values of the part's state from Lo on, parameters first, as they are after all steps before Step. Values is the
-// answer: the same, and the values as float32. A Put is like Values, and the answer like an Ask. As it is sent:
+// Ask requests Count values of the stage's state from Lo, parameters first, after all steps before
+// Step. The answer Values is the same, followed by the values as float32. A Put is like Values, and
+// its answer like an Ask. Its encoding:
 //
 //	offset bytes
 //	0      8     Step
@@ -146,7 +147,7 @@ type Ask struct {
 	Lo, Count int
 }
 
-// AskSize is the length of an Ask.
+// AskSize is the size of an Ask.
 const AskSize = 24
 
 // Append appends a to b.
@@ -157,7 +158,7 @@ func (a Ask) Append(b []byte) []byte {
 	return b
 }
 
-// ParseAsk reads what Append wrote, for a state of so many values.
+// ParseAsk decodes Append's encoding, for a state of the given number of values.
 func ParseAsk(b []byte, values int) (a Ask, err error) {
 	if len(b) != AskSize {
 		return a, Malformed("an ask of %d bytes, want %d", len(b), AskSize)
@@ -169,7 +170,8 @@ func ParseAsk(b []byte, values int) (a Ask, err error) {
 	return Ask{le.Uint64(b), int(lo), int(n)}, nil
 }
 
-// ParsePiece reads what a Put or Values of so many bytes begin with, of which each has as many values as it says, for a state of so many.
+// ParsePiece decodes the head of a Put or Values of the given length, for a state of the given
+// number of values.
 func ParsePiece(head []byte, length, values int) (Ask, error) {
 	a, err := ParseAsk(head, values)
 	if err == nil && length != AskSize+4*a.Count {

@@ -17,35 +17,35 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// conn is the connection of one trainer. A goroutine reads it, and another one writes.
+// conn is the connection of a trainer, with a goroutine for reads and a goroutine for writes.
 type conn struct {
 	s      *Server
 	io     *frames.Conn
 	hello  message.Hello
 	layout message.Layout
-	number uint64       // of the last micro-batch
-	bytes  atomic.Int64 // of the frames of micro-batches under way
-	free   chan *task   // those that are not under way
-	out    chan *task   // done
+	number uint64       // last micro-batch
+	bytes  atomic.Int64 // bytes of micro-batches in flight
+	free   chan *task   // idle tasks
+	out    chan *task   // completed tasks
 	notes  chan notice
 	over   chan struct{}
-	text   chan string // of the failure that ends it
+	text   chan string // failure that ends it
 	key    sharedmem.Key
-	shared atomic.Pointer[sharedRegions] // nil: nothing
-	// stopped is closed when the server has ended it.
+	shared atomic.Pointer[sharedRegions] // nil without shared memory
+	// stopped is closed when the server has ended the connection.
 	stopped  chan struct{}
 	lost     sync.Once
 	borrowed trainerParams
 }
 
-// notice is something to tell a trainer that it has not asked for.
+// notice is an unrequested message to a trainer.
 type notice struct {
 	typ     wire.Type
 	payload []byte
 }
 
 func newConn(s *Server, link *transport.Link) *conn {
-	n := s.cfg.Micros + 2 // and an ask or a collect, and one that a trainer has the answer to already
+	n := s.cfg.Micros + 2 // plus an ask or collect, and one already answered
 	c := &conn{
 		s: s, io: frames.New(link, "trainer", s.cfg.Times.DeadAfter), free: make(chan *task, n), out: make(chan *task, n),
 		notes: make(chan notice, 64), over: make(chan struct{}), text: make(chan string, 1), stopped: make(chan struct{}),
@@ -57,14 +57,13 @@ func newConn(s *Server, link *transport.Link) *conn {
 	return c
 }
 
-// run is the connection's life.
 func (c *conn) run() {
 	link := c.io.Link()
 	defer link.Close()
 	defer func() { c.s.desk.Forget(c.key) }()
 	f, err := c.io.Header()
 	if err == nil && f.Type == message.TypeWhere {
-		_ = c.tellWhere(f) // who has not heard it asks again
+		_ = c.tellWhere(f) // the peer retries after an error
 		return
 	}
 	if err == nil {
@@ -94,7 +93,7 @@ func (c *conn) run() {
 	c.s.figures.Written += link.Sent()
 }
 
-// lose ends the server because of its trainer, or goes on without that.
+// lose ends the server because of a lost trainer, or continues without it.
 func (c *conn) lose(err error) {
 	if !c.s.cfg.ContinueOnLoss {
 		c.s.fail(err)
@@ -106,7 +105,7 @@ func (c *conn) lose(err error) {
 	})
 }
 
-// enqueueNotice queues a notice. A trainer that has left takes none. s.mu is held.
+// enqueueNotice queues a notice. A trainer that has left gets none. s.mu is held.
 func (c *conn) enqueueNotice(n notice) {
 	select {
 	case c.notes <- n:
@@ -116,7 +115,7 @@ func (c *conn) enqueueNotice(n notice) {
 	}
 }
 
-// end makes the connection end with the reason why, once. The server's lock is held.
+// end ends the connection with its cause, once. s.mu is held.
 func (c *conn) end(err error) {
 	close(c.stopped)
 	if !errors.Is(err, errAllLeft) {
@@ -133,7 +132,7 @@ func textOf(err error) []byte {
 	return text[:min(len(text), message.MaxText)]
 }
 
-// greet learns who is there, from the first frame on, and whether it has the same part.
+// greet checks the hello and the hash of the trainer's stage.
 func (c *conn) greet(f wire.Header) error {
 	if f.Type != message.TypeHello || f.Length > message.MaxHello {
 		return message.Malformed("a %s of %d bytes where a hello must come", message.Name(f.Type), f.Length)
@@ -179,14 +178,14 @@ func (c *conn) greet(f wire.Header) error {
 	return nil
 }
 
-// agrees says that a trainer has come with the part that this heter-trainer has.
+// agrees reports whether a trainer with this heter-trainer's stage has connected.
 func (s *Server) agrees() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.seated() > 0
 }
 
-// read reads to the end; nil is a goodbye.
+// read reads until the end; nil means a goodbye.
 func (c *conn) read() error {
 	for {
 		f, err := c.io.Header()
@@ -200,7 +199,7 @@ func (c *conn) read() error {
 			return message.Malformed("a %s frame with a tag", message.Name(f.Type))
 		}
 		end := false
-		switch owns := !c.s.cfg.Stateless; { // what is said depends on who has the parameters
+		switch owns := !c.s.cfg.Stateless; { // depends on the owner of the parameters
 		case owns && f.Type == message.TypeEnd:
 			err = c.upTo(f, message.MaxEnd, c.ended)
 		case owns && f.Type == message.TypeAsk:
@@ -220,7 +219,7 @@ func (c *conn) read() error {
 	}
 }
 
-// always reads what a trainer may say whoever has the parameters; end: it was the last.
+// always handles the frames of both modes; end: it was the last frame.
 func (c *conn) always(f wire.Header) (end bool, err error) {
 	switch f.Type {
 	case message.TypeHeartbeat:
@@ -237,7 +236,6 @@ func (c *conn) always(f wire.Header) (end bool, err error) {
 	return true, message.Malformed("a trainer does not send %s frames", message.Name(f.Type))
 }
 
-// short reads a frame of a fixed size.
 func (c *conn) short(f wire.Header, size int, do func(b []byte) error) error {
 	if f.Length != size {
 		return message.Malformed("a %s of %d bytes, want %d", message.Name(f.Type), f.Length, size)
@@ -249,7 +247,6 @@ func (c *conn) short(f wire.Header, size int, do func(b []byte) error) error {
 	return do(b)
 }
 
-// upTo reads a short frame of any size up to a limit.
 func (c *conn) upTo(f wire.Header, most int, do func(b []byte) error) error {
 	if f.Length > most {
 		return message.Malformed("a %s of %d bytes, want %d at most", message.Name(f.Type), f.Length, most)
@@ -257,7 +254,6 @@ func (c *conn) upTo(f wire.Header, most int, do func(b []byte) error) error {
 	return c.short(f, f.Length, do)
 }
 
-// micro reads a micro-batch.
 func (c *conn) micro(n int) error {
 	if most := min(c.layout.RequestBytes(c.s.cfg.Samples), wire.MaxPayload); n > most {
 		return message.Malformed("a micro-batch of %d bytes; one of %d samples, the most, has %d", n, c.s.cfg.Samples, most)
@@ -280,7 +276,6 @@ func (c *conn) micro(n int) error {
 	return c.queue(t)
 }
 
-// queue queues a micro-batch that has come.
 func (c *conn) queue(t *task) error {
 	if c.number++; t.head.Number != c.number {
 		return message.Malformed("micro-batch %d where %d must come: each comes once and in turn", t.head.Number, c.number)
@@ -294,7 +289,7 @@ func (c *conn) queue(t *task) error {
 	return c.s.add(t)
 }
 
-// room counts the bytes of a micro-batch that is about to be read. One alone may have any number.
+// room counts the bytes of a micro-batch before it is read. A single micro-batch may have any size.
 func (c *conn) room(t *task, bytes int) error {
 	t.bytes = bytes
 	if all := c.bytes.Add(int64(bytes)); all > int64(bytes) && all > int64(c.s.cfg.Bytes) {
@@ -303,7 +298,7 @@ func (c *conn) room(t *task, bytes int) error {
 	return nil
 }
 
-// take is a task that is not under way.
+// take returns an idle task.
 func (c *conn) take() (*task, error) {
 	select {
 	case t := <-c.free:
@@ -321,7 +316,7 @@ func (c *conn) ended(b []byte) error {
 	return c.s.end(c.hello.Trainer, e)
 }
 
-// counted reads the end of a step, before which all its micro-batches must have come.
+// counted reads the end of a step, and checks that all its micro-batches have arrived.
 func (c *conn) counted(b []byte) (message.End, error) {
 	e, err := message.ParseEnd(b)
 	if err == nil && e.Count != c.number {
@@ -338,7 +333,7 @@ func (c *conn) asked(b []byte) error {
 	return c.wants(message.TypeValues, a, nil)
 }
 
-// put takes values to begin with.
+// put reads initial values.
 func (c *conn) put(b []byte) error {
 	n := min(len(b), message.AskSize)
 	a, err := message.ParsePiece(b[:n], len(b), c.s.stateLen())
@@ -351,7 +346,7 @@ func (c *conn) put(b []byte) error {
 	return c.wants(message.TypeTaken, a, b[n:])
 }
 
-// wants queues what is wanted of the state: to read it or, with values, to write it.
+// wants queues a read of the state or, with values, a write.
 func (c *conn) wants(answer wire.Type, a message.Ask, values []byte) error {
 	t, err := c.take()
 	if err != nil {
@@ -361,7 +356,8 @@ func (c *conn) wants(answer wire.Type, a message.Ask, values []byte) error {
 	return c.s.add(t)
 }
 
-// write writes what is done, and signs of life, until the connection is over. Its last frame tells why, if that is a failure.
+// write writes results and heartbeats until the connection is over. The last frame has the cause of
+// a failure.
 func (c *conn) write() {
 	beat := time.NewTicker(c.s.cfg.Times.Heartbeat)
 	defer beat.Stop()
@@ -369,7 +365,7 @@ func (c *conn) write() {
 		var err error
 		select {
 		case t := <-c.out:
-			for len(c.notes) > 0 && err == nil { // the end of a step comes before what was wanted of the next one
+			for len(c.notes) > 0 && err == nil { // notices first
 				n := <-c.notes
 				err = c.io.WriteFrame(n.typ, n.payload)
 			}
@@ -397,7 +393,7 @@ func (c *conn) write() {
 	}
 }
 
-// drain reads on for a moment: to close with unread bytes could take back the last frame.
+// drain reads and discards for a moment: closing with unread bytes could discard the last frame.
 func (c *conn) drain() {
 	nc, _ := c.io.Link().Detach()
 	if nc.SetReadDeadline(time.Now().Add(time.Second)) == nil {
@@ -405,7 +401,7 @@ func (c *conn) drain() {
 	}
 }
 
-// answer writes what a task has come to, after which it is free.
+// answer writes the result of a task, and frees it.
 func (c *conn) answer(t *task) error {
 	if c.s.cfg.Stateless && t.answer == message.TypeValues {
 		return c.writeSum(t)
@@ -426,7 +422,7 @@ func (c *conn) answer(t *task) error {
 	if err := wire.PutHeader(&head, wire.Header{Type: t.answer, Length: len(t.frame)}); err != nil {
 		return err
 	}
-	c.bytes.Add(-int64(t.bytes)) // before the trainer reads this, and sends the next one
+	c.bytes.Add(-int64(t.bytes)) // before the trainer can read the result and send the next one
 	err = c.io.Write(net.Buffers{head[:], t.frame})
 	c.free <- t
 	return err

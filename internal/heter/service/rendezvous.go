@@ -13,26 +13,27 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// place is where the members of a meeting find its first one, on whichever host: at its own port, where it listens for trainers anyway.
+// place is the rendezvous.Backend of a group: members on any host find the first member at the port
+// for trainers.
 type place struct {
 	s     *Server
-	first int    // the member
-	name  string // of the meeting
+	first int    // member number
+	name  string // name of the rendezvous
 }
 
-// lookTimeout bounds one look: the first member may be lost.
+// lookTimeout limits a lookup: the first member may be lost.
 const lookTimeout = 2 * time.Second
 
-// place is nil where nobody said at which addresses heter-trainers listen.
+// place returns nil without the addresses of heter-trainers.
 func (s *Server) place(m GroupSpec) rendezvous.Backend {
 	if s.cfg.Addrs == nil {
 		return nil
 	}
-	members := sha256.Sum256(fmt.Append(nil, m.Members)) // there may be many, a name has a length
+	members := sha256.Sum256(fmt.Append(nil, m.Members)) // hashed to limit the name's length
 	return &place{s, m.Members[0], fmt.Sprintf("the meeting of step %d, attempt %d (%x)", m.Step, m.Attempt, members[:8])}
 }
 
-// Publish is the method of rendezvous.Backend.
+// Publish implements rendezvous.Backend.
 func (p *place) Publish(_ context.Context, n rendezvous.Endpoint) (withdraw func(), err error) {
 	s := p.s
 	s.mu.Lock()
@@ -45,7 +46,7 @@ func (p *place) Publish(_ context.Context, n rendezvous.Endpoint) (withdraw func
 	}, nil
 }
 
-// Lookup is the method of rendezvous.Backend.
+// Lookup implements rendezvous.Backend.
 func (p *place) Lookup(ctx context.Context, job string) (n rendezvous.Endpoint, err error) {
 	cfg := &p.s.cfg
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -67,7 +68,6 @@ func (p *place) Lookup(ctx context.Context, job string) (n rendezvous.Endpoint, 
 	return rendezvous.Decode(b, who, job)
 }
 
-// ask asks for a notice.
 func ask(c *frames.Conn, name string) ([]byte, error) {
 	if err := c.WriteFrame(message.TypeWhere, []byte(name)); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func ask(c *frames.Conn, name string) ([]byte, error) {
 	return c.ReadAll(f.Length)
 }
 
-// tellWhere answers a heter-trainer that looks for this one.
+// tellWhere answers another heter-trainer's lookup.
 func (c *conn) tellWhere(f wire.Header) error {
 	if f.Length > message.MaxWhere {
 		return message.Malformed("a meeting's name of %d bytes", f.Length)

@@ -1,42 +1,46 @@
-// Package service is a heter-trainer on the network: trainers send it micro-batches of what crosses
-// a model's cut, and a [heter.Device] computes them. Package internal/heter/client is the other
-// end, internal/heter/message says what travels between them.
+// Package service is a heter-trainer on the network: trainers send it micro-batches of a model's
+// cut, and a [heter.Device] computes them. Package internal/heter/client is the other end, and
+// internal/heter/message defines the protocol.
 //
 // # Steps
 //
-// A micro-batch belongs to a step and waits until the one before has ended. A step ends when all trainers have ended theirs: what
-// the device has summed up is agreed on with the other heter-trainers ([Config.Meet]), and the parameters move. So a step is
-// that of all trainers together, as with servers of mode bsp. Trainers are told that it is done (a Commit).
+// A micro-batch belongs to a step and waits until the previous step has ended. A step ends when all
+// trainers have ended theirs: the device's gradients are summed with those of the other
+// heter-trainers ([Config.Meet]), and the parameters are updated. A step is therefore common to all
+// trainers, as with servers in bsp mode. Trainers receive a Commit.
 //
 // # Losses
 //
-// Trainers find out which heter-trainer is lost: a trainer that is lost itself ends the job, so what all of them say together is what all
-// heter-trainers that are left hear. One that has lost some says the end of its step anew, with who they are, and sends before what
-// these had of the step. When all say the same, who is left forms a group and agrees. A member that had ended the step already, and the
-// others had not, gives them its parameters; it takes no micro-batch of that step again.
+// Trainers detect lost heter-trainers. A lost trainer ends the job, so that all remaining
+// heter-trainers receive the same reports. A trainer with losses repeats the end of its step, with
+// the remaining members, after it has resent the lost micro-batches of the step. When all trainers
+// agree, the remaining members form a group and sum. A member that had already ended the step gives
+// the other members its parameters, and ignores resent micro-batches of the step.
 //
-// Trainers go on looking for one that they have lost. A heter-trainer that they find in its place is late: it has a life (a number) of its own,
-// and becomes a member with the end of a step of which all trainers say that they are connected to that life. Others of the group give it
-// their state then, and it has no micro-batch before.
+// Trainers search for replacements of lost heter-trainers. A replacement has a new incarnation, and
+// becomes a member at the end of a step with connections from all trainers. Another member then
+// sends the state; the replacement has no micro-batches before.
 //
-// # Parameters that are lent
+// # Stateless heter-trainers
 //
-// With [Config.Stateless] trainers have the part's parameters, as they have all others where servers move them without all being in step. A trainer
-// lends its own for a step, micro-batches of it are computed with these whichever trainer's come between, and the trainer collects their sum of
-// gradients. So a heter-trainer has nothing that anybody needs: no two of them agree on anything, one that is lost costs the micro-batches of
-// steps under way, which are computed elsewhere, and one that comes late works at once. Memory is that of the parameters, and of their
-// gradients, for each trainer.
+// With [Config.Stateless] trainers have the stage's parameters, as for asynchronous modes of
+// servers. A trainer sends parameters for a step, the device computes the trainer's micro-batches
+// with these parameters, and the trainer collects the gradient sum. The heter-trainer is then
+// stateless: no agreement is needed, a loss costs only the recomputation of the micro-batches in
+// flight, and a replacement works immediately. Memory: the parameters and their gradients, for each
+// trainer.
 //
 // # Accounting
 //
-// Micro-batches of a connection are numbered 1, 2, 3, …, and the end of a step says how many there were: one that came twice, out
-// of turn or not at all ends the job by name. A connection has at most [Config.Micros] of them under way, and the memory for
-// these is its own: who sends more is refused.
+// Micro-batches of a connection are numbered 1, 2, 3, …, and the end of a step has their count: a
+// repeated, reordered or missing micro-batch ends the job with an error. A connection may have at
+// most [Config.Micros] micro-batches in flight, with memory for each: more are rejected.
 //
-// # Who is there
+// # Liveness
 //
-// Both ends say something at least every [cluster.Times.Heartbeat]. A trainer that is silent for [cluster.Times.DeadAfter], or goes
-// without a goodbye, is lost, and named in the error that ends the others.
+// Both ends send a message at least every [cluster.Times.Heartbeat]. A trainer without a byte for
+// [cluster.Times.DeadAfter], or without a goodbye, is lost, and named in the error for the other
+// trainers.
 package service
 
 import (
@@ -61,84 +65,90 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Config says what a heter-trainer is.
+// Config configures a heter-trainer.
 type Config struct {
 	Ticket  transport.Credentials
-	Version string // of the program; trainers of other versions are refused
+	Version string // program version; trainers of other versions are rejected
 
-	Index, Count int // which of how many heter-trainers
+	Index, Count int // number of this heter-trainer, and of all
 	Trainers     int
 
-	// Open makes the part of what the first trainer says of its model, Client's Config.About, and the device that computes it, which
-	// Serve closes. The part's hash must be that of trainers.
+	// Open makes the stage from the first trainer's description (Client's Config.About), and the
+	// device, which Serve closes. The stage's hash must equal the trainers'.
 	Open func(about []byte) (*heter.Cut, heter.Device, error)
-	// Meet makes a group of some heter-trainers, of which this is one, that lives as long as the context; nil where there is one.
+	// Meet forms a group of this and other heter-trainers for the lifetime of the context; nil for
+	// a single heter-trainer.
 	Meet func(context.Context, GroupSpec) (StepGroup, error)
-	// Stateless says that trainers have the part's parameters, and lend them for each of their steps: there is nothing to agree on, and no Meet.
+	// Stateless reports that trainers have the stage's parameters, and send them for each step,
+	// without agreement and Meet.
 	Stateless bool
-	// ContinueOnLoss says that a trainer that is lost counts as one that has left. It is for Stateless: where all trainers make a step together none can be
-	// done without.
+	// ContinueOnLoss makes a lost trainer count as left. It requires Stateless: a common step needs
+	// all trainers.
 	ContinueOnLoss bool
-	// Addrs are where heter-trainers listen, by number, for GroupSpec.Place; nil where Meet does without.
+	// Addrs are the addresses of the heter-trainers, by number, for GroupSpec.Place; nil if Meet
+	// does not use it.
 	Addrs []string
 
-	// Micros is how many micro-batches a connection may have under way, Samples how many one may have, and Bytes what the frames
-	// of those under way may take, unless it is one alone. 0: 8, 16,384 and 64 MiB.
+	// Micros is the maximum number of micro-batches in flight per connection, Samples the maximum
+	// per micro-batch, and Bytes the maximum size of frames in flight, except for a single
+	// micro-batch. 0: 8, 16,384 and 64 MiB.
 	Micros, Samples, Bytes int
-	// LinkOnly says that no memory is shared with trainers of this host. It is not with those whose link is encrypted, either.
+	// LinkOnly disables shared memory with trainers of this host. It is also disabled for encrypted
+	// links.
 	LinkOnly bool
-	// Times say how long trainers may take to come, and be silent.
+	// Times are the trainers' time limits to connect and to be silent.
 	Times cluster.Times
-	// Report gets a line about what a person should know. It may be nil; it is called by many goroutines.
+	// Report receives lines for users. It may be nil; many goroutines call it.
 	Report func(line string)
 }
 
-// Stats are what a heter-trainer has done.
+// Stats are a heter-trainer's counters.
 type Stats struct {
 	MicroBatches, Samples int64
 	Steps                 uint64
-	// Busy is the time in which the device computed, Agreed that of agreeing and updating, and Starved that without anything to do.
+	// Busy is the device's computing time, Agreed the time of sums and updates, and Starved the
+	// idle time.
 	Busy, Agreed, Starved time.Duration
 	Read, Written         int64 // bytes
-	Shared                int64 // bytes that went through memory that a trainer has, too, there and back
+	Shared                int64 // bytes through shared memory, both ways
 }
 
-// Server is one heter-trainer.
+// Server is a heter-trainer.
 type Server struct {
 	cfg  Config
 	door *transport.AcceptLimiter
-	desk *sharedmem.Broker // nil: no memory is shared
+	desk *sharedmem.Broker // nil without shared memory
 
 	opening sync.Mutex
-	about   []byte // of who has opened the device
+	about   []byte // description that the device was opened with
 	cut     *heter.Cut
 	device  heter.Device
 
-	// These are those of the goroutine that works.
-	group        StepGroup // nil: there is none
-	incarnations []uint64  // of its members, by heter-trainer
+	// group and the next fields belong to the working goroutine.
+	group        StepGroup // nil without a group
+	incarnations []uint64  // incarnations of the group's members, by heter-trainer
 	sum          []float32
-	loaded       uint64 // which of the owner's values the device has; 0: none
-	summing      *conn  // whose sum of gradients it has; nil: nobody's
+	loaded       uint64 // version of the owner's parameters on the device; 0: none
+	summing      *conn  // trainer of the device's gradient sum, or nil
 
 	mu          sync.Mutex
 	changed     sync.Cond
 	queue       []*task
-	step        uint64 // under way, from 1
+	step        uint64 // current step, from 1
 	closing     stepCommit
-	conns       []*conn // by trainer
+	conns       []*conn // indexed by trainer
 	leftCount   int     // trainers that have said goodbye
 	incarnation uint64
-	known       []uint64          // lives of those that may have had micro-batches of the step under way
-	posted      map[string][]byte // by name of a meeting that this one begins, its notice
-	owner       *conn             // whose values the device has, where trainers lend them; nil: nobody's. Who works writes it
-	joining     bool              // this one stands in for one that was lost, and has no state yet
+	known       []uint64          // incarnations that may have micro-batches of the current step
+	posted      map[string][]byte // endpoints of groups that this heter-trainer starts, by name
+	owner       *conn             // trainer of the device's parameters, or nil
+	joining     bool              // a replacement without state
 	err         error
 	figures     Stats
 	regions     []*sharedRegions
 }
 
-// Validate reports all faults together.
+// Validate returns all errors together.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Ticket == nil || c.Open == nil {
@@ -162,7 +172,7 @@ func (c Config) Validate() error {
 	return errors.Join(append(errs, c.Times.Validate())...)
 }
 
-// New returns a server that does nothing yet.
+// New returns a server that is not yet serving.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("heter: %w", err)
@@ -186,11 +196,11 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// errAllLeft ends Serve in good order.
+// errAllLeft ends Serve without an error.
 var errAllLeft = errors.New("all trainers have left")
 
-// Serve lets trainers in who come to l, which it closes, until all have left. A trainer that is lost, or anything else that keeps the
-// step from going on, is an error, and the others are told of it. It is called once.
+// Serve accepts trainers from l, which it closes, until all have left. A lost trainer, or any other
+// obstacle to the step, is an error, also sent to the other trainers. A second call is not allowed.
 func (s *Server) Serve(ctx context.Context, l net.Listener) (Stats, error) {
 	var all sync.WaitGroup
 	inner, cancel := context.WithCancel(ctx)
@@ -217,7 +227,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) (Stats, error) {
 	return s.figures, fmt.Errorf("heter-trainer %d: %w", s.cfg.Index, s.err)
 }
 
-// open makes the device, unless another trainer has, who must have said the same.
+// open makes the device for the first trainer, and compares the description for later ones.
 func (s *Server) open(about []byte) error {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -235,7 +245,7 @@ func (s *Server) open(about []byte) error {
 	return nil
 }
 
-// fail ends the server, for the first reason that it is given.
+// fail ends the server with the first error.
 func (s *Server) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,17 +258,17 @@ func (s *Server) fail(err error) {
 			c.end(err)
 		}
 	}
-	if s.closing.cancel != nil { // the goroutine that works may wait for others, who may not come any more
+	if s.closing.cancel != nil { // the working goroutine may wait for lost members
 		s.closing.cancel()
 	}
 	s.changed.Broadcast()
 }
 
-// missing ends the server if not all trainers have come.
+// missing ends the server if not all trainers have connected.
 func (s *Server) missing() {
 	s.mu.Lock()
 	var who []int
-	if s.cfg.Stateless && s.joining { // others may have left before
+	if s.cfg.Stateless && s.joining { // earlier trainers may have left
 		s.mu.Unlock()
 		return
 	}
@@ -273,7 +283,6 @@ func (s *Server) missing() {
 	}
 }
 
-// accept lets connections in.
 func (s *Server) accept(ctx context.Context, l net.Listener, all *sync.WaitGroup) {
 	connpeek.SpeakFirst(l)
 	for {
@@ -291,29 +300,29 @@ func (s *Server) accept(ctx context.Context, l net.Listener, all *sync.WaitGroup
 		all.Go(func() {
 			hello := transport.Hello{Version: s.cfg.Version, Purpose: transport.Heter, Rank: s.cfg.Index, WorldSize: s.cfg.Trainers}
 			link, _, err := stranger.Accept(ctx, s.cfg.Ticket, hello, nil)
-			if err == nil { // else the door has reported it
+			if err == nil { // otherwise the AcceptLimiter has reported it
 				newConn(s, link).run()
 			}
 		})
 	}
 }
 
-// task is something that a trainer wants: a micro-batch computed, or values read or written.
+// task is a request of a trainer: a micro-batch to compute, or values to read or write.
 type task struct {
 	conn   *conn
-	answer wire.Type // what kind it has
+	answer wire.Type // kind of the answer
 	head   message.Head
-	micro  *heter.MicroBatch // own or near
+	micro  *heter.MicroBatch // points to buffer or shared
 	buffer heter.MicroBatch
-	shared heter.MicroBatch // its tensors lie in shared memory
-	back   []byte           // where results are wanted there
+	shared heter.MicroBatch // tensors in shared memory
+	back   []byte           // slot for results in shared memory
 	ask    message.Ask
 	step   uint64
-	frame  []byte // as it came, of values these alone, and then the answer
-	bytes  int    // of the frame that came, as conn.bytes counts them
+	frame  []byte // received bytes, for values without the head; then the answer
+	bytes  int    // size of the received frame, as in conn.bytes
 }
 
-// next waits for what can be done: a task of the step under way, or of one that is over or, with nil, a step's end.
+// next returns a ready task or, with nil, the end of a step.
 func (s *Server) next() (*task, message.End, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -336,7 +345,6 @@ func (s *Server) next() (*task, message.End, error) {
 	}
 }
 
-// work does what there is to do until the server ends.
 func (s *Server) work(ctx context.Context) error {
 	for at := time.Now(); ; {
 		t, e, err := s.next()
@@ -364,7 +372,7 @@ func (s *Server) work(ctx context.Context) error {
 	}
 }
 
-// do does a task and hands it back to its connection.
+// do runs a task and returns it to its connection.
 func (s *Server) do(t *task) error {
 	switch t.answer {
 	case message.TypeValues:
@@ -385,7 +393,7 @@ func (s *Server) do(t *task) error {
 	}
 	if s.cfg.Stateless {
 		s.loadParams(t)
-	} else if t.step < s.step { // one that was lost elsewhere, of a step whose sum has it
+	} else if t.step < s.step { // resent because of a loss, but already in the step's sum
 		t.micro.Loss, t.micro.Terms, t.micro.Correct = 0, 1, 0
 		t.conn.out <- t
 		return nil
@@ -398,18 +406,18 @@ func (s *Server) do(t *task) error {
 	s.figures.Samples += int64(t.micro.N)
 	t.conn.borrowed.waiting--
 	s.mu.Unlock()
-	t.conn.out <- t // there is room for as many as are under way
+	t.conn.out <- t // never blocks: capacity for all tasks in flight
 	return nil
 }
 
-// count counts bytes that go through shared memory.
+// count counts bytes through shared memory.
 func (s *Server) count(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.figures.Shared += n
 }
 
-// add queues a task. One of a step that is over, or that does not follow, is malformed.
+// add queues a task, and rejects a wrong step.
 func (s *Server) add(t *task) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -424,7 +432,7 @@ func (s *Server) add(t *task) error {
 	return nil
 }
 
-// admitTrainer seats a trainer.
+// admitTrainer registers a trainer.
 func (s *Server) admitTrainer(c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -443,7 +451,7 @@ func (s *Server) admitTrainer(c *conn) error {
 	return nil
 }
 
-// seated is how many trainers have come. s.mu is held.
+// seated returns the number of registered trainers. s.mu is held.
 func (s *Server) seated() (n int) {
 	for _, c := range s.conns {
 		if c != nil {
@@ -453,7 +461,7 @@ func (s *Server) seated() (n int) {
 	return n
 }
 
-// release takes the seat back from a trainer that has not learnt that it has one: it will try again.
+// release removes a trainer that did not receive the welcome: it will retry.
 func (s *Server) release(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -462,7 +470,6 @@ func (s *Server) release(c *conn) {
 	}
 }
 
-// goodbye notes that a trainer has left.
 func (s *Server) goodbye() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

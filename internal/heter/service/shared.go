@@ -11,14 +11,14 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// sharedRegions is what a trainer of this host and this heter-trainer have both: the trainer writes
-// there, and this one back.
+// sharedRegions has the shared memory of a trainer on this host and this heter-trainer: each end
+// writes a region.
 type sharedRegions struct {
 	requests *sharedmem.View
 	back     *sharedmem.Region
 }
 
-// share opens the desk where trainers of this host get memory, if they may. Without one all goes over links.
+// share opens the Broker for trainers of this host, if allowed. Otherwise all data use links.
 func (s *Server) share(ctx context.Context) {
 	cfg := s.cfg
 	if cfg.LinkOnly || !sharedmem.Supported {
@@ -32,7 +32,7 @@ func (s *Server) share(ctx context.Context) {
 	s.desk = d
 }
 
-// unshare gives all shared memory back. Nothing else of the server runs any more.
+// unshare frees all shared memory, after all other work.
 func (s *Server) unshare() {
 	s.desk.Close()
 	for _, m := range s.regions {
@@ -41,7 +41,7 @@ func (s *Server) unshare() {
 	}
 }
 
-// offer is what a trainer is told of the desk. What is encrypted on its way stays so.
+// offer returns the trainer's access to the Broker, and none for an encrypted link.
 func (c *conn) offer() (name sharedmem.Name, key sharedmem.Key) {
 	if nc, _ := c.io.Link().Detach(); c.s.desk == nil || isSecure(nc) {
 		return name, key
@@ -55,10 +55,10 @@ func isSecure(nc any) bool {
 	return is
 }
 
-// lend takes a trainer's memory, and makes that for results.
+// lend takes a trainer's memory, and creates that for results.
 func (c *conn) lend(theirs *sharedmem.View) (*sharedmem.Region, error) {
 	slots, lent := c.s.cfg.Micros, 0
-	if c.s.cfg.Stateless { // the last one is for sums
+	if c.s.cfg.Stateless { // the last slot is for sums
 		slots, lent = slots+1, len(c.s.device.Values())
 	}
 	_, size := c.layout.Slots(c.s.cfg.Samples, lent)
@@ -75,7 +75,7 @@ func (c *conn) lend(theirs *sharedmem.View) (*sharedmem.Region, error) {
 	return m, nil
 }
 
-// placed takes a micro-batch that lies in shared memory.
+// placed handles a micro-batch in shared memory.
 func (c *conn) placed(b []byte) error {
 	p, err := message.ParsePlaced(b)
 	if err != nil {
@@ -111,8 +111,8 @@ func (c *conn) placed(b []byte) error {
 	return c.queue(t)
 }
 
-// sharedParams takes values that lie in shared memory. Where there is no memory for their
-// gradients, these go by the link.
+// sharedParams handles parameters in shared memory. Without shared memory for gradients, these use
+// the link.
 func (c *conn) sharedParams() error {
 	if err := c.idle(0, 0); err != nil {
 		return err

@@ -7,9 +7,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/heter/message"
 )
 
-// The state of the device is, in one piece, what trainers read of it to save it, and write before the first step to go on from there.
+// The device's state, as one sequence, is read by trainers for checkpoints, and written before the
+// first step of a resumed run.
 
-// stateLen is how many values it has.
+// stateLen returns the number of values of the state.
 func (s *Server) stateLen() (n int) {
 	for _, x := range s.device.State() {
 		n += len(x)
@@ -17,7 +18,7 @@ func (s *Server) stateLen() (n int) {
 	return n
 }
 
-// span calls do with the slices of the state that n values from lo on lie in.
+// span calls do with the slices of the state for n values from lo.
 func (s *Server) span(lo, n int, do func(x []float32)) {
 	for _, x := range s.device.State() {
 		if lo < len(x) && n > 0 {
@@ -29,14 +30,14 @@ func (s *Server) span(lo, n int, do func(x []float32)) {
 	}
 }
 
-// values is the answer to an Ask, in memory of b.
+// values returns the answer to an Ask, in the memory of b.
 func (s *Server) values(a message.Ask, b []byte) []byte {
 	b = a.Append(b[:0])
 	s.span(a.Lo, a.Count, func(x []float32) { b = append(b, bytesview.Bytes(x)...) })
 	return b
 }
 
-// begin makes values those that the first step begins with.
+// begin sets initial values.
 func (s *Server) begin(a message.Ask, values []byte) error {
 	s.mu.Lock()
 	step, micros := s.step, s.figures.MicroBatches

@@ -6,25 +6,26 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// trainerParams is what a trainer has lent, and what is summed up for it.
+// trainerParams has the parameters of a trainer, and its gradient sum.
 //
-// The device has the values and the sum of one trainer at a time. Micro-batches of that one go before others, so that these change places as
-// rarely as can be: once for each step of a trainer, unless it has none ready.
+// The device has the parameters and the sum of one trainer at a time. This trainer's micro-batches
+// precede other trainers', to minimise switches: one per step of a trainer, unless none is ready.
 type trainerParams struct {
-	// values belong to the connection's reader while none of its micro-batches is queued, and to who works otherwise; so does near.
+	// values belong to the connection's reader while none of its micro-batches is queued, otherwise
+	// to the working goroutine.
 	values    []float32
-	room      []float32 // for those that come by the link
-	have      int       // how many of them have come
-	sharedSum []float32 // where the sum is wanted in shared memory; nil: by the link
-	// waiting is how many of its micro-batches are queued or computed. It belongs to the server's lock.
+	room      []float32 // memory for parameters by link
+	have      int       // number received
+	sharedSum []float32 // slot for the sum in shared memory; nil: by link
+	// waiting is the number of its queued or running micro-batches. The server's lock guards it.
 	waiting int
-	number  uint64    // of what was lent, from 1
-	sum     []float32 // while the device has another's: of who works, and of the connection's writer while it writes it
-	summed  bool      // there is something in sum
+	number  uint64    // version of the parameters, from 1
+	sum     []float32 // sum while the device has another trainer's
+	summed  bool      // sum has values
 	written chan error
 }
 
-// loan reads a piece of what the trainer lends; one of no bytes says that all of it lies in shared memory.
+// loan reads a piece of the parameters; an empty piece means that they are in shared memory.
 func (c *conn) loan(n int) error {
 	if n == 0 {
 		return c.sharedParams()
@@ -57,7 +58,8 @@ func (c *conn) loan(n int) error {
 	return nil
 }
 
-// idle refuses values of so many bytes that are fewer than least, and any while micro-batches are under way, which are computed with those that there are.
+// idle rejects parameters of fewer than least bytes, and any while micro-batches are in flight,
+// because they use the present ones.
 func (c *conn) idle(n, least int) error {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -67,7 +69,7 @@ func (c *conn) idle(n, least int) error {
 	return nil
 }
 
-// lendable reports a micro-batch that there is nothing to compute with.
+// lendable returns an error for a micro-batch without complete parameters.
 func (c *conn) lendable(t *task) error {
 	if own := &c.borrowed; own.number == 0 || own.have < len(own.values) {
 		return message.Malformed("micro-batch %d with %d values of the part, of %d", t.head.Number, own.have, len(c.s.device.Values()))
@@ -75,7 +77,8 @@ func (c *conn) lendable(t *task) error {
 	return nil
 }
 
-// collect lets the sum be written at the end of a step. Until it is the trainer is not heard: it has nothing to say that it needs an answer to.
+// collect writes the sum at the end of a step. The trainer's next messages wait for the end: it
+// sends none that need an answer.
 func (c *conn) collect(b []byte) error {
 	e, err := c.counted(b)
 	if err != nil {
@@ -87,12 +90,13 @@ func (c *conn) collect(b []byte) error {
 	select {
 	case err = <-c.borrowed.written:
 		return err
-	case <-c.stopped: // as who reads the next frame is told
+	case <-c.stopped: // the reader returns the cause
 		return nil
 	}
 }
 
-// loadParams makes the device compute for a micro-batch's trainer. An evaluation adds to no sum.
+// loadParams loads a micro-batch's parameters, and its sum unless it is an evaluation, onto the
+// device.
 func (s *Server) loadParams(t *task) {
 	c := t.conn
 	own := &c.borrowed
@@ -113,14 +117,14 @@ func (s *Server) loadParams(t *task) {
 	s.belong(c)
 }
 
-// belong notes whose values the device has.
+// belong records the trainer of the device's parameters.
 func (s *Server) belong(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.owner = c
 }
 
-// saveSum takes the sum that the device has from it.
+// saveSum copies the device's sum to its trainer.
 func (s *Server) saveSum() {
 	if s.summing == nil {
 		return
@@ -134,10 +138,10 @@ func (s *Server) saveSum() {
 	s.summing = nil
 }
 
-// collected is the end of a trainer's sum, which its connection writes.
+// collected completes a trainer's sum for its connection.
 func (s *Server) collected(t *task) {
 	c := t.conn
-	if s.owner == c { // its next step brings others, and has waited for nothing yet
+	if s.owner == c { // the next step has new parameters
 		s.belong(nil)
 	}
 	own, g := &c.borrowed, s.device.Gradients()
@@ -162,7 +166,7 @@ func (s *Server) collected(t *task) {
 	c.out <- t
 }
 
-// writeSum writes a sum, in pieces, or that it lies in shared memory.
+// writeSum writes a sum in pieces, or a reference to shared memory.
 func (c *conn) writeSum(t *task) (err error) {
 	own := &c.borrowed
 	if own.sharedSum != nil {
@@ -184,7 +188,7 @@ func (c *conn) writePieces(t *task, sum []float32) (err error) {
 	return err
 }
 
-// writeFrame writes a frame whose payload has two parts.
+// writeFrame writes a frame with a payload of two parts.
 func (c *conn) writeFrame(typ wire.Type, head, rest []byte) error {
 	var h [wire.HeaderSize]byte
 	if err := wire.PutHeader(&h, wire.Header{Type: typ, Length: len(head) + len(rest)}); err != nil {
@@ -193,8 +197,8 @@ func (c *conn) writeFrame(typ wire.Type, head, rest []byte) error {
 	return c.io.Write([][]byte{h[:], head, rest})
 }
 
-// ready is the next task in the queue that can be done, -1: there is none. Where trainers lend the part any can, and those for whom the device
-// computes go first. s.mu is held.
+// ready returns the next runnable task in the queue, or -1. Stateless tasks are always runnable,
+// those of the device's current trainer first. s.mu is held.
 func (s *Server) ready() int {
 	first := -1
 	for i, t := range s.queue {

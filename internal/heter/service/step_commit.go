@@ -13,18 +13,17 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// StepGroup is some heter-trainers that agree. A call fails when one of them is lost, or the
-// context of the meeting ends.
+// StepGroup is a group of heter-trainers that sum gradients. A call fails when a member is lost, or
+// the group's context ends.
 type StepGroup interface {
-	// Sum makes x the sum of all members', the same bits on each.
+	// Sum makes x the sum over all members, with the same bits on each.
 	Sum(x []float32) error
-	// Copy makes x what it is on the member with a place in the group.
+	// Copy makes x equal to that of the member with index from.
 	Copy(x []float32, from int) error
 	Close() error
 }
 
-// Over is a group of package collective, of which all members are members, as a StepGroup. leave
-// ends it.
+// Over returns a collective group of the members as a StepGroup. leave ends it.
 func Over(g *collective.Group, leave func() error) StepGroup { return over{g, leave} }
 
 type over struct {
@@ -32,7 +31,8 @@ type over struct {
 	leave func() error
 }
 
-// Another one may still be at its last micro-batch: operations that are started wait asleep, and leave the core to who has work, or a quota for it.
+// Other members may still compute: started operations wait asleep, and leave the core or the quota
+// to working processes.
 
 func (o over) Sum(x []float32) error { return collective.StartAllReduce(o.g, x, collective.Sum).Wait() }
 func (o over) Copy(x []float32, from int) error {
@@ -40,41 +40,40 @@ func (o over) Copy(x []float32, from int) error {
 }
 func (o over) Close() error { return o.leave() }
 
-// GroupSpec says which heter-trainers form a group, and when: no two have the same step and
-// attempt.
+// GroupSpec describes a group of heter-trainers: no two have the same step and attempt.
 type GroupSpec struct {
-	Members []int // their numbers, ascending; the place of each in the group is that here
+	Members []int // ascending numbers; the index in Members is that in the group
 	Step    uint64
 	Attempt int
-	// Place is where the first member says at which address the others find it; nil without Config.Addrs.
+	// Place is the rendezvous for the first member's address; nil without Config.Addrs.
 	Place rendezvous.Backend
 }
 
-// stepCommit is the end of a step that trainers have said: what each said last, and what is done of
-// it.
+// stepCommit has the ends of steps from trainers, and the state of the agreement.
 type stepCommit struct {
-	ends    []message.End // by trainer; of step 0: nothing yet
-	step    uint64        // the last one that was looked at
+	ends    []message.End // last end by trainer; step 0: none
+	step    uint64        // last processed step
 	attempt int
-	// active says that the end is being settled, void that trainers have said a newer one meanwhile, and cancel ends the group that
-	// settles it.
+	// active reports a running agreement, void that trainers have sent a newer end since; cancel
+	// ends the group's context.
 	active, void bool
 	cancel       context.CancelFunc
 }
 
-// interrupt ends what is being settled.
+// interrupt cancels a running agreement.
 func (c *stepCommit) interrupt() {
 	if c.void = c.active; c.void && c.cancel != nil {
 		c.cancel()
 	}
 }
 
-// newer says that a is of a later step, or attempt, than b.
+// newer reports whether a is of a later step or attempt than b.
 func newer(a, b message.End) bool {
 	return a.Step > b.Step || a.Step == b.Step && a.Attempt > b.Attempt
 }
 
-// follows says whether an end may come after another one of the same trainer. The first one that a late heter-trainer hears is of any step.
+// follows reports whether an end may follow a trainer's previous one. The first end at a
+// replacement is of any step.
 func follows(e, last message.End, late bool) bool {
 	switch e.Step {
 	case last.Step + 1:
@@ -85,7 +84,7 @@ func follows(e, last message.End, late bool) bool {
 	return late && last.Step == 0
 }
 
-// end notes what a trainer says of the end of its step.
+// end records a trainer's end of its step.
 func (s *Server) end(trainer int, e message.End) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +108,7 @@ func (s *Server) end(trainer int, e message.End) error {
 	if e.Step == 1 {
 		s.recordMembers(e.Members)
 	}
-	if first && e.Attempt > 1 { // others may not know yet
+	if first && e.Attempt > 1 { // others may not have detected the loss
 		gone := slices.DeleteFunc(slices.Clone(s.known), func(life uint64) bool { return slices.Contains(e.Members, life) })
 		s.requestRetry(message.RetryEnd{Step: e.Step, Attempt: e.Attempt, Lost: gone}, trainer)
 	}
@@ -120,9 +119,9 @@ func (s *Server) end(trainer int, e message.End) error {
 	return nil
 }
 
-// recordMembers adds to the lives of those that may have had micro-batches of the step under way.
-// They are who was there when the last one ended, with those of attempts that have failed here,
-// which others may take for members; and in the first step all whom trainers name. s.mu is held.
+// recordMembers adds incarnations with possible micro-batches of the current step: the members at
+// the last end and of failed attempts, and in the first step all incarnations from trainers. s.mu
+// is held.
 func (s *Server) recordMembers(here []uint64) {
 	for _, life := range here {
 		if life != 0 && !slices.Contains(s.known, life) {
@@ -131,7 +130,8 @@ func (s *Server) recordMembers(here []uint64) {
 	}
 }
 
-// requestRetry asks all trainers, or all but one, to say the end of a step again. s.mu is held.
+// requestRetry requests a repetition of a step's end from all trainers, or all except one. s.mu is
+// held.
 func (s *Server) requestRetry(a message.RetryEnd, but int) {
 	for i, c := range s.conns {
 		if c != nil && i != but {
@@ -140,9 +140,9 @@ func (s *Server) requestRetry(a message.RetryEnd, but int) {
 	}
 }
 
-// agreedEnd is the end of a step as all trainers say it, and that it was not looked at yet. Who are
-// its members are those that all trainers are connected to: a new one that some do not know yet has
-// to wait. Where some have lost one that others have not, all are told. s.mu is held.
+// agreedEnd returns the end of a step on which all trainers agree, once. Its members are connected
+// to all trainers: a replacement unknown to a trainer has to wait. If only some trainers have lost
+// a member, all are informed. s.mu is held.
 func (s *Server) agreedEnd() (message.End, bool) {
 	c := &s.closing
 	e := c.ends[0]
@@ -178,12 +178,12 @@ func allOf[T any](x []T, is func(T) bool) bool {
 	return !slices.ContainsFunc(x, func(v T) bool { return !is(v) })
 }
 
-// commitStep ends a step that all trainers have ended. Where others are lost on the way trainers
-// are asked to end it again.
+// commitStep ends a step that all trainers have ended. After a loss during the agreement it
+// requests a retry from the trainers.
 func (s *Server) commitStep(ctx context.Context, e message.End) error {
 	s.mu.Lock()
 	if s.joining {
-		s.step = e.Step // if this fails it tries with a later one
+		s.step = e.Step // a retry uses a later step
 	}
 	s.mu.Unlock()
 	err := s.agree(ctx, e)
@@ -194,7 +194,7 @@ func (s *Server) commitStep(ctx context.Context, e message.End) error {
 	switch {
 	case errors.As(err, &local), errors.Is(err, errNobody):
 		return err
-	case s.step > e.Step: // whatever has failed since
+	case s.step > e.Step: // committed, despite later errors
 		if s.joining {
 			s.cfg.Report(fmt.Sprintf("heter-trainer %d: it has the others' parameters, and takes part from step %d on", s.cfg.Index, s.step))
 		}
@@ -207,7 +207,7 @@ func (s *Server) commitStep(ctx context.Context, e message.End) error {
 		}
 		return nil
 	case s.err != nil:
-		return s.err // agreeing was ended for it
+		return s.err // cause of the cancelled agreement
 	case e.Attempt >= attempts:
 		return fmt.Errorf("step %d: agreeing with the other heter-trainers, attempt %d: %w", e.Step, e.Attempt, err)
 	}
@@ -216,18 +216,19 @@ func (s *Server) commitStep(ctx context.Context, e message.End) error {
 	return nil
 }
 
-// attempts is how often the end of one step is tried. Each but the first follows a loss.
+// attempts is the maximum number of attempts per step. Each except the first follows a loss.
 const attempts = 16
 
-// errNobody ends a job whose trainers have lost all who had the part's state.
+// errNobody ends a job after the loss of all heter-trainers with the stage's state.
 var errNobody = errors.New("all heter-trainers that are left have come late: nobody has the part's parameters")
 
-// deviceError is what the device says, which no other heter-trainer makes good.
+// deviceError is an error of the device, which other members cannot repair.
 type deviceError struct{ error }
 
 func (e *deviceError) Unwrap() error { return e.error }
 
-// agree makes the step's gradients those of all members, and moves the parameters, unless that is done.
+// agree sums the step's gradients over all members, and updates the parameters, unless both are
+// done.
 func (s *Server) agree(ctx context.Context, e message.End) error {
 	if s.cfg.Count > 1 {
 		if err := s.formGroup(ctx, e); err != nil {
@@ -235,12 +236,12 @@ func (s *Server) agree(ctx context.Context, e message.End) error {
 			return err
 		}
 	}
-	if s.step > e.Step { // another member had done it
+	if s.step > e.Step { // done by another member
 		return nil
 	}
 	if s.cfg.Count > 1 {
 		g := s.device.Gradients()
-		s.sum = append(s.sum[:0], g...) // these are wanted again if the sum fails
+		s.sum = append(s.sum[:0], g...) // retained for a retry
 		if err := s.group.Sum(s.sum); err != nil {
 			s.leaveGroup()
 			return err
@@ -254,14 +255,13 @@ func (s *Server) agree(ctx context.Context, e message.End) error {
 	return nil
 }
 
-// committed notes that the parameters have moved by a step.
+// committed counts an updated step.
 func (s *Server) committed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.step++
 }
 
-// leaveGroup leaves the group.
 func (s *Server) leaveGroup() {
 	if s.group == nil {
 		return
@@ -270,12 +270,11 @@ func (s *Server) leaveGroup() {
 	s.closing.cancel()
 	s.closing.cancel = nil
 	s.mu.Unlock()
-	_ = s.group.Close() // it has failed, or is not needed any more
+	_ = s.group.Close() // failed, or no longer needed
 	s.group = nil
 }
 
-// formGroup sees that there is a group of who is not lost, whose members all have the same
-// parameters.
+// formGroup ensures a group of the remaining members with equal parameters.
 func (s *Server) formGroup(ctx context.Context, e message.End) error {
 	members := make([]int, 0, s.cfg.Count)
 	for i, life := range e.Members {
@@ -304,20 +303,21 @@ func (s *Server) formGroup(ctx context.Context, e message.End) error {
 	return s.syncState(e, members)
 }
 
-// What a member has of the state, for align: nothing, as of the step before, or as of the step that is ended.
+// hasNothing, hasBefore and hasAfter are a member's state in syncState: none, of the previous step,
+// or of the ended step.
 const (
 	hasNothing float32 = iota
 	hasBefore
 	hasAfter
 )
 
-// syncState gives members that have not the newest state that there is that of one who has it: they
-// have come late, or others were lost to them only after that one had the sum.
+// syncState copies the newest state to members without it: replacements, and members without a sum
+// that another member had.
 func (s *Server) syncState(e message.End, members []int) error {
 	own, has := hasBefore, make([]float32, len(members))
 	if s.step > e.Step {
 		own = hasAfter
-	} else if s.joining { // which this goroutine alone makes false
+	} else if s.joining { // only this goroutine clears it
 		own = hasNothing
 	}
 	has[slices.Index(members, s.cfg.Index)] = own
@@ -333,7 +333,7 @@ func (s *Server) syncState(e message.End, members []int) error {
 	}
 	news := s.device.State()
 	for i, x := range news {
-		if own < newest { // a copy that fails half-way changes nothing here
+		if own < newest { // a failed copy must not change the state
 			news[i] = slices.Clone(x)
 		}
 		if err := s.group.Copy(news[i], slices.Index(has, newest)); err != nil {

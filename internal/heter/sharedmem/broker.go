@@ -15,14 +15,14 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// maxPending is how many may be at a socket at a time.
+// maxPending is the maximum number of unauthenticated connections.
 const maxPending = 64
 
-// Config says whose socket it is.
+// Config identifies the heter-trainer of a socket.
 type Config struct {
 	Ticket  transport.Credentials
 	Version string
-	// Index is the heter-trainer's, and Trainers how many trainers there are.
+	// Index is the heter-trainer's number, and Trainers the number of trainers.
 	Index, Trainers int
 }
 
@@ -30,7 +30,7 @@ func (c Config) hello(rank int) transport.Hello {
 	return transport.Hello{Version: c.Version, Purpose: transport.Memory, Rank: rank, WorldSize: c.Trainers}
 }
 
-// Broker is where a heter-trainer hands memory to trainers of its host.
+// Broker exchanges memory between a heter-trainer and the trainers of its host.
 type Broker struct {
 	cfg     Config
 	name    Name
@@ -44,13 +44,13 @@ type Broker struct {
 	guests map[Key]pendingTrainer
 }
 
-// pendingTrainer is a connection whose trainer may ask once.
+// pendingTrainer is the registration of a trainer for one exchange.
 type pendingTrainer struct {
 	trainer int
 	take    func(theirs *View) (*Region, error)
 }
 
-// Open listens. Errors: this system has no such memory, or no sockets.
+// Open listens on a socket. It fails on systems without such memory or sockets.
 func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	if !Supported {
 		return nil, memfd.ErrUnsupported
@@ -66,12 +66,12 @@ func Open(ctx context.Context, cfg Config) (*Broker, error) {
 	return d, nil
 }
 
-// addr has no file.
+// addr returns an abstract address, without a file.
 func (n Name) addr() *net.UnixAddr {
 	return &net.UnixAddr{Name: "@ringo-" + hex.EncodeToString(n[:]), Net: "unix"}
 }
 
-// Name is the socket's; that of nil is zero.
+// Name returns the socket's name, zero for a nil Broker.
 func (d *Broker) Name() (n Name) {
 	if d != nil {
 		n = d.name
@@ -79,9 +79,9 @@ func (d *Broker) Name() (n Name) {
 	return n
 }
 
-// Register returns a key with which a trainer may ask once. take is given the trainer's memory
-// then, which it owns, and returns that for the trainer, which must stay until the desk is closed.
-// Nobody comes to the desk of nil.
+// Register returns a key for a single exchange with a trainer. take receives and owns the trainer's
+// memory, and returns the memory for the trainer, to keep until Close. A nil Broker has no
+// exchanges.
 func (d *Broker) Register(trainer int, take func(theirs *View) (*Region, error)) (k Key) {
 	if d == nil {
 		return k
@@ -93,7 +93,7 @@ func (d *Broker) Register(trainer int, take func(theirs *View) (*Region, error))
 	return k
 }
 
-// Forget makes a key worth nothing.
+// Forget revokes a key.
 func (d *Broker) Forget(k Key) {
 	if d == nil {
 		return
@@ -103,7 +103,7 @@ func (d *Broker) Forget(k Key) {
 	delete(d.guests, k)
 }
 
-// Close ends what is under way, waits for it, and gives the socket back.
+// Close ends running exchanges, waits for them, and closes the socket.
 func (d *Broker) Close() {
 	if d == nil {
 		return
@@ -121,7 +121,7 @@ func (d *Broker) listen() {
 			d.workers.Go(func() { d.answer(knocked, conn) })
 			continue
 		}
-		select { // out of descriptors, for instance: others may free some
+		select { // out of descriptors, for instance
 		case <-time.After(pause):
 		case <-d.ctx.Done():
 			return
@@ -129,10 +129,11 @@ func (d *Broker) listen() {
 	}
 }
 
-// pause is between two tries of what may work later.
+// pause is the delay before a retry.
 const pause = 20 * time.Millisecond
 
-// answer swaps memory with one who proves to be of the job. Others are turned away by the handshake, and what they wanted is nobody's concern.
+// answer exchanges memory with a peer that proves its membership in the job. The handshake rejects
+// other peers silently.
 func (d *Broker) answer(knocked *transport.PendingConn, conn *net.UnixConn) {
 	link, theirs, err := knocked.Accept(d.ctx, d.cfg.Ticket, d.cfg.hello(d.cfg.Index), nil)
 	if err != nil {
@@ -143,13 +144,13 @@ func (d *Broker) answer(knocked *transport.PendingConn, conn *net.UnixConn) {
 	mine, err := d.swap(conn, theirs.Rank)
 	if err != nil {
 		text := err.Error()
-		_ = memfd.Send(conn, []byte(text[:min(len(text), maxText)]), -1) // the trainer's end says why
+		_ = memfd.Send(conn, []byte(text[:min(len(text), maxText)]), -1) // the trainer reports it
 		return
 	}
 	_ = memfd.Send(conn, header{shape: mine.shape}.encode(), mine.fd)
 }
 
-// swap takes a trainer's memory, and returns that for it.
+// swap takes a trainer's memory, and returns the memory for it.
 func (d *Broker) swap(conn *net.UnixConn, trainer int) (*Region, error) {
 	b := make([]byte, cardSize+1)
 	n, fd, err := memfd.Take(conn, b)
@@ -178,18 +179,18 @@ func (d *Broker) swap(conn *net.UnixConn, trainer int) (*Region, error) {
 	return g.take(v)
 }
 
-// bound ends what blocks on conn with ctx, or after the time of a handshake.
+// bound limits blocking on conn by ctx and by the handshake's timeout.
 func bound(ctx context.Context, conn net.Conn) (stop func() bool) {
-	_ = conn.SetDeadline(time.Now().Add(transport.HandshakeTimeout)) // fails only where what follows will, too
+	_ = conn.SetDeadline(time.Now().Add(transport.HandshakeTimeout)) // repeated at the next use
 	return context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 }
 
-// Here tells whether a heter-trainer's socket is on this host, and returns a connection to it.
+// dialLocal connects to a heter-trainer's socket, or returns nil if it is not on this host.
 func dialLocal(ctx context.Context, name Name) (*net.UnixConn, error) {
 	dialer := net.Dialer{Timeout: transport.HandshakeTimeout}
 	conn, err := dialer.DialContext(ctx, "unix", name.addr().Name)
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) {
-		return nil, nil // nobody of that name
+		return nil, nil // no socket of this name
 	}
 	if err != nil {
 		return nil, fmt.Errorf("connecting to its socket: %w", err)
@@ -197,9 +198,9 @@ func dialLocal(ctx context.Context, name Name) (*net.UnixConn, error) {
 	return conn.(*net.UnixConn), nil
 }
 
-// Exchange is a trainer's: it hands memory to the heter-trainer that says its name and a key, and
-// returns what it gets for it. mine makes that memory, and is not called where the heter-trainer is
-// not on this host: the view is nil then. The memory stays the caller's.
+// Exchange is the trainer's side: memory from mine goes to the heter-trainer with the given name
+// and key, and the heter-trainer's memory is returned. mine's memory remains the caller's. For a
+// heter-trainer on another host mine is not called, and the View is nil.
 func Exchange(ctx context.Context, cfg Config, trainer int, name Name, key Key, mine func() (*Region, error)) (*View, error) {
 	if name == (Name{}) || !Supported {
 		return nil, nil
@@ -227,7 +228,6 @@ func Exchange(ctx context.Context, cfg Config, trainer int, name Name, key Key, 
 	return take(conn)
 }
 
-// take takes the memory that is the answer.
 func take(conn *net.UnixConn) (*View, error) {
 	b := make([]byte, maxText)
 	n, fd, err := memfd.Take(conn, b)

@@ -1,19 +1,22 @@
-// Package sharedmem has memory that a trainer and a heter-trainer of one host share beside their
-// link: one for each direction, which one of them writes and the other one can only read.
+// Package sharedmem provides shared memory for a trainer and a heter-trainer of the same host, in
+// addition to their link: a region for each direction, written by one process and read-only for the
+// other.
 //
-// That they are on one host is not assumed of addresses, but shown: a heter-trainer listens at a socket without a file, of a random name, and says
-// it over the link, with a key for this connection. Where the trainer finds the socket, they prove to each other that they hold the job's ticket,
-// and hand each other their memory's descriptors. No file, and no descriptor beyond one of each end's own memory, is left, and the
-// memory goes with the last process that has it mapped, however that ends.
+// A common host is proven, not derived from addresses: a heter-trainer listens at a socket without
+// a file, and sends the socket's random name over the link with a key for this connection. If the
+// trainer finds the socket, both prove the possession of the job's ticket, and exchange memory
+// descriptors. No files and no foreign descriptors remain, and the memory is freed with the last
+// process, after a crash as well.
 //
-// # Who may do what
+// # Protection
 //
-// Memory is sealed by who made it: it never gets shorter, and nobody else can write to it, whoever has its descriptor. So a reader is not killed by
-// what the writer does to the file, a trainer may send to another heter-trainer what one had that is lost, and nothing that a lost one still does, or
-// a hostile one, changes what others read. A reader does not trust the content: it may change while it is looked at.
+// The creator seals the memory: the size is fixed, and no other process can write, even with the
+// descriptor. A writer therefore cannot crash a reader by truncation, a trainer may resend a lost
+// heter-trainer's frame to any heter-trainer, and a lost or hostile process cannot change other
+// processes' memory. Readers must not trust the contents, because of changes during the read.
 //
-// Room is set aside before a slot is written for the first time, and before it is read the pages are there: where there is no memory any more the caller gets
-// an error, and not a signal.
+// Memory is allocated before the first write to a slot, and mapped before the first read: out of
+// memory is an error for the caller, not a signal.
 package sharedmem
 
 import (
@@ -25,17 +28,17 @@ import (
 	"github.com/ringo-ml/ringo/internal/memfd"
 )
 
-// Limits of memory: addresses, which take no memory before they are used.
+// Limits of address space, which takes no memory before its use.
 const (
 	maxSlots  = 1 << 10
 	maxStride = 1<<30 + 1<<20
 	maxSpan   = 64 << 30
 )
 
-// Supported says whether processes can share memory on this system at all.
+// Supported reports whether this system supports shared memory.
 const Supported = memfd.Supported
 
-// shape is how memory is divided.
+// shape is the division of memory into slots.
 type shape struct {
 	slots, stride int
 }
@@ -46,7 +49,7 @@ func (s shape) valid() bool {
 	return s.slots >= 1 && s.slots <= maxSlots && s.stride >= 1 && s.stride <= maxStride && s.stride%os.Getpagesize() == 0 && s.bytes() <= maxSpan
 }
 
-// errSlot: a slot that there is not.
+// check returns an error for an invalid slot or size.
 func (s shape) check(i, n int) error {
 	if i < 0 || i >= s.slots || n < 0 || n > s.stride {
 		return fmt.Errorf("%d bytes of slot %d of shared memory: it has %d slots of %d bytes", n, i, s.slots, s.stride)
@@ -54,15 +57,15 @@ func (s shape) check(i, n int) error {
 	return nil
 }
 
-// Region is what this process alone writes. One goroutine at a time uses a slot.
+// Region is memory that only this process writes. One goroutine at a time uses a slot.
 type Region struct {
 	shape
 	fd   int
 	b    []byte
-	room []int // bytes of each slot that are set aside
+	room []int // allocated bytes by slot
 }
 
-// New makes memory of so many slots, or as many as there are addresses for, of size bytes each.
+// New creates memory of the given number of slots, limited by address space, of size bytes each.
 func New(slots, size int) (*Region, error) {
 	page := os.Getpagesize()
 	if slots < 1 || size < 1 || size > maxStride-page {
@@ -85,13 +88,14 @@ func New(slots, size int) (*Region, error) {
 	return m, nil
 }
 
-// Slots is how many there are.
+// Slots returns the number of slots.
 func (m *Region) Slots() int { return m.slots }
 
-// Fits tells whether a slot is so large.
+// Fits reports whether a slot has n bytes.
 func (m *Region) Fits(n int) bool { return n <= m.stride }
 
-// Slot is the first n bytes of a slot, which has room for them. Errors: there is no such slot, or no memory for it.
+// Slot returns the first n bytes of a slot, allocated if necessary. It fails for an invalid slot,
+// or without memory.
 func (m *Region) Slot(i, n int) ([]byte, error) {
 	if err := m.check(i, n); err != nil {
 		return nil, err
@@ -105,7 +109,8 @@ func (m *Region) Slot(i, n int) ([]byte, error) {
 	return m.b[i*m.stride:][:n:n], nil
 }
 
-// Close gives it back, when nobody here uses slots of it any more. Others keep what they have mapped. nil is none.
+// Close frees the memory, when no goroutine of this process uses its slots. Mappings of other
+// processes remain. nil is allowed.
 func (m *Region) Close() {
 	if m == nil {
 		return
@@ -115,14 +120,15 @@ func (m *Region) Close() {
 	m.b, m.fd = nil, -1
 }
 
-// View is memory that another process writes. One goroutine uses it, others what it has of slots.
+// View is memory that another process writes. A View is for one goroutine; slices of slots are for
+// any.
 type View struct {
 	shape
 	b    []byte
-	room []int // bytes of each slot that are there, which their writer cannot take back
+	room []int // mapped bytes by slot, which the writer cannot remove
 }
 
-// view maps what another process has made.
+// view maps another process's memory.
 func view(fd int, s shape) (*View, error) {
 	if !s.valid() {
 		return nil, fmt.Errorf("shared memory of %d slots of %d bytes: want up to %d of up to %d, %d together, and whole pages", s.slots, s.stride, maxSlots, maxStride, maxSpan)
@@ -137,10 +143,11 @@ func view(fd int, s shape) (*View, error) {
 	return &View{s, b, make([]int, s.slots)}, nil
 }
 
-// Slots is how many there are.
+// Slots returns the number of slots.
 func (v *View) Slots() int { return v.slots }
 
-// Slot is the first n bytes of a slot, which may only be read, and change at any time. Errors: there is no such slot, or no memory for it.
+// Slot returns the first n bytes of a slot, which are read-only and may change at any time. It
+// fails for an invalid slot, or without memory.
 func (v *View) Slot(i, n int) ([]byte, error) {
 	if err := v.check(i, n); err != nil {
 		return nil, err
@@ -155,7 +162,7 @@ func (v *View) Slot(i, n int) ([]byte, error) {
 	return b, nil
 }
 
-// Close gives it back, when nobody uses slots of it any more. nil is none.
+// Close unmaps the memory, when no goroutine uses its slots. nil is allowed.
 func (v *View) Close() {
 	if v != nil {
 		unmap(v.b)
@@ -163,7 +170,7 @@ func (v *View) Close() {
 	}
 }
 
-// header goes with a descriptor. As it is sent:
+// header is sent with a descriptor. Its encoding:
 //
 //	offset bytes
 //	0      16    key
@@ -176,13 +183,13 @@ type header struct {
 
 const cardSize = 24
 
-// maxText is the longest reason why there is no memory.
+// maxText is the maximum length of an error text.
 const maxText = 512
 
-// Key is by what a connection is known at the socket.
+// Key identifies a connection at the socket.
 type Key [16]byte
 
-// Name is a socket's; zeros: there is none.
+// Name is the name of a socket; zeros: none.
 type Name [16]byte
 
 func (c header) encode() []byte {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapped maps memory, which takes none before it is touched.
+// mapped maps memory, without allocating it.
 func mapped(fd, n int, write bool) ([]byte, error) {
 	prot := unix.PROT_READ
 	if write {
@@ -19,17 +19,17 @@ func mapped(fd, n int, write bool) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mapping %d bytes of shared memory: %w (is there a limit, ulimit -v?)", n, err)
 	}
-	_ = unix.Madvise(b, unix.MADV_DONTDUMP) // a core dump has no use for it; where that cannot be said it is larger
+	_ = unix.Madvise(b, unix.MADV_DONTDUMP) // excludes it from core dumps, if supported
 	return b, nil
 }
 
 func unmap(b []byte) {
 	if b != nil {
-		_ = unix.Munmap(b) // fails only where b is no mapping
+		_ = unix.Munmap(b) // fails only if b is no mapping
 	}
 }
 
-// setAside has memory for some bytes of a file.
+// setAside allocates memory for a range of a file.
 func setAside(fd int, from, n int64) error {
 	for {
 		if err := unix.Fallocate(fd, 0, from, n); !errors.Is(err, unix.EINTR) {
@@ -38,7 +38,7 @@ func setAside(fd int, from, n int64) error {
 	}
 }
 
-// populate has the pages under b there: to touch one for which there is no memory would end the process.
+// populate maps the pages of b: an access without memory would end the process.
 func populate(b []byte) error {
 	if len(b) == 0 {
 		return nil

@@ -1,7 +1,6 @@
-// Package worker is what a program does that a launcher has started as a heter-trainer: it finds
-// its place by its job, opens the part of its model, and computes for ranks until all of them have
-// left. Package train does it for programs that call train.Run or train.NewLoop; one with a loop of
-// its own over heter.Trainer calls Serve in it:
+// Package worker runs a process started as a heter-trainer by a launcher: find the role in the job,
+// open the stage of the model, and compute for ranks until all have left. Package train does this
+// for programs with train.Run or train.NewLoop; a custom loop over heter.Trainer calls Serve:
 //
 //	func run(job *ringo.Job) error {
 //		if job.HeterTrainer() != nil {
@@ -12,7 +11,8 @@
 //		…
 //	}
 //
-// Ranks and heter-trainers are one program, and call ringo.Run. `ringo run --servers S --np N --heter M -- PROGRAM` starts both.
+// Ranks and heter-trainers are the same program, and call ringo.Run.
+// `ringo run --servers S --np N --heter M -- PROGRAM` starts both.
 package worker
 
 import (
@@ -25,25 +25,25 @@ import (
 	"github.com/ringo-ml/ringo/internal/heter/service"
 )
 
-// Config says what a heter-trainer computes.
+// Config configures a heter-trainer.
 type Config struct {
-	// Open makes the part, of what the first rank says of its model, and the device that computes it: see service.Config.
+	// Open makes the stage and its device, from the first rank's description: see service.Config.
 	Open func(about []byte) (*heter.Cut, heter.Device, error)
-	// Stateless says that ranks lend the part's parameters, as client.Config.Stateless does.
+	// Stateless reports that ranks send the stage's parameters, as with client.Config.Lent.
 	Stateless bool
-	// Sessions is how many trainers, each with a Client of its own, every rank has. 0: one.
+	// Sessions is the number of trainers, each with a Client, in every rank. 0: one.
 	Sessions int
-	// Up is called when ranks can come to an address. It may be nil.
+	// Up is called when ranks can connect to an address. It may be nil.
 	Up func(addr net.Addr)
-	// Report gets a line about what a person should know. It may be nil; it is called by many goroutines.
+	// Report receives lines for users. It may be nil; many goroutines call it.
 	Report func(line string)
 }
 
-// Serve computes for the ranks of a job until all have left, and returns what it has done. It is an error in a process that is no
-// heter-trainer, or where it was called before.
+// Serve computes for the ranks of a job until all have left, and returns the Stats. A second call,
+// or a process that is no heter-trainer, is an error.
 //
-// It is to be called soon: a launcher that sees no sign of life of a heter-trainer takes it for lost after the job's join timeout, and
-// what shows it begins here.
+// Call Serve early: heartbeats start there, and a launcher treats a heter-trainer without a
+// heartbeat as lost after the job's join timeout.
 func Serve(ctx context.Context, job *ringo.Job, cfg Config) (service.Stats, error) {
 	place := job.HeterTrainer()
 	if place == nil {

@@ -15,16 +15,16 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// Folder is a folder as a store, by its path: a file for each object.
+// Folder is a folder as a store, by its path: each object is a file.
 type Folder string
 
-// String is the method of Store.
+// String implements Store.
 func (f Folder) String() string { return "file://" + filepath.ToSlash(string(f)) }
 
-// Close is the method of Store.
+// Close implements Store.
 func (f Folder) Close() error { return nil }
 
-// at is where an object's file is.
+// at returns the path of an object's file.
 func (f Folder) at(name string) (string, error) {
 	if !fs.ValidPath(name) || name == "." {
 		return "", &RefusedError{fmt.Errorf("%q is no name of an object", name)}
@@ -32,8 +32,8 @@ func (f Folder) at(name string) (string, error) {
 	return filepath.Join(string(f), filepath.FromSlash(name)), nil
 }
 
-// List is the method of Store. Files that are not whole are not there; links to files are those files, and links to folders are left out, but
-// for the store itself.
+// List implements Store. It omits incomplete files and links to folders, except for the store
+// itself; a link to a file counts as the file.
 func (f Folder) List(ctx context.Context) (out []Object, err error) {
 	root, err := filepath.EvalSymlinks(string(f))
 	if errors.Is(absent(err), fs.ErrNotExist) {
@@ -53,7 +53,7 @@ func (f Folder) List(ctx context.Context) (out []Object, err error) {
 		_, _, unfinished := dirlock.Unfinished(filepath.Base(path))
 		switch {
 		case errors.Is(absent(err), fs.ErrNotExist):
-			return nil // it went away meanwhile, or is a link to nothing
+			return nil // removed since, or a dangling link
 		case err != nil || info == nil || !info.Mode().IsRegular() || unfinished:
 			return err
 		}
@@ -64,7 +64,7 @@ func (f Folder) List(ctx context.Context) (out []Object, err error) {
 	return out, err
 }
 
-// Stat is the method of Store.
+// Stat implements Store.
 func (f Folder) Stat(_ context.Context, name string) (o Object, err error) {
 	path, err := f.at(name)
 	if err != nil {
@@ -80,7 +80,7 @@ func (f Folder) Stat(_ context.Context, name string) (o Object, err error) {
 	return Object{Name: name, Bytes: info.Size(), At: info.ModTime()}, nil
 }
 
-// Read is the method of Store.
+// Read implements Store.
 func (f Folder) Read(ctx context.Context, name string, from, n int64) (io.ReadCloser, Object, error) {
 	path, err := f.at(name)
 	if err != nil {
@@ -106,7 +106,7 @@ func (f Folder) Read(ctx context.Context, name string, from, n int64) (io.ReadCl
 	}{until{ctx, io.LimitReader(file, n)}, file}, Object{Name: name, Bytes: info.Size(), At: info.ModTime()}, nil
 }
 
-// until reads until a context ends.
+// until is a reader that stops at the end of a context.
 type until struct {
 	ctx context.Context
 	r   io.Reader
@@ -119,7 +119,7 @@ func (u until) Read(b []byte) (int, error) {
 	return u.r.Read(b)
 }
 
-// absent has what lies below a file be what is not there.
+// absent converts the error of a path below a file to fs.ErrNotExist.
 func absent(err error) error {
 	if errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
@@ -127,7 +127,7 @@ func absent(err error) error {
 	return err
 }
 
-// Write is the method of Store.
+// Write implements Store.
 func (f Folder) Write(ctx context.Context, name string, r io.Reader, size int64) error {
 	path, err := f.at(name)
 	if err != nil {
@@ -145,7 +145,7 @@ func (f Folder) Write(ctx context.Context, name string, r io.Reader, size int64)
 	})
 }
 
-// Remove is the method of Store. Folders that are empty then go, too.
+// Remove implements Store. It also removes empty folders.
 func (f Folder) Remove(_ context.Context, name string) error {
 	path, err := f.at(name)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package store is what a store of objects is, such as a bucket of a cloud, and a folder as one. Buckets are in module remote/cloud.
+// Package store defines a store of objects, such as a bucket of a cloud, and implements it for
+// folders. Buckets are in module remote/cloud.
 package store
 
 import (
@@ -7,41 +8,41 @@ import (
 	"time"
 )
 
-// Store is a place of objects with names, such as start-1/server-0/JOB: what fs.ValidPath takes. Its methods may be called by several
-// goroutines.
+// Store is a set of named objects, such as start-1/server-0/JOB: names satisfy fs.ValidPath. Its
+// methods are safe for concurrent use.
 //
-// Where an object is not there the error is fs.ErrNotExist; one that trying again cannot mend is a *[RefusedError]; others may be gone
-// with the next try.
+// The error of a missing object is fs.ErrNotExist, that of a permanent failure a *[RefusedError]; a
+// retry may avoid other errors.
 type Store interface {
-	// List returns all objects, in no certain order.
+	// List returns all objects, in no order.
 	List(ctx context.Context) ([]Object, error)
-	// Stat finds one object.
+	// Stat returns an object.
 	Stat(ctx context.Context, name string) (Object, error)
-	// Read returns an object's bytes from an offset on, n of them, negative: all that follow, and of which object they are: it may be
-	// another one than was listed.
+	// Read returns n bytes of an object from an offset, all if negative, and the Object, which may
+	// differ from the listed version.
 	Read(ctx context.Context, name string, from, n int64) (io.ReadCloser, Object, error)
-	// Write makes an object of the size bytes that r has, in place of one of that name. It appears whole or not at all.
+	// Write creates or replaces an object with the size bytes of r, atomically.
 	Write(ctx context.Context, name string, r io.Reader, size int64) error
-	// Remove removes an object. That it is not there is no error.
+	// Remove removes an object. A missing object is no error.
 	Remove(ctx context.Context, name string) error
 	// Close ends the store's connections.
 	Close() error
-	// String is the store's URL, without what is for its client alone.
+	// String returns the store's URL, without client-specific parameters.
 	String() string
 }
 
-// Object is one of a store's.
+// Object describes an object of a store.
 type Object struct {
 	Name  string
 	Bytes int64
-	At    time.Time // when it was written; lists may know it more exactly than Stat and Read, which know the second
+	At    time.Time // time of the write; Stat and Read may round it to seconds
 }
 
-// RefusedError is a fault that another try would meet again, such as a bucket that is not there or may not be written.
+// RefusedError is an error that a retry would repeat, such as a missing or read-only bucket.
 type RefusedError struct{ Err error }
 
-// Error is the fault's.
+// Error returns the wrapped error's text.
 func (e *RefusedError) Error() string { return e.Err.Error() }
 
-// Unwrap is the fault.
+// Unwrap returns the wrapped error.
 func (e *RefusedError) Unwrap() error { return e.Err }

@@ -1,4 +1,4 @@
-// Package storetest is the suite that every store passes.
+// Package storetest is the test suite for stores.
 package storetest
 
 import (
@@ -62,14 +62,14 @@ func Run(t *testing.T, s store.Store) {
 		t.Errorf("%q, %v", got, err)
 	}
 	large := make([]byte, 12<<20+5)                 // several parts
-	_, _ = rand.NewChaCha8([32]byte{1}).Read(large) // it never fails
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(large) // never fails
 	write("large", string(large))
 	if got, err := read("large", 0, -1); err != nil || !bytes.Equal([]byte(got), large) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
 	failures(t, s, large)
 	wants("a/b/c", "empty", "large")
-	for range 2 { // what is not there is no error
+	for range 2 { // a missing object is no error
 		if err := errors.Join(s.Remove(ctx, "a/b/c"), s.Remove(ctx, "large")); err != nil {
 			t.Error(err)
 		}
@@ -78,7 +78,7 @@ func Run(t *testing.T, s store.Store) {
 	atOnce(t, s)
 }
 
-// read reads bytes of an object, which must be told to be the one that is there.
+// read reads bytes of an object, and checks the returned Object.
 func read(t *testing.T, s store.Store, name string, from, n int64) (string, error) {
 	r, o, err := s.Read(t.Context(), name, from, n)
 	if err != nil {
@@ -91,7 +91,7 @@ func read(t *testing.T, s store.Store, name string, from, n int64) (string, erro
 	return string(text), errors.Join(err, r.Close())
 }
 
-// failures are what must leave all as it was.
+// failures tests errors, which must not change the store.
 func failures(t *testing.T, s store.Store, large []byte) {
 	for _, none := range []string{"none", "a", "a/b/c/d"} {
 		_, _, read := s.Read(t.Context(), none, 0, -1)
@@ -100,7 +100,7 @@ func failures(t *testing.T, s store.Store, large []byte) {
 		}
 	}
 	fault := errors.New("torn")
-	for _, n := range []int{0, 100, len(large)} { // it ends early, after parts perhaps
+	for _, n := range []int{0, 100, len(large)} { // ends early, perhaps after several parts
 		torn := io.MultiReader(bytes.NewReader(large[:n]), iotest.ErrReader(fault))
 		if err := s.Write(t.Context(), "torn", torn, int64(len(large))+1); !errors.Is(err, fault) {
 			t.Errorf("torn after %d bytes: %v", n, err)
@@ -122,7 +122,7 @@ func failures(t *testing.T, s store.Store, large []byte) {
 	}
 }
 
-// atOnce has several writers of one object: who reads it sees one of them, whole.
+// atOnce tests concurrent writers of an object: a reader gets the whole object of some writer.
 func atOnce(t *testing.T, s store.Store) {
 	var wait sync.WaitGroup
 	for i := range 4 {
