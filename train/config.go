@@ -19,143 +19,149 @@ import (
 	"github.com/ringo-ml/ringo/optim/schedule"
 )
 
-// MaxThreads is the most threads of a rank: far more than any host's cores, and
-// few enough to start.
+// MaxThreads limits the threads of a rank: above the cores of any host, and few enough to start.
 const MaxThreads = 1024
 
-// Config says what to train and how. Defaults returns a model's usual values. For Run the zero value of every field
-// stands for something: of Batch, Epochs, Optimizer and LR the model's usual ones, of others what their comments say.
+// Config selects a model, its data and how to train it. Defaults returns a model's default values.
+// For Run every field has a useful zero value: Batch, Epochs, Optimizer and LR default to the
+// model's values, other fields as their comments state.
 type Config struct {
-	// Model is one of the zoo (models.Lookup) or one's own.
+	// Model is a model of the zoo (models.Lookup) or a custom one.
 	Model model.Spec `json:"-"`
-	// Name is what the run calls the model, such as an alias; empty: Model.Name.
+	// Name is the model's name in reports, such as an alias. "" means Model.Name.
 	Name string
-	// Data is a folder (or archive) holding the model's data set, or
-	// data.Synthetic. TrainFile and EvalFile name single files outright.
+	// Data is a folder (or archive) with the model's data set, or data.Synthetic. TrainFile and
+	// EvalFile name single files.
 	Data, TrainFile, EvalFile string
-	// SkipBad is how many bad lines or images of all ranks together are left out before it is an
-	// error.
+	// SkipBad is the maximum number of bad lines or images of all ranks that are skipped; one more
+	// is an error.
 	SkipBad int
-	// TrainLimit and EvalLimit use only so many samples; 0 means all.
+	// TrainLimit and EvalLimit limit the number of samples. 0 means all.
 	TrainLimit, EvalLimit int
-	// TableRows is how many rows the embedding table has to which a click model's
-	// categories are hashed, 2 to 2^31 - 1; 0: the model's own number.
+	// TableRows is the number of rows of the embedding table that hashed categories of a click
+	// model share, 2 to 2^31 - 1. 0 means the model's number.
 	TableRows int
 
-	// Of a table such as a CSV file: Target is the column to find, Schema says what columns are
-	// for, and what they do not say is guessed (table.Options); Split is the share of rows held out
-	// for evaluation where there is no EvalFile, 0: 0.1.
+	// Target is the column of a table, such as a CSV file, that the model predicts. Schema sets the
+	// kinds of columns; other kinds are guessed (table.Options). Split is the share of rows for
+	// evaluation without an EvalFile; 0 means 0.1.
 	Target string
 	Schema table.Schema
 	Split  float64
 
-	// Layout is how a click model's samples lie in their files: a file of package layout's, or one of layout.Names; "": in Criteo's format.
+	// Layout describes the files of a click model: a file of package layout, or one of
+	// layout.Names. "" means Criteo's format.
 	Layout string
 
-	// ImageSize is the height and width to which images of folders and shards are brought; 0: the model's.
+	// ImageSize is the height and width of images of folders and shards after resizing. 0 means the
+	// model's.
 	ImageSize int
 
-	// Partition is PartitionShuffled, for which "" stands, PartitionFixed, or PartitionFiles with
-	// Stream.
+	// Partition is PartitionShuffled (or ""), PartitionFixed, or PartitionFiles with Stream.
 	Partition string
 
-	// Stream leaves the training rows in their files, of which there may be many and more than fit
-	// memory, and reads them as they are needed; TrainFile may be a folder. Only those of clicks
-	// are. Ranks share blocks of the files, or whole files with PartitionFiles.
+	// Stream reads training rows of clicks from their files when they are needed, so that they need
+	// not fit into memory; TrainFile may be a folder. Ranks share blocks of the files, or whole
+	// files with PartitionFiles.
 	Stream bool
-	// Window is how many rows of a stream are shuffled among each other, a multiple
-	// of Batch; 0: 128 batches; negative: none. Interleave is how many of its files
-	// are read at once; 0: 1.
+	// Window is the number of rows of a stream that are shuffled together, a multiple of Batch. 0
+	// means 128 batches, a negative value no shuffling. Interleave is the number of files read
+	// simultaneously; 0 means 1.
 	Window, Interleave int
 
-	// Batch is the number of samples per rank and backward; for Run 0: the model's usual one, or 64.
+	// Batch is the number of samples per rank and backward. For Run 0 means the model's default, or
+	// 64.
 	Batch int
-	// Epochs is how often the training set is seen; for Run 0: as usual for the model, or 10 times.
+	// Epochs is the number of passes over the training set. For Run 0 means the model's default, or
+	// 10.
 	Epochs int
-	// Optimizer is one of Optimizers; for Run "": with an LR of 0 the model's, with its usual settings, else "sgd".
+	// Optimizer is one of Optimizers. For Run "" means the model's optimizer with its settings if
+	// LR is 0, else "sgd".
 	Optimizer string
-	// TableRules say what moves the rows of tables in place of it: PATTERN=RULE, separated by commas, such as
-	// "*=adagrad-rowwise,wide=ftrl:rate=50:l1=0.01". A pattern is that of path.Match, of several that match a table's name the last
-	// counts, and settings go before what the model says (nn.Table.Rule). A rule is one of optim.RowRules with settings of
-	// schema.Rule; its learning rate is the run's times rate.
+	// TableRules replace the optimizer for rows of tables: PATTERN=RULE, separated by commas, such
+	// as "*=adagrad-rowwise,wide=ftrl:rate=50:l1=0.01". Patterns are those of path.Match; the last
+	// match counts, and overrides the model (nn.Table.Rule). A rule is one of optim.RowRules with
+	// settings of schema.Rule; its learning rate is the run's times rate.
 	TableRules string
-	// LR is the learning rate, which the schedule changes over the run; for Run 0: the optimizer's usual one.
+	// LR is the learning rate before the schedule. For Run 0 means the optimizer's default.
 	LR float64
-	// ScaleLR enables the scaling of the model's own rate for sgd to the global batch, as an LR of
-	// 0 does. Rates above it rise in a warm-up, unless there is one.
+	// ScaleLR scales the model's own rate for sgd to the global batch, as an LR of 0 does. A rate
+	// above the model's begins with a warm-up, unless Warmup is set.
 	ScaleLR bool
-	// Drops, Cosine, Floor and Warmup are those of schedule.Schedule.
+	// Drops, Cosine, Floor and Warmup are the fields of schedule.Schedule.
 	Drops  []schedule.Drop
 	Cosine bool
 	Floor  float64
 	Warmup schedule.Warmup
-	// Momentum is of "sgd"; Eps is of "adagrad", "adam" and "adamw", 0 for its usual
-	// value; WeightDecay is of "sgd", "adagrad" and "adamw".
+	// Momentum is for "sgd". Eps is for "adagrad", "adam" and "adamw", 0 for the default.
+	// WeightDecay is for "sgd", "adagrad" and "adamw".
 	Momentum, Eps, WeightDecay float64
-	// AUCWindow is of how many last samples of all ranks Progressive is, for click models, at most 50,000,000; 0: 1,000,000.
+	// AUCWindow is the number of last samples of all ranks that Progressive covers, for click
+	// models, at most 50,000,000. 0 means 1,000,000.
 	AUCWindow int
-	// Dropout replaces the model's own probability; 0 keeps it, a negative one
-	// means none.
+	// Dropout replaces the model's probability. 0 keeps the model's; a negative value disables
+	// dropout.
 	Dropout float64
 
-	// Start says which values parameters begin with, and which of them are trained.
+	// Start selects initial values of parameters, and the parameters to train.
 	Start Init
 
-	// Seed decides the initial parameters, the order and the augmentation of
-	// the samples, dropout and the synthetic data.
+	// Seed determines the initial parameters, the order and the augmentation of samples, dropout
+	// and synthetic data.
 	Seed uint64
-	// Threads is how many threads compute in each rank, 1 to MaxThreads; for Run 0: this process's cores, shared among the
-	// ranks as if all were on this host. It does not change the result.
+	// Threads is the number of threads that compute in each rank, 1 to MaxThreads. For Run 0 means
+	// this process's cores, divided by the number of ranks. Results do not depend on Threads.
 	Threads int
-	// Servers says whether parameters lie on servers.
+	// Servers configures parameters on servers.
 	Servers Servers
-	// Heter says whether the dense part of the model runs on heter-trainers.
+	// Heter configures heter-trainers for the dense part of the model.
 	Heter Heter
-	// Exchange says how the ranks agree on a step.
+	// Exchange configures the exchange of gradients.
 	Exchange distopt.Config
-	// Traced says that a timeline is made of the run (package trace), which takes all ranks.
+	// Traced reports that a timeline of the run is recorded (package trace), which needs all ranks.
 	Traced bool
-	// Labelled says that profiles of the processor's time are to tell phases and layers (nn.TapeConfig.Labels). It changes no result.
+	// Labelled adds labels of phases and layers to CPU profiles (nn.TapeConfig.Labels). Results do
+	// not depend on Labelled.
 	Labelled bool
-	// Tuning says by what a strategy "auto" and measured plans are chosen, which
-	// Exchange may name, too.
+	// Tuning configures strategy "auto" and measured plans, which Exchange may select.
 	Tuning Tuning
-	// WarmupDensity are the shares of values that are sent in the first epochs,
-	// instead of Exchange.Spars (Lin et al. 2018).
+	// WarmupDensity lists the densities of the first epochs, instead of Exchange.Spars (Lin et al.
+	// 2018).
 	WarmupDensity []float64
-	// Checkpoint says where and when the run is saved.
+	// Checkpoint sets where and when the run is saved.
 	Checkpoint Checkpoint
-	// Best compares the epochs.
+	// Best compares epochs.
 	Best Best
-	// Layers tells of each layer in Epoch, and in each Step that Observer.Step is told of. It costs a pass over the residuals.
+	// Layers adds statistics of each layer to Epoch, and to each Step for Observer.Step. Cost: a
+	// pass over the residuals.
 	Layers bool
-	// LogEvery is after how many steps of an epoch each Observer.Step is called; 0: never.
+	// LogEvery is the number of steps between calls of Observer.Step. 0 means never.
 	LogEvery int
-	// Observer is told what happens on this rank; nil: nobody is.
+	// Observer receives the events of this rank. It may be nil.
 	Observer Observer `json:"-"`
-	// EachStep is told of each step of this rank, on the goroutine that trains, and should return at once; nil: nobody is. Unlike
-	// Callbacks.AfterStep it ends nothing and makes ranks meet nowhere, so that any of them may have it.
+	// EachStep receives each step of this rank, on the goroutine that trains, and should return
+	// immediately. It may be nil. Unlike Callbacks.AfterStep it cannot end the run and needs no
+	// meeting of ranks, so that single ranks may have it.
 	EachStep func(Step) `json:"-"`
-	// Callbacks are called on every rank and may end the run.
+	// Callbacks run on every rank and may end the run.
 	Callbacks `json:"-"`
 
-	saved   []string                       // what a checkpoint has by name beside what its servers have saved
-	given   bool                           // the data set is, and not named by Data
-	encoder *table.Encoder                 // of the run whose checkpoint is used
-	gather  func([]byte) ([][]byte, error) // of ranks that may have tables of their own
+	saved   []string                       // parameters in a checkpoint's file; servers have saved the other ones
+	hasSet  bool                           // the data set is an argument, not named by Data
+	encoder *table.Encoder                 // encoding of a checkpoint in use
+	gather  func([]byte) ([][]byte, error) // gathers tables of ranks with tables of their own
 
-	previous *table.Encoder    // of the checkpoint of Init.From
-	about    *data.Description // of the run's data; nil if these have no names
+	previous *table.Encoder    // encoding of the checkpoint Init.From
+	about    *data.Description // the run's data; nil if the data have no names
 }
 
-// Defaults returns the settings that a model is usually trained with, on the
-// data of a folder or on data.Synthetic; of one without Build only those that
-// all share.
+// Defaults returns a model's default settings, for the data of a folder or data.Synthetic. For a
+// model without Build these are the defaults of all models.
 func Defaults(m model.Spec, folder string) Config {
 	c := Config{Model: m, Data: folder, Partition: PartitionShuffled, Batch: 64, Epochs: 10, Seed: 1, Threads: 1}
 	c.Exchange = distopt.Config{Strategy: distopt.FP32, NonFinite: "end", Accumulation: 1}
 	c.Heter = Heter{Micros: usualMicros, Values: "fp32"}
-	c.Servers = Servers{GeoSteps: 8, Threads: 1, Values: "fp32"} // 8 keeps the model near bsp's, and spares most of the traffic
+	c.Servers = Servers{GeoSteps: 8, Threads: 1, Values: "fp32"} // 8 keeps the model near bsp's, and avoids most of the traffic
 	c.SetOptimizer("sgd")
 	if d := m.Defaults; d.Optimizer != "" {
 		c.Batch, c.Epochs, c.Optimizer = d.Batch, d.Epochs, d.Optimizer
@@ -165,7 +171,7 @@ func Defaults(m model.Spec, folder string) Config {
 	return c
 }
 
-// on is c settled for the ranks of a job, or one of its heter-trainers.
+// on completes c for the ranks or heter-trainers of a job.
 func (c Config) on(job *ringo.Job) Config {
 	addrs, _ := job.Heters()
 	if c.Heter.Count = cmp.Or(c.Heter.Count, len(addrs)); c.Heter.Count > 0 {
@@ -177,7 +183,7 @@ func (c Config) on(job *ringo.Job) Config {
 	return c.settled(job.Size())
 }
 
-// settled is c with what its zero values stand for.
+// settled replaces zero values by defaults.
 func (c Config) settled(ranks int) Config {
 	usual := Defaults(c.Model, c.Data)
 	c.Batch, c.Epochs = cmp.Or(c.Batch, usual.Batch), cmp.Or(c.Epochs, usual.Epochs)
@@ -200,9 +206,9 @@ func (c Config) settled(ranks int) Config {
 	return c.scaled(ranks).byKeys()
 }
 
-// scaled is c with the model's own rate for its global batch, by the linear rule of Goyal et al.,
-// "Accurate, Large Minibatch SGD" (2017). A rate above the model's own begins with a warm-up, of a
-// tenth of the epochs and at most 5.
+// scaled scales the model's own rate to the global batch, by the linear rule of Goyal et al.,
+// "Accurate, Large Minibatch SGD" (2017). A rate above the model's begins with a warm-up of a tenth
+// of the epochs, at most 5.
 func (c Config) scaled(ranks int) Config {
 	d, batch := c.Model.Defaults, c.globalBatch(ranks)
 	c.ScaleLR = c.ScaleLR && d.GlobalBatch > 0 && c.Optimizer == "sgd" && d.Optimizer == "sgd" && c.LR == d.LR && batch != d.GlobalBatch
@@ -215,8 +221,8 @@ func (c Config) scaled(ranks int) Config {
 	return c
 }
 
-// globalBatch is the number of samples that one update is the mean of: of all ranks, but on servers
-// that are not in step, of one push.
+// globalBatch returns the number of samples of one update: of all ranks, or of one push where ranks
+// are not in step.
 func (c Config) globalBatch(ranks int) int {
 	batch := c.Batch * max(1, c.Exchange.Accumulation)
 	if s := c.Servers.Consistency; s != "" && s != "bsp" {
@@ -225,11 +231,11 @@ func (c Config) globalBatch(ranks int) int {
 	return batch * ranks
 }
 
-// byKeys is c with a model by keys in place of one that takes them as well as ids, where servers have a row for each key: unless
-// TableRows says that there are so many rows, or the samples are given.
+// byKeys selects keys for a model that takes ids or keys, if servers have a row for each key.
+// TableRows, or a data set as an argument, keep the ids.
 func (c Config) byKeys() Config {
 	m := &c.Model
-	if c.Servers.Consistency == "" || c.TableRows > 0 || c.given || !m.AnySlots || m.IDs == 0 {
+	if c.Servers.Consistency == "" || c.TableRows > 0 || c.hasSet || !m.AnySlots || m.IDs == 0 {
 		return c
 	}
 	m.Slots = nil
@@ -240,16 +246,16 @@ func (c Config) byKeys() Config {
 	return c
 }
 
-// name is what the run calls the model.
 func (c Config) name() string { return cmp.Or(c.Name, c.Model.Name) }
 
-// Validate reports every fault of c that needs no file to be seen, settings without effect among them.
+// Validate reports every error of c that can be found without reading files, settings without
+// effect included.
 func (c Config) Validate() error {
 	var f errorList
 	f.add(c.Batch < 1, "training.batch", "%d: want at least 1", c.Batch)
 	f.add(c.Epochs < 1, "training.epochs", "%d: want at least 1", c.Epochs)
 	f.add(c.Threads < 1 || c.Threads > MaxThreads, "training.threads", "%d: want 1 to %d", c.Threads, MaxThreads)
-	if !c.given {
+	if !c.hasSet {
 		f.join(c.dataOf().Validate())
 	}
 	f.add(c.AUCWindow < 0 || c.AUCWindow > maxAUCWindow, aucWindow, "%d: want 1 to %d samples, or 0 for %d", c.AUCWindow, maxAUCWindow, usualAUCWindow)
@@ -271,7 +277,7 @@ func (c Config) Validate() error {
 	return errors.Join(f...)
 }
 
-// errorList are what is wrong.
+// errorList collects errors.
 type errorList []error
 
 func (f *errorList) add(wrong bool, p setting.Path, format string, args ...any) {
@@ -282,11 +288,11 @@ func (f *errorList) add(wrong bool, p setting.Path, format string, args ...any) 
 
 func (f *errorList) join(errs ...error) { *f = append(*f, errs...) }
 
-// unused reports what is neither as usual nor left out, and has no effect. Settings of the exchange
-// know that themselves.
+// unused reports settings that differ from their defaults and have no effect. Settings of the
+// exchange report themselves.
 func (c Config) unused() error {
 	if !slices.Contains(Optimizers(), c.Optimizer) || !slices.Contains(append(Consistencies(), ""), c.Servers.Consistency) {
-		return nil // that is reported, and most would be with it
+		return nil // reported already; most settings would follow
 	}
 	rows := func(c *Config) []setting.Row {
 		sync, x := cmp.Or(c.Servers.Consistency, "allreduce"), c.Exchange.Resolved()
@@ -298,13 +304,12 @@ func (c Config) unused() error {
 	return errors.Join(idle.Err(), err)
 }
 
-// validateModel reports what does not fit the model.
 func (c Config) validateModel(spec model.Spec, f *errorList) {
 	f.add(c.TableRows != 0 && spec.Task != model.Click, "data.table-rows", "%d has no effect on model %s, which hashes no categories: leave it out", c.TableRows, spec.Name)
 	f.add(!(c.Dropout < 1), "training.dropout", "%s: want below 1; negative for none, 0 for the model's own", quantity.Exact(c.Dropout))
 	f.add(c.Dropout > 0 && !spec.Drops, "training.dropout", "%s has no effect on model %s, which drops nothing: leave it out", quantity.Exact(c.Dropout), spec.Name)
 	f.add(c.ImageSize < 0 || c.ImageSize > MaxImageSize, settingImageSize, "%d: want 1 to %d; 0 for the model's", c.ImageSize, MaxImageSize)
-	if set := c.setName(); c.ImageSize > 0 && !c.given {
+	if set := c.setName(); c.ImageSize > 0 && !c.hasSet {
 		f.add(!slices.Contains([]string{"images", "imagenet", "shards"}, set), settingImageSize, "%d has no effect on the data set %s: it is for images in folders and shards", c.ImageSize, set)
 		f.add(!spec.AnySize && !spec.AnyShape && !(len(spec.Input) == 3 && spec.Input[0] == c.ImageSize), settingImageSize, "%d: model %s takes images of %v alone", c.ImageSize, spec.Name, spec.Input)
 	}
@@ -320,7 +325,7 @@ func (c Config) validateModel(spec model.Spec, f *errorList) {
 	f.add(t.Profile != nil && t.Chooses() && t.Profile.Model != t.Model, "tuning.profile", "was measured with model %q, not with %s", cmp.Or(t.Profile, new(bucket.Profile)).Model, t.Model)
 }
 
-// validateExchange reports what does not fit the strategy besides what Exchange itself does.
+// validateExchange reports conflicts of the strategy with the optimizer and the epochs.
 func (c Config) validateExchange(f *errorList) {
 	n := len(c.WarmupDensity)
 	f.add(n > c.Epochs && c.Epochs > 0, distopt.SettingWarmup, "%s is for %d epochs, the run has %d", formatShares(c.WarmupDensity), n, c.Epochs)
@@ -330,7 +335,7 @@ func (c Config) validateExchange(f *errorList) {
 		quantity.Exact(m), setting.Path("training.optimizer"), c.Optimizer, quantity.Exact(c.Momentum))
 }
 
-// density is the share of values that an epoch's steps send.
+// density returns the share of values that the steps of an epoch send.
 func (c Config) density(epoch int) float64 {
 	if epoch <= len(c.WarmupDensity) {
 		return c.WarmupDensity[epoch-1]
@@ -338,12 +343,11 @@ func (c Config) density(epoch int) float64 {
 	return c.Exchange.Resolved().Spars
 }
 
-// schedule is the learning rate over the run.
 func (c Config) schedule() schedule.Schedule {
 	return schedule.Schedule{LR: c.LR, Drops: c.Drops, Cosine: c.Cosine, Floor: c.Floor, Warmup: c.Warmup}
 }
 
-// source says where the data are.
+// source returns the paths of the data.
 func (c Config) source() string {
 	var parts []string
 	for _, p := range []string{c.Data, c.TrainFile, c.EvalFile} {
@@ -354,12 +358,12 @@ func (c Config) source() string {
 	return strings.Join(parts, ", ")
 }
 
-// data is what data.Open needs to know, but for numbers and the model's part.
+// data returns the files and the seed for data.Open.
 func (c Config) data() data.Config {
 	return data.Config{Dir: c.Data, TrainFile: c.TrainFile, EvalFile: c.EvalFile, Seed: c.Seed}
 }
 
-// dataOf is what data.Open needs to know for the model.
+// dataOf returns the configuration of data.Open for the model.
 func (c Config) dataOf() data.Config {
 	spec, d := c.Model, c.data()
 	d.Stream, d.Layout = c.Stream, c.Layout
@@ -372,7 +376,7 @@ func (c Config) dataOf() data.Config {
 	switch spec.Task {
 	case model.Language:
 		d.Steps = spec.IDs
-		if spec.Data == "text" { // of others it is what it is
+		if spec.Data == "text" { // other data sets have fixed vocabularies
 			d.Vocabulary = spec.Classes
 		}
 	case model.Click:
@@ -381,23 +385,21 @@ func (c Config) dataOf() data.Config {
 	return d
 }
 
-// FindData reports, without reading them, that files of the data set are
-// missing: what Run would say on every rank.
+// FindData reports missing files of the data set without reading them: the error that Run would
+// return on every rank.
 func FindData(c Config) error {
 	return data.Find(c.setName(), c.dataOf())
 }
 
-// MaxImageSize bounds Config.ImageSize.
+// MaxImageSize limits Config.ImageSize.
 const MaxImageSize = 1 << 12
 
-// settingImageSize is the path of Config.ImageSize.
 const settingImageSize setting.Path = "data.image-size"
 
-// settingLayout is the path of Config.Layout.
 const settingLayout setting.Path = "data.layout"
 
-// setName is the data set as its files, or else the model, have it. With a size of one's own, images are a tree whose
-// images may have any.
+// setName returns the data set that the files select, or else the model. With ImageSize, images are
+// a tree of any sizes.
 func (c Config) setName() string {
 	name := data.NameOf(c.Model.Data, c.dataOf())
 	if c.ImageSize > 0 && (name == "cifar10" || name == "mnist" && c.Model.AnyShape) {

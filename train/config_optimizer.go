@@ -16,20 +16,19 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Optimizers are the names that Config.Optimizer accepts. OptimizerClick is for click models
-// whose parameters servers keep.
+// Optimizers lists the values of Config.Optimizer. OptimizerClick is for click models with
+// parameters on servers.
 func Optimizers() []string {
 	return []string{"sgd", "adagrad", "adam", "adamw", "ftrl", OptimizerClick}
 }
 
-// OptimizerClick moves rows of a table by the rule of click models (optim.ClickRows), which
+// OptimizerClick updates rows of a table by the rule of click models (optim.ClickRows), which
 // counts shows and clicks on the servers, and dense parameters by adagrad.
 const OptimizerClick = "click"
 
-// SetOptimizer chooses an optimizer. Where it is another than before, learning
-// rate, momentum and weight decay become its usual ones: those of the old one
-// mean something else. A model with a row-sparse table has no decay, which would
-// move rows that a step did not name.
+// SetOptimizer selects an optimizer. A change resets learning rate, momentum and weight decay to
+// the new optimizer's defaults, because the values of the old one have another meaning. A model
+// with a row-sparse table gets no decay, which would move rows that a step did not name.
 func (c *Config) SetOptimizer(name string) {
 	if c.Optimizer == name {
 		return
@@ -65,8 +64,8 @@ func (c Config) validateOptimizer(f *errorList) {
 	f.add(w > float64(c.Epochs) && c.Epochs > 0, "training.warmup", "of %v epochs in a run of %d: the learning rate would never be %v; want at most %[2]d epochs", w, c.Epochs, c.LR)
 }
 
-// newOptimizer makes the optimizer for a model's arena. AdamW does not decay
-// biases and normalisations, the parameters of one dimension.
+// newOptimizer returns the optimizer for a model's arena. AdamW does not decay biases and
+// normalisations, the parameters of one dimension.
 func (c Config) newOptimizer(ps *nn.Params) optim.RowOptimizer {
 	switch c.Optimizer {
 	case "adagrad", OptimizerClick:
@@ -100,19 +99,18 @@ func (c Config) newOptimizer(ps *nn.Params) optim.RowOptimizer {
 	return &optim.SGD{LR: c.LR, Momentum: c.Momentum, WeightDecay: c.WeightDecay}
 }
 
-// Tuning says by what a strategy "auto" and plans that are made of measurements are
-// chosen. The zero value measures for "auto" alone.
+// Tuning configures strategy "auto" and measured plans. The zero value measures for "auto" alone.
 type Tuning struct {
-	// Measure times the run's first steps, its codecs and its links, and chooses by
-	// that: results then depend on what was measured.
+	// Measure times the run's first steps, its codecs and its links, and chooses by the
+	// measurements: results then depend on them.
 	Measure bool
-	// Profile is what to choose by instead, the same on every rank.
+	// Profile replaces the measurements. It must be equal on every rank.
 	Profile *bucket.Profile
-	// Choices is what an earlier run did after what it measured (Summary.Choices), to be done again in its place, the
-	// same on every rank.
+	// Choices repeats the choices of an earlier run (Summary.Choices). It must be equal on every
+	// rank.
 	Choices tune.Choices
-	// Report is told of choices, Measuring when codecs and links are about to be
-	// measured, and Save given what was measured, on rank 0; nil: nobody is.
+	// Report receives choices, Measuring announces measurements of codecs and links, and Save
+	// receives the measurements, on rank 0. Each may be nil.
 	Report    func(tune.Report)          `json:"-"`
 	Measuring func()                     `json:"-"`
 	Save      func(bucket.Profile) error `json:"-"`
@@ -125,7 +123,7 @@ func (t *Tuning) settings() []setting.Row {
 	}
 }
 
-// tuning is the configuration of what chooses.
+// tuning returns the configuration of the tuner.
 func (c Config) tuning() tune.Config {
 	return tune.Config{
 		Exchange: c.Exchange, Measure: c.Tuning.Measure, Profile: c.Tuning.Profile, Choices: c.Tuning.Choices, Model: c.Model.Name, Batch: c.Batch,
@@ -133,7 +131,6 @@ func (c Config) tuning() tune.Config {
 	}
 }
 
-// newTuner makes the tuner of an optimizer.
 func (r *Replica) newTuner(cfg Config, g *collective.Group) (*tune.Tuner, error) {
 	c := cfg.tuning()
 	if r.job.Rank() == 0 {

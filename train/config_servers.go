@@ -17,49 +17,49 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Consistencies are the names that Servers.Consistency accepts, besides none.
+// Consistencies lists the values of Servers.Consistency, except for "".
 func Consistencies() []string { return []string{"bsp", "ssp", "async", "geo"} }
 
-// Servers says that the parameters lie on the job's servers of tables, which update them.
+// Servers configures parameters on the job's parameter servers, which update them.
 type Servers struct {
-	// Consistency is what the servers do, which they are told on their own: bsp, ssp, async
-	// or geo. Empty: parameters lie with the ranks.
+	// Consistency is the mode of the servers, which have a setting of their own for it: bsp, ssp,
+	// async or geo. "" keeps parameters on the ranks.
 	Consistency string
-	// Staleness is that of the servers in ssp, which must be told the same.
+	// Staleness is the bound of ssp, equal to the servers' setting.
 	Staleness int
-	// GeoSteps is after how many steps geo exchanges copies, which ranks move meanwhile by the
-	// optimizer: at least 1. Others ignore it.
+	// GeoSteps is the number of steps between exchanges of copies in geo, at least 1; ranks move
+	// the copies by the optimizer. Other modes ignore it.
 	GeoSteps int
-	// Threads is how many threads of a rank train at once, each on batches of its own and with a
-	// replica of its own, as if they were ranks; they share Config.Threads. 0: 1. Not in bsp.
+	// Threads is the number of training threads of a rank, each with a replica and batches of its
+	// own, as if it were a rank; they share Config.Threads. 0 means 1. bsp allows only 1.
 	Threads int
-	// Values is how values travel: fp32 (also where it is empty), fp16, bf16, or int8: gradients
-	// of rows in 8 bits, all else as fp16. Other than as fp32 bsp has not the bits of ranks
-	// that sum.
+	// Values is the wire type of values: fp32 (or ""), fp16, bf16, or int8, with gradients of rows
+	// in 8 bits and other values as fp16. Except for fp32, bsp differs in its bits from ranks that
+	// sum.
 	Values string
-	// CacheBytes is how much memory each rank has for rows of earlier batches, which it uses again instead of pulling them: in ssp as far as
-	// Staleness allows, in async in the 3 steps after it was pulled, in bsp in evaluations alone; 0: none. Not in geo, where ranks have copies.
+	// CacheBytes is the memory of each rank for rows of earlier batches, which are used again
+	// instead of pulled: in ssp within Staleness, in async in the 3 steps after the pull, in bsp in
+	// evaluations only. 0 means no cache. geo has copies of rows and takes no cache.
 	CacheBytes int64
-	// Click are settings of the rule of OptimizerClick, by their names in schema.Rule, besides the
-	// usual ones.
+	// Click overrides settings of the rule of OptimizerClick, by their names in schema.Rule.
 	Click map[string]float64
-	// Start is which start of the job this is, from 1, where the run is saved: its servers save in
-	// AttemptDir of Checkpoint.Dir, are told JobName, and where there is a checkpoint begin with
-	// the parts that LastServerParts tells. 0: what a launcher says (`ringo run --checkpoint`),
-	// which Checkpoint follows then where its Dir is empty or the same, or else no checkpoints.
+	// Start is the attempt of the job, from 1, if the run is saved: its servers save in AttemptDir
+	// of Checkpoint.Dir, call the job JobName, and begin with the parts of LastServerParts if there
+	// is a checkpoint. 0 means the launcher's attempt (`ringo run --checkpoint`), which also sets
+	// Checkpoint if Dir is empty or equal; without one, no checkpoints.
 	Start int
-	// Begin says that the servers begin tables with rows of Config.Start.From, which
-	// Config.BeginRows hands out. Without it a file that has such a table is refused.
+	// Begin reports that the servers begin tables with rows of Config.Start.From, as
+	// Config.BeginRows returns them. Without Begin such a file is an error.
 	Begin bool
-	// OpenServerCheckpoint opens what servers have saved in a folder with a checkpoint after a step
-	// of their run, by the numbers of their parts: as offline.At of package ps/offline does. With
-	// it Evaluate and NewPredictor read what servers have saved themselves, if Consistency is
-	// empty, and Init.From may be a checkpoint of a run with servers. nil: these are refused. (This
-	// package does not import ps/offline, with which a storage engine comes.)
+	// OpenServerCheckpoint opens the parts that servers saved in a folder at a step, by their
+	// numbers, such as offline.At of package ps/offline. Evaluate and NewPredictor then read the
+	// parts themselves if Consistency is empty, and Init.From may be a checkpoint of a run with
+	// servers. nil makes these an error. (This package does not import ps/offline, which needs a
+	// storage engine.)
 	OpenServerCheckpoint func(dir string, step uint64, numbers []uint64) (ServerCheckpoint, error)
 }
 
-// sharedSettings is what the servers must have been told, too.
+// sharedSettings returns the settings that ranks and servers must have in common.
 func (s Servers) sharedSettings() setting.Values {
 	out := setting.Values{message.PathSync: s.Consistency}
 	if s.Consistency == "ssp" {
@@ -68,7 +68,7 @@ func (s Servers) sharedSettings() setting.Values {
 	return out
 }
 
-// geoSteps is GeoSteps of geo, and 0 of others.
+// geoSteps returns GeoSteps in geo, and 0 in other modes.
 func (s Servers) geoSteps() int {
 	if s.Consistency != "geo" {
 		return 0
@@ -76,13 +76,12 @@ func (s Servers) geoSteps() int {
 	return s.GeoSteps
 }
 
-// threads is how many train at once on a rank.
 func (s Servers) threads() int { return max(1, s.Threads) }
 
-// asyncSteps is for how many steps more than the one that it was pulled for a rank uses a cached row in async.
+// asyncSteps is the number of further steps in which a rank uses a cached row in async.
 const asyncSteps = 3
 
-// cache is that of each of a rank's trainers, whose rows come in a code.
+// cache returns the configuration of one thread's row cache.
 func (s Servers) cache(code message.Code) trainer.CacheConfig {
 	c := trainer.CacheConfig{Bytes: s.CacheBytes / int64(s.threads()), Bounded: s.Consistency == "ssp", Code: code}
 	switch s.Consistency {
@@ -94,7 +93,7 @@ func (s Servers) cache(code message.Code) trainer.CacheConfig {
 	return c
 }
 
-// codes says how values travel.
+// codes sets the wire types.
 func (s Servers) codes(c *client.Config) error {
 	if s.Values == "" {
 		return nil
@@ -102,12 +101,12 @@ func (s Servers) codes(c *client.Config) error {
 	code, err := message.ParseCode(s.Values)
 	c.Pull, c.Push, c.Dense = code, code, code
 	if code == message.Int8 {
-		c.Pull, c.Dense = message.FP16, message.FP16 // parameters do not stand it
+		c.Pull, c.Dense = message.FP16, message.FP16 // parameters need more than 8 bits
 	}
 	return err
 }
 
-// validateServers reports what parameters on servers rule out.
+// validateServers reports conflicts of parameters on servers.
 func (c Config) validateServers(f *errorList) {
 	s := c.Servers
 	const sync setting.Path = "sync"
@@ -142,8 +141,8 @@ func (c Config) validateServers(f *errorList) {
 	f.add(c.Optimizer == "adamw" && c.WeightDecay > 0, "training.weight-decay", "%s: on servers adamw decays all parameters, biases too: use adam, or 0", quantity.Exact(c.WeightDecay))
 }
 
-// schemaOf describes the parameters of a model and the rules that move them, whose learning
-// rate is that of the first step.
+// schemaOf describes the parameters of a model and their rules, with the learning rate of the first
+// step.
 func (c Config) schemaOf(ps *nn.Params, rate float64) (schema.Schema, error) {
 	rule := schema.Rule{Name: c.Optimizer, LR: rate, Settings: map[string]float64{}}
 	set := func(name string, v float64) {
@@ -189,7 +188,7 @@ func (c Config) schemaOf(ps *nn.Params, rate float64) (schema.Schema, error) {
 	return s, s.Validate()
 }
 
-// lookupsOf says what the tables of a model, which is arranged, are looked up by.
+// lookupsOf returns how each table of an arranged model is looked up.
 func lookupsOf(ps *nn.Params) (out []trainer.Lookup) {
 	for _, t := range ps.Tables() {
 		if slots := t.Slots; slots != nil {
@@ -201,11 +200,12 @@ func lookupsOf(ps *nn.Params) (out []trainer.Lookup) {
 	return out
 }
 
-// clickRate is how many times the job's learning rate a click table's rows learn by, if nothing else is
-// said: at the usual 0.01 of dense parameters the rule's usual 0.05.
+// clickRate multiplies the job's learning rate for rows of click tables by default: the default
+// rate of dense parameters, 0.01, becomes the rule's default 0.05.
 const clickRate = 5
 
-// clickRule is the rule of OptimizerClick for rows, with all settings, so that what is saved says them.
+// clickRule returns the rule of OptimizerClick for rows with all settings, so that checkpoints have
+// them.
 func (c Config) clickRule(rate float64) (schema.Rule, error) {
 	rule := schema.Rule{Name: OptimizerClick, LR: rate, Settings: map[string]float64{"rate": clickRate}}
 	maps.Copy(rule.Settings, c.Servers.Click)

@@ -17,9 +17,9 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Settings are the rows of what users set of c, those of the exchange among them, for c as
-// Defaults and SetOptimizer have left it. Needs name the setting "sync" and those of
-// output, too, which are not of this package.
+// Settings returns the rows of all settings of c and its exchange, for c as Defaults and
+// SetOptimizer return it. Conditions also name "sync" and settings of output, which belong to other
+// packages.
 func (c *Config) Settings() []setting.Row {
 	return slices.Concat(c.trainingSettings(), tune.Settings(&c.Exchange), c.otherSettings())
 }
@@ -65,7 +65,7 @@ func (c *Config) trainingSettings() []setting.Row {
 	}
 }
 
-// exchangeSettings are those of the exchange that need epochs.
+// exchangeSettings returns the settings of the exchange that need epochs.
 func (c *Config) exchangeSettings() []setting.Row {
 	return []setting.Row{
 		{Path: "exchange.warmup-density", Commands: setting.BenchStep, Unit: "SHARE,…", Needs: setting.Equals("exchange.strategy", distopt.Takers(distopt.SettingWarmup)...), Value: setting.Parsed(&c.WarmupDensity, parseShares, formatShares),
@@ -124,7 +124,7 @@ func (c *Config) checkpointSettings() []setting.Row {
 }
 
 func (s *Servers) settings() []setting.Row {
-	kept := setting.Equals("sync", "bsp", "ssp", "async", "geo") // on servers
+	kept := setting.Equals("sync", "bsp", "ssp", "async", "geo") // parameters are on servers
 	return []setting.Row{
 		{Path: "ps.staleness", Commands: setting.Run | setting.Server, Flag: "staleness", Unit: "steps", Needs: setting.Equals("sync", "ssp"), Value: setting.Int(&s.Staleness),
 			About: "how many steps a rank may be ahead of the slowest one under sync ssp"},
@@ -141,12 +141,12 @@ func (s *Servers) settings() []setting.Row {
 	}
 }
 
-// lrSchedule is Drops, Cosine and Floor of a configuration as one text.
+// lrSchedule is the text of Drops, Cosine and Floor.
 type lrSchedule struct{ *Config }
 
 const cosine = "cosine"
 
-// MarshalText returns what UnmarshalText reads.
+// MarshalText returns the text that UnmarshalText reads.
 func (s lrSchedule) MarshalText() ([]byte, error) {
 	text := schedule.FormatDrops(s.Drops)
 	if s.Cosine {
@@ -178,7 +178,7 @@ func (s lrSchedule) UnmarshalText(text []byte) (err error) {
 	return nil
 }
 
-// modelsOwn is the text of a dropout that is left to the model.
+// modelsOwn is the text of a dropout of 0, the model's own.
 const modelsOwn = "default"
 
 // parseDropout reads a share, or modelsOwn.
@@ -196,7 +196,7 @@ func parseDropout(text string) (float64, error) {
 	}
 }
 
-// formatDropout is what parseDropout reads.
+// formatDropout is the inverse of parseDropout.
 func formatDropout(v float64) string {
 	if v == 0 {
 		return modelsOwn
@@ -219,7 +219,7 @@ func parseShares(text string) (shares []float64, err error) {
 	return shares, nil
 }
 
-// formatShares is what parseShares reads.
+// formatShares is the inverse of parseShares.
 func formatShares(shares []float64) string {
 	parts := make([]string, len(shares))
 	for i, v := range shares {
@@ -228,7 +228,7 @@ func formatShares(shares []float64) string {
 	return strings.Join(parts, ",")
 }
 
-// parseClick reads settings of the click rule as NAME=X, separated by commas, and refuses those that the rule does.
+// parseClick reads settings of the click rule as NAME=X, separated by commas, and checks them.
 func parseClick(text string) (map[string]float64, error) {
 	if text == "" {
 		return nil, nil
@@ -247,7 +247,7 @@ func parseClick(text string) (map[string]float64, error) {
 	return out, err
 }
 
-// formatClick is what parseClick reads.
+// formatClick is the inverse of parseClick.
 func formatClick(settings map[string]float64) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(settings)) {

@@ -13,12 +13,12 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// tableRule says what moves the rows of some tables in place of the run's optimizer.
+// tableRule replaces the run's optimizer for rows of some tables.
 type tableRule struct {
-	// pattern is that of path.Match for the tables' names, such as * for all.
+	// pattern matches names of tables as in path.Match, such as * for all.
 	pattern string
-	// rule is one of optim.RowRules with settings behind it, such as ftrl:rate=50:l1=0.01: see schema.Rule. rate is what the run's
-	// learning rate is multiplied by.
+	// rule is one of optim.RowRules with settings, such as ftrl:rate=50:l1=0.01: see schema.Rule.
+	// rate multiplies the run's learning rate.
 	rule string
 }
 
@@ -45,14 +45,14 @@ func parseTableRules(text string) (rules []tableRule, err error) {
 	return rules, nil
 }
 
-// checkedRules is text that parseTableRules reads.
+// checkedRules returns text if parseTableRules accepts it.
 func checkedRules(text string) (string, error) {
 	_, err := parseTableRules(text)
 	return text, err
 }
 
-// parseRule reads NAME:SETTING=X:… with a learning rate, and reports what schema.Rule would: an unknown name or setting, or one out of
-// its range.
+// parseRule reads NAME:SETTING=X:… with a learning rate, and reports unknown names, unknown
+// settings and values out of range.
 func parseRule(text string, rate float64) (schema.Rule, error) {
 	parts := strings.Split(text, ":")
 	r := schema.Rule{Name: parts[0], LR: rate}
@@ -71,14 +71,15 @@ func parseRule(text string, rate float64) (schema.Rule, error) {
 	return r, err
 }
 
-// ruleOf is the rule of a table's own, by the settings or else by its model; not ok: it has the run's optimizer.
+// ruleOf returns a table's rule, from the settings or else from its model. ok is false if the run's
+// optimizer applies.
 func (c Config) ruleOf(t *nn.Table, rate float64) (r schema.Rule, ok bool, err error) {
 	text := t.Rule
 	rules, err := parseTableRules(c.TableRules)
 	if err != nil {
 		return r, false, err
 	}
-	for _, own := range rules { // the last that matches counts
+	for _, own := range rules { // the last match counts
 		if is, _ := path.Match(own.pattern, t.Name); is {
 			text = own.rule
 		}
@@ -92,7 +93,7 @@ func (c Config) ruleOf(t *nn.Table, rate float64) (r schema.Rule, ok bool, err e
 	return r, true, err
 }
 
-// checkTableRules reports patterns that are of no table.
+// checkTableRules reports patterns that match no table.
 func (c Config) checkTableRules(tables []*nn.Table) error {
 	rules, err := parseTableRules(c.TableRules)
 	if err != nil {
@@ -111,21 +112,21 @@ func (c Config) checkTableRules(tables []*nn.Table) error {
 	return nil
 }
 
-// byTable is an optimizer some of whose tables have rules of their own, as servers have them: a table's bits are the same wherever its
-// rows lie. The optimizer beneath knows the other tables alone, by numbers of its own, and makes no state for these. Rates follow
-// the optimizer's: each rule knows by what it multiplies them.
+// byTable is an optimizer with separate rules for some tables, as servers have them: a table's bits
+// do not depend on where its rows are. The inner optimizer has the other tables alone, under its
+// own numbers. Each rule multiplies the optimizer's rate by its own factor.
 type byTable struct {
 	optim.RowOptimizer
-	rules []optim.RowRule // by table; nil: the optimizer moves it
-	inner []int           // by table: its number there
+	rules []optim.RowRule // rules by table; nil for the inner optimizer
+	inner []int           // numbers in the inner optimizer, by table
 
 	dims  [][2]int
 	state [][]optim.State
 	parts [][][]float32
 }
 
-// withTableRules gives tables their own rules, where there are any; else o stays as it is. Rules that count are an error: here is nobody
-// who would tell them shows and clicks.
+// withTableRules adds rules of tables to o, or returns o without any. A rule that counts is an
+// error: ranks do not count shows and clicks.
 func (c Config) withTableRules(o optim.RowOptimizer, tables []*nn.Table) (optim.RowOptimizer, error) {
 	b := &byTable{RowOptimizer: o}
 	own := 0
@@ -185,7 +186,7 @@ func (b *byTable) BindTables(dims [][2]int) error {
 	return nil
 }
 
-// UpdateRows moves rows by their table's rule.
+// UpdateRows updates rows by their table's rule.
 func (b *byTable) UpdateRows(table int, data []float32, ids []int32, grads []float32, scale float32) {
 	if rule := b.rules[table]; rule != nil {
 		rule.UpdateRows(data, b.parts[table], b.dims[table][1], ids, grads, scale)
@@ -194,7 +195,7 @@ func (b *byTable) UpdateRows(table int, data []float32, ids []int32, grads []flo
 	b.RowOptimizer.UpdateRows(b.inner[table], data, ids, grads, scale)
 }
 
-// TableState is that of a table's rule.
+// TableState returns the state of a table's rule.
 func (b *byTable) TableState(table int) []optim.State {
 	if b.rules[table] != nil {
 		return b.state[table]

@@ -11,7 +11,8 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// runData is the part of a run that has the samples: batches to train on, the evaluation set, and how ranks divide both.
+// runData is the part of a run with the samples: training batches, the evaluation set, and their
+// division among ranks.
 type runData struct {
 	*runEnv
 	set    *data.Dataset
@@ -28,13 +29,13 @@ type runData struct {
 	description string // JSON of data.Description, for checkpoints
 }
 
-// options are what the model takes from the data.
+// options returns the model's options for the data.
 func (d *runData) options() model.Options {
 	return optionsOf(d.spec, d.set.Classes, d.set.Vocabulary, d.set.Rows)
 }
 
-// openData opens the data set to train and evaluate on, or to evaluate on only. It is the same on
-// all ranks.
+// openData opens the data set to train and evaluate on, or only to evaluate on. All ranks get the
+// same set.
 func (d *runData) openData(train bool) (err error) {
 	if d.set == nil {
 		d.prepares("loading the data")
@@ -62,24 +63,24 @@ func (d *runData) openData(train bool) (err error) {
 	if err := d.describe(); err != nil {
 		return err
 	}
-	d.fingerprint, d.shares = d.set.Fingerprint(), dataPartition{train: lengthOf(d.set.Train), eval: d.set.Eval.Len(), left: d.set.LeftOut()}
+	d.fingerprint, d.shares = d.set.Fingerprint(), dataPartition{train: lengthOf(d.set.Train), eval: d.set.Eval.Len(), excluded: d.set.LeftOut()}
 	if d.cfg.Partition == PartitionFixed && !d.job.ServersOnly() {
 		return d.agreeShares()
 	}
 	return d.peers.whenConnected(d.agreeData)
 }
 
-// agreeData reports ranks that read other data.
+// agreeData reports ranks with other data.
 func (d *runData) agreeData() error {
 	return d.sameOnAll(d.fingerprint[:], "data set", "give all hosts the same files")
 }
 
-// checkShapes reports a data set that is not for the model.
+// checkShapes reports a data set that does not fit the model.
 func (d *runData) checkShapes() error {
 	want := data.Shape{Values: d.spec.Input, IDs: d.spec.IDs, Labels: d.spec.LabelsEach(), Targets: d.spec.Targets}
 	for _, src := range []data.Source{d.set.Train, d.set.Eval} {
 		if src == nil {
-			continue // it is streamed, in the shape of the other
+			continue // a stream has the shape of the evaluation set
 		}
 		if s := src.Shape(); s.Size() != want.Size() || s.IDs != want.IDs || s.Labels != want.Labels || s.Targets != want.Targets || !slices.Equal(slotsOf(s.Slots), d.spec.Slots) {
 			return fmt.Errorf("samples of data set %s have %v values, %d ids, %d slots, %d labels and %d targets, but model %s takes %v, %d, %d, %d and %d",
@@ -89,19 +90,19 @@ func (d *runData) checkShapes() error {
 	return nil
 }
 
-// loaders is what the loaders of a rank of so many have in common.
+// loaders returns the configuration that all loaders of a rank share.
 func (d *runData) loaders(rank, size int) (data.LoaderConfig, data.SamplerConfig) {
 	stateful := d.replica.model.State != nil
 	return data.LoaderConfig{Seed: d.cfg.Seed, Workers: d.cfg.Threads},
 		data.SamplerConfig{Batch: d.cfg.Batch, Rank: rank, Size: size, Seed: d.cfg.Seed, Streams: stateful && d.set.Streams, Fixed: d.cfg.Partition == PartitionFixed}
 }
 
-// openLoaders finds this rank's shards.
+// openLoaders opens this rank's shards.
 func (d *runData) openLoaders() error {
 	if d.replica.model.State != nil && d.cfg.Servers.threads() > 1 {
 		return fmt.Errorf("model %s carries state from batch to batch: it cannot train on %d threads at once", d.spec.Name, d.cfg.Servers.threads())
 	}
-	group := d.shares.among(collective.Ranks(d.job.Size()))
+	group := d.shares.amongSharers(collective.Ranks(d.job.Size()))
 	loader, sampler := d.loaders(slices.Index(group, d.job.Rank()), len(group))
 	loader.Augment, sampler.Most = true, d.shares.steps
 	if err := d.openTraining(loader, sampler); err != nil {
@@ -116,10 +117,10 @@ func (d *runData) openLoaders() error {
 	return d.countSteps()
 }
 
-// partitionEval makes this rank's part of the evaluation set the one that it has among those of
-// some ranks that have the set.
+// partitionEval divides the evaluation set among the live ranks that have the set, and opens this
+// rank's part.
 func (d *runData) partitionEval(there []int) error {
-	ranks := d.shares.among(there)
+	ranks := d.shares.amongSharers(there)
 	if slices.Equal(ranks, d.evalRanks) {
 		return nil
 	}
@@ -130,7 +131,7 @@ func (d *runData) partitionEval(there []int) error {
 	return nil
 }
 
-// openPart makes a part of the evaluation set this rank's shard.
+// openPart opens a part of the evaluation set as this rank's shard.
 func (d *runData) openPart(part, parts int) (err error) {
 	if d.shard != nil {
 		d.shard.Close()
@@ -151,12 +152,11 @@ func newLoader(cfg data.LoaderConfig, sampler data.SamplerConfig) (l *data.Loade
 	return data.NewLoader(cfg)
 }
 
-// openSet opens the data set of a model.
 func openSet(cfg Config) (*data.Dataset, error) {
 	return data.Open(cfg.setName(), cfg.dataOf())
 }
 
-// shaped is a model with the shape of a set's samples, if it has none of its own or takes any.
+// shaped gives a model without a shape, or with any shape, the shape of a set's samples.
 func shaped(m model.Spec, s data.Shape) model.Spec {
 	if m.AnyShape || m.Input == nil && m.IDs == 0 && m.Labels == 0 && m.Targets == 0 {
 		if m.AnyShape && s.Targets > 0 {
@@ -173,7 +173,6 @@ func shaped(m model.Spec, s data.Shape) model.Spec {
 	return m
 }
 
-// slotsOf are a set's slots as a model knows them.
 func slotsOf(slots []data.Slot) (out []model.Slot) {
 	for _, s := range slots {
 		out = append(out, model.Slot(s))

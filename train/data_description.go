@@ -16,11 +16,11 @@ import (
 	"github.com/ringo-ml/ringo/weights"
 )
 
-// maxDescription is how many bytes of names (classes, words, categories) a checkpoint's header has
-// room for, with others' need.
+// maxDescription limits the bytes of names (classes, words, categories) in a checkpoint's header,
+// which needs space for other fields.
 const maxDescription = 7 << 20
 
-// describe takes down what the data are, for checkpoints.
+// describe stores a description of the data for checkpoints.
 func (d *runData) describe() error {
 	about := d.set.Description()
 	if name, ok := unsafeText(reflect.ValueOf(about)); !ok && d.cfg.Checkpoint.Dir != "" {
@@ -38,8 +38,8 @@ func (d *runData) describe() error {
 	return nil
 }
 
-// unsafeText returns the first text of a value that JSON would change, because it is not UTF-8; ok:
-// there is none.
+// unsafeText returns the first text of a value that JSON would change because it is not UTF-8. ok
+// is true without such a text.
 func unsafeText(v reflect.Value) (text string, ok bool) {
 	switch v.Kind() {
 	case reflect.String:
@@ -64,9 +64,9 @@ func unsafeText(v reflect.Value) (text string, ok bool) {
 	return "", true
 }
 
-// ModelFromCheckpoint is what a checkpoint's header says of its run's data, and the model as it was
-// built for them: with those options Spec.Build makes parameters of the lengths that were saved. It
-// is for programs that read checkpoints without a job.
+// ModelFromCheckpoint returns the description of a run's data from a checkpoint's header, and the
+// model with the options that it was built with: Spec.Build then makes parameters of the saved
+// lengths. Programs use it that read checkpoints without a job.
 func ModelFromCheckpoint(h checkpoint.Header, m model.Spec) (d data.Description, shape model.Spec, o model.Options, err error) {
 	if text, ok := h.More[moreSet]; ok {
 		if err := json.Unmarshal([]byte(text), &d); err != nil {
@@ -76,13 +76,14 @@ func ModelFromCheckpoint(h checkpoint.Header, m model.Spec) (d data.Description,
 	if err := d.Validate(); err != nil {
 		return d, m, o, err
 	}
-	if s := d.Shape; s.Size() > 0 || s.IDs > 0 || len(s.Slots) > 0 { // a Loop's has none: its model says all
+	if s := d.Shape; s.Size() > 0 || s.IDs > 0 || len(s.Slots) > 0 { // a Loop has no shape: its model is complete
 		m = shaped(m, s)
 	}
 	return d, m, optionsOf(m, d.Classes, d.Vocabulary, d.Rows), nil
 }
 
-// optionsOf are those of a model for data with so many classes, tokens and rows; 0: there are none.
+// optionsOf returns a model's options for data with numbers of classes, tokens and rows; 0 means
+// the data have none.
 func optionsOf(m model.Spec, classes, vocabulary, rows int) model.Options {
 	return model.Options{
 		Input: m.Input, IDs: m.IDs, Labels: m.LabelsEach(), Targets: m.Targets, Slots: m.Slots,
@@ -90,10 +91,9 @@ func optionsOf(m model.Spec, classes, vocabulary, rows int) model.Options {
 	}
 }
 
-// follow makes a table be encoded as that of the checkpoint that the run starts from, because its
-// weights are for that encoding. A run that continues reads its own checkpoint instead, as the
-// other one may be gone. Rank 0 alone reads it, unless ranks have no mesh: then each does. It is a
-// collective call.
+// follow encodes a table like the checkpoint that the run starts from, because its weights belong
+// to that encoding. A run that resumes reads its own checkpoint instead, as the other one may be
+// deleted. Rank 0 reads the file, or every rank if they have no mesh. The call is collective.
 func (c *Config) follow(job *ringo.Job) error {
 	if c.Start.From == "" || c.encoder != nil {
 		return nil
@@ -118,8 +118,8 @@ func (c *Config) follow(job *ringo.Job) error {
 	return nil
 }
 
-// startEncoder reads the encoding of a table from the checkpoint that a run starts or continues
-// from. It is nil if there is none.
+// startEncoder reads the encoding of a table from the checkpoint that a run starts or resumes from;
+// nil if there is no table.
 func (c *Config) startEncoder() (*table.Encoder, error) {
 	path := c.Start.From
 	if c.Checkpoint.Resume {

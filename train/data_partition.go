@@ -13,44 +13,44 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// settingPartition says how ranks share the training samples: see Config.Partition.
 const settingPartition setting.Path = "data.partition"
 
 const (
-	// PartitionShuffled has all ranks hold the same set, which is shuffled in each epoch before it is parted.
+	// PartitionShuffled gives all ranks the same set, shuffled in each epoch before it is divided.
 	PartitionShuffled = "shuffled"
-	// PartitionFixed gives each rank one part for all epochs, which is shuffled by itself: SINGA's partition by global
-	// rank. Ranks need not hold the same set: those that do share it, so that each may have files of its own, or each
-	// host. All make as many steps as the rank with the fewest.
+	// PartitionFixed gives each rank one part for all epochs, shuffled separately: SINGA's
+	// partition by global rank. Ranks may have different sets: ranks with the same set share it, so
+	// that each rank or each host may have its own files. All ranks make as many steps as the rank
+	// with the fewest.
 	PartitionFixed = "fixed"
-	// PartitionFiles gives each rank whole files of a stream, which spares each rank unpacking the
-	// others'.
+	// PartitionFiles gives each rank whole files of a stream, so that a rank need not unpack other
+	// ranks' files.
 	PartitionFiles = "files"
 )
 
-// dataPartition is who has which samples.
+// dataPartition is the division of samples among ranks.
 type dataPartition struct {
-	// ranks are those with this rank's set, itself among them, in order; nil: all.
+	// ranks lists the ranks with this rank's set, in order; nil means all ranks.
 	ranks []int
 	// train and eval count the samples of all sets.
 	train, eval int
-	// steps is how many batches an epoch has on every rank; 0: as many as this one's part has.
+	// steps is the number of batches of an epoch on every rank; 0 means all of this rank's part.
 	steps int
-	// parts are the ranks' parts of their sets; nil: all ranks share one set.
-	parts []data.SamplerConfig
-	notes []string
-	left  []data.LeftOut // of all sets
+	// parts are the ranks' parts of their sets; nil if all ranks share one set.
+	parts    []data.SamplerConfig
+	notes    []string
+	excluded []data.LeftOut // samples excluded from all sets
 }
 
-// among are those of some ranks that share this rank's set.
-func (s dataPartition) among(some []int) []int {
+// amongSharers returns the given ranks that share this rank's set.
+func (s dataPartition) amongSharers(some []int) []int {
 	if s.ranks == nil {
 		return some
 	}
 	return slices.DeleteFunc(slices.Clone(some), func(rank int) bool { return !slices.Contains(s.ranks, rank) })
 }
 
-// lengthOf is the number of a source's samples; of a stream, which is none, 0.
+// lengthOf returns the number of a source's samples, 0 for a stream.
 func lengthOf(src data.Source) int {
 	if src == nil {
 		return 0
@@ -58,13 +58,14 @@ func lengthOf(src data.Source) int {
 	return src.Len()
 }
 
-// dataSetInfo is what a rank tells of its set.
+// dataSetInfo describes a rank's set for the other ranks.
 type dataSetInfo struct {
 	Fingerprint, Meaning [sha256.Size]byte
 	Train, Eval          int64
 }
 
-// agreeShares finds out which ranks have the same set, and how many steps all can make. It is a collective call.
+// agreeShares determines which ranks share a set, and how many steps all can make. The call is
+// collective.
 func (d *runData) agreeShares() error {
 	var own bytes.Buffer
 	err := binary.Write(&own, binary.LittleEndian, dataSetInfo{d.fingerprint, d.set.Meaning(), int64(lengthOf(d.set.Train)), int64(d.set.Eval.Len())})
@@ -84,13 +85,13 @@ func (d *runData) agreeShares() error {
 	if d.shares, err = sharesOf(all, d.job.Rank(), d.cfg.Batch); err != nil {
 		return err
 	}
-	if d.shares.left, err = gatherLeft(d.peers, d.fingerprint[:], d.set.LeftOut()); err == nil {
-		err = fewBad(d.shares.left, d.cfg.SkipBad)
+	if d.shares.excluded, err = gatherLeft(d.peers, d.fingerprint[:], d.set.LeftOut()); err == nil {
+		err = fewBad(d.shares.excluded, d.cfg.SkipBad)
 	}
 	if err != nil {
 		return err
 	}
-	if len(d.shares.ranks) < len(all) { // the data are all of them
+	if len(d.shares.ranks) < len(all) { // the fingerprint then covers all sets
 		h := sha256.New()
 		for _, t := range all {
 			h.Write(t.Fingerprint[:])
@@ -100,7 +101,7 @@ func (d *runData) agreeShares() error {
 	return nil
 }
 
-// sharesOf is what a rank knows when all have told of their sets.
+// sharesOf returns a rank's partition from the descriptions of all sets.
 func sharesOf(all []dataSetInfo, rank, batch int) (s dataPartition, err error) {
 	groups := map[[sha256.Size]byte][]int{}
 	for r, t := range all {
@@ -151,8 +152,8 @@ func sharesOf(all []dataSetInfo, rank, batch int) (s dataPartition, err error) {
 	return s, nil
 }
 
-// verifyData leaves the same bad images out on all ranks. Without train only those to evaluate on
-// are checked. It is a collective call where the ranks have a mesh and share one set.
+// verifyData skips the same bad images on all ranks; without train it checks evaluation images
+// only. The call is collective if the ranks have a mesh and share one set.
 func (d *runData) verifyData(train bool) error {
 	if d.cfg.SkipBad > 0 {
 		d.prepares("decoding all images once, because of data.max-bad-records")
@@ -163,14 +164,14 @@ func (d *runData) verifyData(train bool) error {
 	return d.set.Verify(train, d.job.Rank(), d.job.Size(), d.peers.gather)
 }
 
-// setLeft is what one rank's set leaves out. Ranks with the same Set count once; nil sets all
-// count.
+// setLeft lists the samples that a rank's set excludes. Ranks with the same Set count once; each
+// nil Set counts.
 type setLeft struct {
-	Set  []byte
-	Left []data.LeftOut
+	Set      []byte
+	Excluded []data.LeftOut `json:"Left"`
 }
 
-// gatherLeft adds up what all ranks leave out, in the order of ranks. It is a collective call.
+// gatherLeft adds up the excluded samples of all ranks, in rank order. The call is collective.
 func gatherLeft(p communicator, set []byte, left []data.LeftOut) (sum []data.LeftOut, err error) {
 	own, err := json.Marshal(setLeft{set, left})
 	if err != nil {
@@ -183,7 +184,7 @@ func gatherLeft(p communicator, set []byte, left []data.LeftOut) (sum []data.Lef
 	counted := map[string]bool{}
 	for rank, text := range all {
 		var s setLeft
-		if text == nil { // it is lost
+		if text == nil { // lost
 			continue
 		}
 		if err := json.Unmarshal(text, &s); err != nil {
@@ -193,12 +194,12 @@ func gatherLeft(p communicator, set []byte, left []data.LeftOut) (sum []data.Lef
 			continue
 		}
 		counted[string(s.Set)] = true
-		sum = addLeft(sum, s.Left)
+		sum = addLeft(sum, s.Excluded)
 	}
 	return sum, nil
 }
 
-// fewBad reports bad samples of all ranks that are more than data.max-bad-records allows.
+// fewBad reports more bad samples on all ranks than data.max-bad-records allows.
 func fewBad(left []data.LeftOut, most int) error {
 	for _, l := range left {
 		if l.Kind == data.BadSample && l.Count > most {
@@ -208,7 +209,7 @@ func fewBad(left []data.LeftOut, most int) error {
 	return nil
 }
 
-// addLeft adds the kinds of another list.
+// addLeft adds another list, by kind.
 func addLeft(sum, other []data.LeftOut) []data.LeftOut {
 	sum = slices.Clone(sum)
 	for _, o := range other {
@@ -218,7 +219,7 @@ func addLeft(sum, other []data.LeftOut) []data.LeftOut {
 			continue
 		}
 		sum[i].Count += o.Count
-		sum[i].Names = slices.Concat(sum[i].Names, o.Names)[:max(len(sum[i].Names), len(o.Names))] // both have the first few
+		sum[i].Names = slices.Concat(sum[i].Names, o.Names)[:max(len(sum[i].Names), len(o.Names))] // both have the first names
 	}
 	return sum
 }

@@ -7,10 +7,11 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// The last step of an epoch has the samples that are left. Ranks have unequal numbers of them, so each batch counts by its share of the
-// step: the update is always made with the mean over the samples of the step.
+// The last step of an epoch has the remaining samples. Ranks have unequal numbers of them, so each
+// batch counts by its share of the step: an update always uses the mean over the samples of its
+// step.
 
-// openTraining opens the training batches. They are set only if that succeeds.
+// openTraining opens the training batches. On an error it sets none.
 func (d *runData) openTraining(loader data.LoaderConfig, sampler data.SamplerConfig) error {
 	if d.cfg.Stream {
 		s, err := d.openStream()
@@ -37,7 +38,6 @@ func (d *runData) openTraining(loader data.LoaderConfig, sampler data.SamplerCon
 	return nil
 }
 
-// countSteps counts the steps of an epoch.
 func (d *runData) countSteps() error {
 	k := d.accumulation()
 	if d.steps = (d.order.Steps() + k - 1) / k; d.least(k+1) < k*d.cfg.Batch {
@@ -51,7 +51,7 @@ func (d *runData) countSteps() error {
 	return nil
 }
 
-// partsOf are the parts of the ranks that share a set: each rank's own, by its configuration.
+// partsOf fills in the parts of ranks that share a set.
 func partsOf(of data.SamplerConfig, ranks []int, parts []data.SamplerConfig) {
 	of.Size = len(ranks)
 	for of.Rank = range ranks {
@@ -59,7 +59,7 @@ func partsOf(of data.SamplerConfig, ranks []int, parts []data.SamplerConfig) {
 	}
 }
 
-// batchOf is the number of samples in a rank's training batch of an epoch, counted from 0.
+// batchOf returns the number of samples in a rank's training batch of an epoch, counted from 0.
 func (d *runData) batchOf(rank, batch int) int {
 	if s, ok := d.order.(*streamed); ok {
 		return int(min(max(s.each[rank]-int64(batch)*int64(d.cfg.Batch), 0), int64(d.cfg.Batch)))
@@ -73,7 +73,7 @@ func (d *runData) span(step int) (lo, hi int) {
 	return step * k, min((step+1)*k, d.order.Steps())
 }
 
-// stepSamples is the number of samples of ranks in a step of an epoch.
+// stepSamples returns the number of samples of ranks in a step of an epoch.
 func (d *runData) stepSamples(step int, ranks ...int) (n int) {
 	lo, hi := d.span(step)
 	if hi < d.order.Steps()-1 { // all are full
@@ -87,7 +87,7 @@ func (d *runData) stepSamples(step int, ranks ...int) (n int) {
 	return n
 }
 
-// least is the fewest samples that a rank has in the first n batches of an epoch.
+// least returns the lowest number of samples of a rank in the first n batches of an epoch.
 func (d *runData) least(n int) int {
 	least := n * d.cfg.Batch
 	for _, rank := range d.ranks() {
@@ -100,7 +100,7 @@ func (d *runData) least(n int) int {
 	return least
 }
 
-// spared is the number of batches by which the last step of an epoch is shorter than others.
+// spared returns the number of batches that the last step of an epoch lacks.
 func (d *runData) spared() uint64 {
 	if d.order == nil { // a Loop has no epochs
 		return 0
@@ -108,8 +108,8 @@ func (d *runData) spared() uint64 {
 	return uint64(d.steps*d.accumulation() - d.order.Steps())
 }
 
-// shareOf is the factor of the loss of a batch of n samples in a step: 1 where all batches of the step are full, or where ranks push
-// gradients independently, each the mean over its own batch.
+// shareOf returns the factor of the loss of a batch of n samples. It is 1 if all batches of the
+// step are full, or if ranks push gradients independently, each the mean over its batch.
 func (d *runData) shareOf(step, n int) float32 {
 	if !d.together() {
 		return 1
@@ -117,7 +117,7 @@ func (d *runData) shareOf(step, n int) float32 {
 	return float32(float64(n*d.accumulation()*d.job.Size()) / float64(d.stepSamples(step, d.ranks()...)))
 }
 
-// omitted is the number of training samples of all ranks that an epoch has no step for.
+// omitted returns the number of training samples of all ranks without a step in an epoch.
 func (d *runData) omitted() int {
 	n := d.samples
 	for step := range d.steps {
@@ -126,7 +126,7 @@ func (d *runData) omitted() int {
 	return n
 }
 
-// omits is the line about them; "" where an epoch has all.
+// omits returns a line about omitted samples; "" without any.
 func (d *runData) omits() string {
 	n := d.omitted()
 	if n == 0 {

@@ -10,8 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// batches are a rank's training batches, as many in each epoch as on all other
-// ranks.
+// batches are a rank's training batches, in equal number on all ranks.
 type batches interface {
 	Steps() int
 	Start(epoch int)
@@ -20,10 +19,9 @@ type batches interface {
 	Close()
 }
 
-// usualWindow is how many batches of a stream are shuffled among each other.
+// usualWindow is the default number of batches of a stream that are shuffled together.
 const usualWindow = 128
 
-// validateStream reports what is wrong with the settings of a stream.
 func (c Config) validateStream(f *errorList) {
 	f.add(c.Stream && c.Batch > 0 && c.Window > 0 && c.Window%c.Batch != 0, "data.shuffle-window", "%d: want a multiple of %v %d; 0 for %d batches, or -1 for none", c.Window, setting.Path("training.batch"), c.Batch, usualWindow)
 	f.add(c.Stream && c.Partition == PartitionFixed, settingPartition, "%s: a stream's ranks share blocks of its files (%s), or whole files (%s)", c.Partition, PartitionShuffled, PartitionFiles)
@@ -32,7 +30,7 @@ func (c Config) validateStream(f *errorList) {
 	f.add(c.Interleave != 0 && !c.Stream, "Interleave", "has no effect: it needs %v", setting.Path("data.stream"))
 }
 
-// window is how many rows are shuffled among each other.
+// window returns the number of rows that are shuffled together.
 func (c Config) window() int {
 	switch {
 	case c.Window < 0:
@@ -43,21 +41,21 @@ func (c Config) window() int {
 	return c.Window
 }
 
-// streamed is a stream that makes the steps that all ranks can make.
+// streamed is a stream cut to the steps that all ranks can make.
 type streamed struct {
 	*data.ClickStream
 	steps int
-	rows  int64   // of all ranks
-	each  []int64 // by rank; 0 of a lost one
+	rows  int64   // rows of all ranks
+	each  []int64 // rows by rank; 0 for a lost one
 }
 
-// Steps is the number of batches per epoch, the same on every rank.
+// Steps returns the number of batches per epoch, equal on all ranks.
 func (s *streamed) Steps() int { return s.steps }
 
-// Seek makes step the next one. Next tells what is wrong with it.
+// Seek makes step the next one. Next returns its errors.
 func (s *streamed) Seek(step int) { _ = s.ClickStream.Seek(step) }
 
-// openStream opens this rank's share of the files. How many steps there are is not known before agreeSteps.
+// openStream opens this rank's share of the files. agreeSteps then counts the steps.
 func (d *runData) openStream() (*streamed, error) {
 	cfg := data.ClickStreamConfig{
 		Files: d.set.Files, Batch: d.cfg.Batch, Layout: d.set.Layout, Window: d.cfg.window(), Seed: d.cfg.Seed,
@@ -73,7 +71,7 @@ func (d *runData) openStream() (*streamed, error) {
 	return &streamed{ClickStream: stream}, nil
 }
 
-// idRows is how many rows ids are of; 0: keys are wanted instead.
+// idRows returns the number of rows for ids; 0 means that the model takes keys.
 func (d *runData) idRows() int {
 	if len(d.spec.Slots) > 0 {
 		return 0
@@ -81,8 +79,8 @@ func (d *runData) idRows() int {
 	return d.set.Rows
 }
 
-// agreeSteps finds the steps that every rank has rows for. Each rank counts its own, which is a pass over
-// the files. It is a collective call.
+// agreeSteps determines the number of steps that every rank has rows for. Each rank counts its rows
+// in a pass over its files. The call is collective.
 func (d *runData) agreeSteps(s *streamed) error {
 	d.prepares("counting the rows of the training files")
 	rows, left, err := s.Rows(d.job.Context())
@@ -92,7 +90,7 @@ func (d *runData) agreeSteps(s *streamed) error {
 	if left, err = gatherLeft(d.peers, nil, left); err != nil {
 		return err
 	}
-	if err := fewBad(addLeft(d.shares.left, left), d.cfg.SkipBad); err != nil {
+	if err := fewBad(addLeft(d.shares.excluded, left), d.cfg.SkipBad); err != nil {
 		return err
 	}
 	all, err := gatherNumbers(d.peers, rows)
@@ -103,7 +101,7 @@ func (d *runData) agreeSteps(s *streamed) error {
 	s.each = make([]int64, len(all))
 	for rank, counts := range all {
 		if counts == nil {
-			continue // it is lost
+			continue // lost
 		}
 		s.each[rank] = counts[0]
 		s.rows += counts[0]
@@ -121,19 +119,18 @@ func (d *runData) agreeSteps(s *streamed) error {
 	return d.countSteps()
 }
 
-// leftOut returns the counts of samples that the data leave out. With a stream it is a collective
-// call.
+// leftOut returns the counts of excluded samples. With a stream it is a collective call.
 func (d *runData) leftOut() ([]data.LeftOut, error) {
 	s, ok := d.order.(*streamed)
 	if !ok {
-		return d.shares.left, nil
+		return d.shares.excluded, nil
 	}
 	left, err := gatherLeft(d.peers, nil, s.LeftOut())
-	return addLeft(d.shares.left, left), err
+	return addLeft(d.shares.excluded, left), err
 }
 
-// places is where the ranks' streams are, for a checkpoint in the middle of an
-// epoch: "" where nothing is streamed. It is a collective call.
+// places returns JSON of the streams' positions of all ranks, for a checkpoint in the middle of an
+// epoch; "" without a stream. The call is collective.
 func (d *runData) places() (string, error) {
 	s, ok := d.order.(*streamed)
 	if !ok {
@@ -154,8 +151,7 @@ func (d *runData) places() (string, error) {
 	return string(text), err
 }
 
-// seek makes the next batches those of a step in the middle of an epoch that was
-// started.
+// seek continues at a step in the middle of an epoch that was started.
 func (d *runData) seek(at *position) error {
 	step := at.step * d.accumulation()
 	s, ok := d.order.(*streamed)
@@ -167,8 +163,7 @@ func (d *runData) seek(at *position) error {
 	if p.Epoch != at.epoch || p.Step != min(int64(step), int64(d.order.Steps())) {
 		return fmt.Errorf("the checkpoint of epoch %d, batch %d has a stream at epoch %d, batch %d", at.epoch, step, p.Epoch, p.Step)
 	}
-	// The settings and the files are those of the checkpoint: resume has compared
-	// them.
+	// Settings and files equal the checkpoint's: resume compared them.
 	p.Of = s.Position().Of
 	return s.Resume(p)
 }

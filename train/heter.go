@@ -20,23 +20,24 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Heter says that the part of the model that its code marks for them (nn.Tape.OnDevice) runs on
-// heter-trainers. What is before the part runs on the ranks, with parameters on servers. In bsp
-// heter-trainers own the part's parameters. In other modes these lie on servers as all others do,
-// and a rank lends them what it has for each of its steps, so that the mode promises of them what
-// it promises without heter-trainers.
+// Heter configures heter-trainers, which compute the part of the model that its code marks
+// (nn.Tape.OnDevice). Ranks compute the layers before the part, with parameters on servers. In bsp
+// heter-trainers own the part's parameters. In other modes the servers have them, and a rank sends
+// its values with each step, so that the mode's guarantees hold as without heter-trainers.
 type Heter struct {
-	// Count is how many heter-trainers the job has; for Run 0: as many as the launcher says, or none.
+	// Count is the number of heter-trainers of the job. For Run 0 means the launcher's number, or
+	// none.
 	Count int
-	// Micros is in how many micro-batches a batch goes there, at least 1; for Run 0: 4.
+	// Micros is the number of micro-batches of a batch, at least 1. For Run 0 means 4.
 	Micros int
-	// Values is how what crosses travels: fp32 (also where it is empty), fp16, bf16 or int8. Other than as fp32 results are not those
-	// of a model in one piece.
+	// Values is the wire type of activations and gradients: fp32 (or ""), fp16, bf16 or int8.
+	// Except for fp32, results differ from those of the whole model.
 	Values string
-	// Report gets a line about each heter-trainer that this rank loses while others are left; in a heter-trainer about what it does. It
-	// may be nil; any goroutine may call it.
+	// Report receives a line about each lost heter-trainer while others are left; in a
+	// heter-trainer, lines about its work. It may be nil; any goroutine may call it.
 	Report func(line string) `json:"-"`
-	// Note gets a line where this rank shares no memory with a heter-trainer and could. It may be nil: Report does; any goroutine may call it.
+	// Note receives a line if this rank could share memory with a heter-trainer and does not. nil
+	// means Report; any goroutine may call it.
 	Note func(line string) `json:"-"`
 }
 
@@ -52,7 +53,7 @@ func (h *Heter) settings() []setting.Row {
 	}
 }
 
-// validateHeter reports what heter-trainers rule out.
+// validateHeter reports conflicts of heter-trainers.
 func (c Config) validateHeter(f *errorList) {
 	h := c.Heter
 	f.add(h.Count < 0, "heter.count", "%d: want 0 or more", h.Count)
@@ -65,8 +66,8 @@ func (c Config) validateHeter(f *errorList) {
 	}
 }
 
-// lends says that ranks lend heter-trainers the part's parameters.
-func (c Config) lends() bool { return c.Heter.Count > 0 && c.Servers.Consistency != "bsp" }
+// sendsParams reports whether ranks send heter-trainers the part's parameters.
+func (c Config) sendsParams() bool { return c.Heter.Count > 0 && c.Servers.Consistency != "bsp" }
 
 func (h Heter) code() (message.Code, error) {
 	if h.Values == "" {
@@ -75,7 +76,7 @@ func (h Heter) code() (message.Code, error) {
 	return message.ParseCode(h.Values)
 }
 
-// shape is what a model takes from its data, and what heter-trainers, which see none, are told of it.
+// shape is a model's shape, which heter-trainers receive because they see no data.
 type shape struct {
 	Input                         []int
 	IDs, Labels, Targets, Classes int
@@ -83,14 +84,14 @@ type shape struct {
 	Options                       model.Options
 }
 
-// of is a model of that shape.
+// of returns m with the shape.
 func (s shape) of(m model.Spec) model.Spec {
 	m.Input, m.IDs, m.Labels, m.Targets, m.Classes, m.Slots = s.Input, s.IDs, s.Labels, s.Targets, s.Classes, s.Slots
 	return m
 }
 
-// OpenPart makes the part of c's model that a heter-trainer has, of what the job's first rank says of its data: see
-// service.Config.Open.
+// OpenPart makes the part of c's model for a heter-trainer, from the first rank's description of
+// its data: see service.Config.Open.
 func OpenPart(c Config, about []byte) (*heter.Cut, heter.Device, error) {
 	var s shape
 	d := json.NewDecoder(bytes.NewReader(about))
@@ -103,13 +104,13 @@ func OpenPart(c Config, about []byte) (*heter.Cut, heter.Device, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.Optimizer == OptimizerClick { // which is for rows
+	if c.Optimizer == OptimizerClick { // a rule for rows
 		c.Optimizer = "adagrad"
 	}
 	device, err := heter.NewCPU(spec, cut, heter.CPUConfig{
 		Options: s.Options, Seed: c.Seed, Threads: max(1, c.Threads), Prepare: prepare,
 		Optimizer: func(ps *nn.Params) (optim.Optimizer, error) {
-			if c.lends() { // others move the parameters
+			if c.sendsParams() { // servers move the parameters
 				return &optim.SGD{LR: c.LR}, nil
 			}
 			rule, err := c.newRule(ps, nil)
@@ -125,8 +126,8 @@ func OpenPart(c Config, about []byte) (*heter.Cut, heter.Device, error) {
 	return cut, device, nil
 }
 
-// heterParams decorates parameters on servers: heter-trainers compute a part of the replica's model, and under bsp own the part's
-// parameters.
+// heterParams decorates parameters on servers: heter-trainers compute a part of the replica's
+// model, and in bsp own the part's parameters.
 type heterParams struct {
 	*serverParams
 	cut       *heter.Cut
@@ -134,19 +135,20 @@ type heterParams struct {
 	heters    *client.Client // connections to heter-trainers
 	pipeline  *heter.Trainer
 	rate      float64
-	stateless bool      // heter-trainers borrow the part's parameters for each step
-	at        [][]int32 // by table: rows of the keys of a micro-batch
-	// ask requests the rows of the next batch, and early pushes final gradients. asking and pushing are their durations.
+	stateless bool      // the rank sends the part's parameters with each step
+	at        [][]int32 // rows of the keys of a micro-batch, by table
+	// ask requests the rows of the next batch, and early pushes final gradients. asking and pushing
+	// are their durations.
 	ask, early      func() error
 	asking, pushing time.Duration
 	inFlight        int         // micro-batches without a result
-	finals          []earlyRows // by table
-	stages, all     Stages      // of the epoch until now, and of the epochs before
-	state           []float32   // of the heter-trainers' optimizer, on rank 0 of a run that is saved
+	finals          []earlyRows // pushed rows by table
+	stages, all     Stages      // times of the epoch until now, and of earlier epochs
+	state           []float32   // state of the heter-trainers' optimizer, on rank 0 of a run that is saved
 }
 
-// delegate finds the part of the replica's model, before it is arranged, and leaves the part to heter-trainers. The replica then
-// freezes the part's parameters, unless heter-trainers borrow them.
+// delegate finds the part of the replica's model, before it is arranged, and leaves the part to
+// heter-trainers. The replica freezes the part's parameters, unless it sends them.
 func (r *Replica) delegate(c Config, o model.Options) error {
 	inner, ok := r.params.(*serverParams)
 	if !ok {
@@ -164,7 +166,7 @@ func (r *Replica) delegate(c Config, o model.Options) error {
 	if err != nil {
 		return err
 	}
-	f := &heterParams{serverParams: inner, cut: cut, about: about, stateless: c.lends()}
+	f := &heterParams{serverParams: inner, cut: cut, about: about, stateless: c.sendsParams()}
 	inner.prefetch = func(ask func() error) error {
 		f.ask = ask // while heter-trainers compute
 		return nil
@@ -218,7 +220,8 @@ func (f *heterParams) begin(c Config, at beginning) (err error) {
 	return nil
 }
 
-// hold gives tables by keys the rows of a micro-batch, whose keys are from; nil means the whole batch.
+// hold gives tables by keys the rows of a micro-batch, whose keys are from; nil means the whole
+// batch.
 func (f *heterParams) hold(from []int32) {
 	for i, t := range f.replica.Params.Tables() {
 		if t.Slots == nil {
@@ -236,7 +239,8 @@ func (f *heterParams) hold(from []int32) {
 	}
 }
 
-// backward runs the model over a batch, through the heter-trainers and back. last marks the step's last batch.
+// backward runs the model over a batch, through the heter-trainers and back. last marks the step's
+// last batch.
 func (f *heterParams) backward(b model.Batch, seed uint64, last bool) (model.Pass, error) {
 	f.replica.Opt.BeginBackward()
 	f.inFlight, f.early = 0, nil
@@ -326,10 +330,11 @@ func (f *heterParams) leave() error {
 
 func (f *heterParams) abort() {
 	f.serverParams.abort()
-	_ = f.each((*heterParams).disconnect) // it returns nil
+	_ = f.each((*heterParams).disconnect)
 }
 
-// disconnect ends the waits of passes, which another goroutine may be in; close releases what passes use.
+// disconnect ends the waits of passes, which another goroutine may be in; close releases what
+// passes use.
 func (f *heterParams) disconnect() error {
 	if f.heters != nil {
 		f.heters.Abort(cmp.Or(context.Cause(f.replica.job.Context()), errors.New("the run has ended")))

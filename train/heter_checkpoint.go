@@ -11,14 +11,16 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// A checkpoint of a run with heter-trainers has their parameters by name, as all that ranks do not train, and what their optimizer keeps
-// as one array. Servers have saved the other dense parameters, which are fewer than those of the model in one piece. Where ranks lend the part
-// servers have all, and a checkpoint is that of the model in one piece.
+// A checkpoint with heter-trainers has their parameters by name, as parameters that ranks do not
+// train, and their optimizer's state as one array. Servers save the other dense parameters. If
+// ranks send the part's parameters, servers have all, and a checkpoint equals that of the whole
+// model.
 
-// heterState is that array's name.
+// heterState is the name of that array.
 const heterState = "heter/optimizer"
 
-// give sets the part's parameters on heter-trainers to the replica's, and their optimizer's state; nil means its initial state.
+// give sets the part's parameters on heter-trainers to the replica's, and their optimizer's state;
+// nil means its initial state.
 func (f *heterParams) give(state []float32) error {
 	all := make([]float32, f.heters.Len(), f.heters.StateLen())
 	if err := f.cut.Pack(f.replica.Params, all); err != nil {
@@ -57,13 +59,13 @@ func (f *heterParams) arrays() []checkpoint.Array {
 	return out
 }
 
-// sameSplit reports a checkpoint that goes on where heter-trainers own the part alone, or where they do not alone: what their optimizer keeps,
-// and what servers do, is of another part of the parameters.
+// sameSplit reports a checkpoint of a run in which heter-trainers owned the part and this run's do
+// not, or the reverse: states of optimizers then cover other parameters.
 func (c Config) sameSplit(file string, h checkpoint.Header) error {
 	const path, sync setting.Path = "heter.count", "sync"
 	was := h.Settings[path]
 	owned := was != "" && was != "0" && h.Settings[sync] == "bsp"
-	if owned == (c.Heter.Count > 0 && !c.lends()) {
+	if owned == (c.Heter.Count > 0 && !c.sendsParams()) {
 		return nil
 	}
 	begin := setting.Path("training.init-from")
@@ -73,12 +75,12 @@ func (c Config) sameSplit(file string, h checkpoint.Header) error {
 	return setting.Errorf(path, "%d: %s is of a run without heter-trainers, or with some that owned nothing: servers have all dense parameters; leave it out, or begin another run with its weights (%v)", c.Heter.Count, file, begin)
 }
 
-// standIn gives servers an array where nothing dense is theirs: they have one at least.
+// standIn gives servers an array if no dense parameter is theirs: a schema needs one.
 func standIn(ps *nn.Params) { ps.New(standInName, nn.Zeros, 1) }
 
 const standInName = "heter.none"
 
-// paramsIn are the parameters that a checkpoint's file has by name.
+// paramsIn returns the names of the parameters in a checkpoint's file.
 func paramsIn(f *checkpoint.File) (names []string) {
 	for _, a := range f.Arrays() {
 		if name, is := strings.CutPrefix(a.Name, paramName("")); is {
@@ -88,7 +90,8 @@ func paramsIn(f *checkpoint.File) (names []string) {
 	return names
 }
 
-// freezeSaved freezes what a checkpoint of a run with servers has by name, before a registry is arranged: servers have the others.
+// freezeSaved freezes the parameters that the file of a checkpoint with servers has, before a
+// registry is arranged; servers have the other ones.
 func freezeSaved(ps *nn.Params, names []string) error {
 	if len(names) == 0 {
 		return nil

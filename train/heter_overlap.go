@@ -7,22 +7,21 @@ import (
 	"github.com/ringo-ml/ringo/internal/heter/client"
 )
 
-// overlap is a heter.RemoteStage during whose waits the rank does what it can: in the first one it
-// asks for the next batch's rows, and in the last one it sends the gradients of rows that are final
-// by then. Heter-trainers have work meanwhile, and none between the last results and the next
-// batch's rows.
+// overlap is a heter.RemoteStage that works while the rank waits: in the first wait it requests the
+// next batch's rows, in the last one it pushes final gradients of rows. Heter-trainers are busy
+// during these waits, and idle between the last results and the next batch's rows.
 type overlap struct {
 	*client.Client
 	split *heterParams
 }
 
-// Send is heter.RemoteStage's.
+// Send implements heter.RemoteStage.
 func (m overlap) Send(micro *heter.MicroBatch) error {
 	m.split.inFlight++
 	return m.Client.Send(micro)
 }
 
-// Wait is heter.RemoteStage's.
+// Wait implements heter.RemoteStage.
 func (m overlap) Wait(micro *heter.MicroBatch) error {
 	f, begun := m.split, time.Now()
 	if ask := f.ask; ask != nil {
@@ -42,17 +41,17 @@ func (m overlap) Wait(micro *heter.MicroBatch) error {
 	return m.Client.Wait(micro)
 }
 
-// earlyRows is what of a table's gradient is sent before the last micro-batch has come back: the
-// rows that this one does not look up.
+// earlyRows are the rows of a table's gradient that are pushed before the last micro-batch is back:
+// rows that the last micro-batch does not look up.
 type earlyRows struct {
 	sent   bool
-	marks  []uint32 // by row of the batch: the round in which the last micro-batch looks it up
+	marks  []uint32 // round of the last look-up by the last micro-batch, by row of the batch
 	round  uint32
 	ids    []int32
 	values []float32
 }
 
-// begin marks rows, of so many; at has anything for keys that the table does not look up.
+// begin marks rows; at has any value for keys that the table does not look up.
 func (e *earlyRows) begin(rows int, at []int32) {
 	if len(e.marks) < rows {
 		e.marks, e.round = make([]uint32, rows+rows/4), 0
@@ -68,7 +67,7 @@ func (e *earlyRows) begin(rows int, at []int32) {
 	}
 }
 
-// some are the rows of a gradient that are marked, or the others. They are good until the next call.
+// some returns the marked rows of a gradient, or the unmarked ones, valid until the next call.
 func (e *earlyRows) some(ids []int32, values []float32, dim int, marked bool) ([]int32, []float32) {
 	e.ids, e.values = e.ids[:0], e.values[:0]
 	for i, id := range ids {
@@ -79,8 +78,9 @@ func (e *earlyRows) some(ids []int32, values []float32, dim int, marked bool) ([
 	return e.ids, e.values
 }
 
-// pushEarly pushes final gradients of tables by keys before the last micro-batch is back, under bsp, where servers add up the pushes
-// of a step. A table that counts is excluded: its shows and clicks travel with the whole row.
+// pushEarly pushes final gradients of tables by keys before the last micro-batch is back, under
+// bsp, where servers add up the pushes of a step. A table that counts is excluded: its shows and
+// clicks travel with the whole row.
 func (f *heterParams) pushEarly() error {
 	for i, t := range f.replica.Params.Tables() {
 		if t.Slots == nil || f.trainer.Counts(i) {

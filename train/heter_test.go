@@ -54,7 +54,7 @@ func split(t *testing.T, ranks int, cfg Config, set *data.Dataset, change func(*
 	var hub hub
 	for i := range n {
 		s, err := service.New(service.Config{
-			Ticket: testTicket(), Version: ringo.Version, Index: i, Count: n, Trainers: ranks * cfg.Servers.threads(), Stateless: cfg.lends(),
+			Ticket: testTicket(), Version: ringo.Version, Index: i, Count: n, Trainers: ranks * cfg.Servers.threads(), Stateless: cfg.sendsParams(),
 			Open: func(about []byte) (*heter.Cut, heter.Device, error) { return OpenPart(cfg, about) },
 			Meet: func(ctx context.Context, m service.GroupSpec) (service.StepGroup, error) { return hub.meet(ctx, m, i) },
 		})

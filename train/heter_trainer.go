@@ -12,13 +12,13 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// usualMicros is Heter.Micros where nothing is said.
+// usualMicros is the default of Heter.Micros.
 const usualMicros = 4
 
-// runHeterTrainer is a heter-trainer's life in a run of a model. It ends with
+// runHeterTrainer serves as a heter-trainer until all ranks have left, and then returns
 // ringo.ErrHeterTrainerDone.
 func runHeterTrainer(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) error {
-	cfg.Model, cfg.given = m, true // the first rank tells the shape of the data
+	cfg.Model, cfg.hasSet = m, true // the first rank sends the shape of the data
 	cfg = cfg.on(job)
 	place, say := job.HeterTrainer(), cfg.Heter.Report
 	if say == nil {
@@ -26,7 +26,7 @@ func runHeterTrainer(ctx context.Context, job *ringo.Job, m model.Spec, cfg Conf
 	}
 	name := fmt.Sprintf("heter-trainer %d of %d", place.Index, len(place.Addrs))
 	f, err := worker.Serve(ctx, job, worker.Config{
-		Stateless: cfg.lends(), Sessions: cfg.Servers.threads(), Report: say,
+		Stateless: cfg.sendsParams(), Sessions: cfg.Servers.threads(), Report: say,
 		Open: func(about []byte) (*heter.Cut, heter.Device, error) {
 			cut, device, err := OpenPart(cfg, about)
 			if err == nil && place.Index == 0 {
@@ -46,11 +46,11 @@ func runHeterTrainer(ctx context.Context, job *ringo.Job, m model.Spec, cfg Conf
 	return ringo.ErrHeterTrainerDone
 }
 
-// Stage is how a stage of a rank's pipeline to heter-trainers has spent its time, in seconds.
+// Stage is the time of one stage of a rank's pipeline to heter-trainers, in seconds.
 type Stage struct {
 	BusyS    float64 `json:"busy_s"`
-	StarvedS float64 `json:"starved_s"` // the stage before had nothing for it
-	BlockedS float64 `json:"blocked_s"` // the stage behind had no room
+	StarvedS float64 `json:"starved_s"` // waiting for the stage before
+	BlockedS float64 `json:"blocked_s"` // waiting for the stage after
 }
 
 func stageOf(t heter.StageTimes) Stage {
@@ -61,34 +61,35 @@ func (s Stage) plus(o Stage) Stage {
 	return Stage{s.BusyS + o.BusyS, s.StarvedS + o.StarvedS, s.BlockedS + o.BlockedS}
 }
 
-// String tells of the parts that took time.
+// String returns the parts above 0.5 ms.
 func (s Stage) String() string {
 	text := ""
 	for _, part := range []struct {
-		what    string
+		state   string
 		seconds float64
 	}{{"busy", s.BusyS}, {"starved", s.StarvedS}, {"blocked", s.BlockedS}} {
 		if part.seconds >= 0.0005 {
-			text += fmt.Sprintf(" %s %s", part.what, quantity.Seconds(part.seconds))
+			text += fmt.Sprintf(" %s %s", part.state, quantity.Seconds(part.seconds))
 		}
 	}
 	return text
 }
 
-// Stages are those of a rank whose model's dense part heter-trainers have, while it trained. Rows are pulled, pooled up to the cut and sent,
-// and from the gradients that come back the rank goes on backward. Sending overlaps all others, which take turns.
+// Stages are the times of a rank's pipeline to heter-trainers in training: rows are pulled, pooled
+// up to the cut and sent; backward continues from the returned gradients. Sending overlaps with the
+// other stages, which alternate.
 type Stages struct {
-	Pull Stage `json:"pull"` // starved: rows were not here yet
+	Pull Stage `json:"pull"` // starved: waiting for rows
 	Pool Stage `json:"pool"`
-	Send Stage `json:"send"` // blocked: heter-trainers had no room, or were at the step before
-	Back Stage `json:"back"` // starved: gradients had not come back yet
+	Send Stage `json:"send"` // blocked: heter-trainers had no buffer, or were at the step before
+	Back Stage `json:"back"` // starved: waiting for gradients
 }
 
 func (s *Stages) add(o Stages) {
 	s.Pull, s.Pool, s.Send, s.Back = s.Pull.plus(o.Pull), s.Pool.plus(o.Pool), s.Send.plus(o.Send), s.Back.plus(o.Back)
 }
 
-// String tells where the time went, stage by stage.
+// String returns the times by stage.
 func (s Stages) String() string {
 	return fmt.Sprintf("pull%v; pool%v; send%v; back%v", s.Pull, s.Pool, s.Send, s.Back)
 }

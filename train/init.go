@@ -18,36 +18,34 @@ import (
 	"github.com/ringo-ml/ringo/weights"
 )
 
-// Init says which values a model's parameters begin with, and which of them are trained: a
-// fine-tuning begins with what another run has learnt, freezes some of it and puts a new head on
-// the rest.
+// Init selects initial values of a model's parameters, and the parameters to train. Fine-tuning
+// begins with the values of another run, freezes some of them and replaces the last layer.
 //
-// Patterns are those of path.Match, such as "layer1.*", where * stands for any characters. They match a parameter by the name that it
-// has here or in PyTorch's state_dict (model.Spec.PyTorch). One that matches nothing is an error.
+// Patterns are those of path.Match, such as "layer1.*", where * stands for any characters. They
+// match a parameter by its name, or by its name in PyTorch's state_dict (model.Spec.PyTorch). A
+// pattern without a match is an error.
 type Init struct {
-	// From is a safetensors file, a .npz, a checkpoint, or a run's folder, whose last checkpoint is
-	// meant: parameters, tables and running statistics of the same names begin with its values, in
-	// all else the run is a new one. A checkpoint of a run with servers is one of the same model
-	// (Servers.OpenServerCheckpoint); of its table those rows are taken that servers had. Rank 0
-	// alone reads it, and servers the rows of a table that they keep (Servers.Begin); a run that
-	// goes on from a checkpoint of its own does not. Within tensors, places are matched by the
-	// names of columns, categories, slots, classes and words, which a checkpoint has; other
-	// differences of shape are an error. "": random values.
+	// From is a safetensors file, a .npz, a checkpoint, or a run's folder, which means its last
+	// checkpoint. Parameters, tables and running statistics of the same names begin with its
+	// values; the run is new otherwise. A checkpoint of a run with servers must be of the same
+	// model (Servers.OpenServerCheckpoint); its table has the rows that the servers had. Rank 0
+	// alone reads the file, and servers the rows of their tables (Servers.Begin). A run that
+	// resumes does not read it. Places within tensors are matched by the names of columns,
+	// categories, slots, classes and words in a checkpoint; other differences of shape are an
+	// error. "" means random values.
 	From string
-	// Except are patterns of what keeps its random values whatever From has, such as the last layer
-	// where there are other classes.
+	// Except are patterns of tensors that keep random values, such as a last layer with other
+	// classes.
 	Except []string
-	// Freeze are patterns of parameters that keep their values. They take no part in any exchange,
-	// and have no state of an optimizer. Running statistics of a batch normalisation move on, as
-	// those of PyTorch's do where its parameters need no gradient.
+	// Freeze are patterns of parameters that keep their values. Frozen parameters are in no
+	// exchange and have no optimizer state. Running statistics of a batch normalisation still
+	// change, as in PyTorch.
 	Freeze []string
-	// Rates multiply the learning rate of some parameters; of several that match one the last
-	// counts.
+	// Rates multiply the learning rate of some parameters; the last match counts.
 	Rates []Rate
 }
 
-// Rate is by how much the learning rate of parameters that match a pattern is multiplied: a
-// positive number.
+// Rate multiplies the learning rate of parameters that match a pattern by a positive factor.
 type Rate struct {
 	Pattern string
 	Factor  float64
@@ -83,7 +81,7 @@ func parseRates(text string) (rates []Rate, err error) {
 	return rates, nil
 }
 
-// formatRates is what parseRates reads.
+// formatRates is the inverse of parseRates.
 func formatRates(rates []Rate) string {
 	parts := make([]string, len(rates))
 	for i, r := range rates {
@@ -103,7 +101,7 @@ func (s Init) validate(f *errorList) {
 	f.add(s.From == "" && len(s.Except) > 0, "training.init-except", "%s has no effect without %v", strings.Join(s.Except, ","), setting.Path("training.init-from"))
 }
 
-// choose freezes parameters and sets rates, before they are laid out.
+// choose freezes parameters and sets rates, before the arena is laid out.
 func (s Init) choose(ps *nn.Params, names weights.Names) error {
 	ps.Alias(names)
 	var errs []error
@@ -118,15 +116,15 @@ func (s Init) choose(ps *nn.Params, names weights.Names) error {
 	return errors.Join(errs...)
 }
 
-// CheckInit reports that the file of c.Start is missing or not of a kind that holds weights: what
-// Run would say on rank 0. A run that goes on from a checkpoint does not need it.
+// CheckInit reports that the file of c.Start is missing or has no weights: the error that Run would
+// return on rank 0. A run that resumes does not need the file.
 func CheckInit(c Config) error {
 	if c.Start.From == "" {
 		return nil
 	}
 	if c.Checkpoint.Resume {
 		if _, err := checkpoint.Of(c.Checkpoint.Dir); !errors.Is(err, checkpoint.ErrNone) {
-			return nil // a fault is told where it is read
+			return nil // resuming reports the error
 		}
 	}
 	f, err := weights.OpenSource(c.Start.From)
@@ -136,8 +134,8 @@ func CheckInit(c Config) error {
 	return f.Close()
 }
 
-// initParams gives rank 0's replica, which is not begun, the values of s.From, and says in lines
-// what it took. Other ranks take theirs from rank 0: see begin and shareUntrained.
+// initParams loads the values of c.Start.From into rank 0's replica before begin, and returns lines
+// about them. Other ranks receive the values in begin and shareUntrained.
 func (r *Replica) initParams(c Config) (lines []string, err error) {
 	s := c.Start
 	if s.From == "" {
@@ -159,7 +157,7 @@ func (r *Replica) initParams(c Config) (lines []string, err error) {
 	return lines, errors.Join(err, src.Close())
 }
 
-// take puts what a source has into the model.
+// take loads the values of a source into the model.
 func (r *Replica) take(src *initSource, c Config) ([]string, error) {
 	nodes, err := nn.Trace(func(t *nn.Tape) { r.model.Forward(t, r.Spec.Sample(1)) })
 	r.model.Reset()
@@ -203,8 +201,8 @@ func (r *Replica) take(src *initSource, c Config) ([]string, error) {
 	return lines, nil
 }
 
-// exceptions is which tensors patterns match, by the name here or the one in PyTorch. own are the
-// names here, and known those of the source's kind.
+// exceptions returns whether a pattern matches a tensor, by its own name or PyTorch's. own are the
+// names in the model, known those in a source of that kind.
 func exceptions(patterns, known, own []string, names weights.Names) (func(name string) bool, error) {
 	matched := map[string]bool{}
 	var errs []error
@@ -232,7 +230,7 @@ func exceptions(patterns, known, own []string, names weights.Names) (func(name s
 
 func tensors(n int) string { return quantity.Count(n, "tensor") }
 
-// some are names in one line: all of a few, else the first of them and how many there are.
+// some returns names in one line: all of a few, else the first ones and the number of others.
 func some(names []string) string {
 	const most = 6
 	switch n := len(names); {
@@ -244,8 +242,7 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// untrained is what a replica has that nobody's update moves: frozen parameters, and running
-// statistics.
+// untrained returns values that no update changes: frozen parameters and running statistics.
 func (r *Replica) untrained() (out [][]float32) {
 	for _, p := range r.Params.Frozen() {
 		out = append(out, p.Data)
@@ -256,10 +253,10 @@ func (r *Replica) untrained() (out [][]float32) {
 	return out
 }
 
-// shareUntrained gives all ranks what rank 0 has of it. It is a collective call.
+// shareUntrained broadcasts rank 0's untrained values. The call is collective.
 func (r *Replica) shareUntrained() error {
 	if r.job.ServersOnly() {
-		return nil // they have the same, from the seed
+		return nil // the seed gives all ranks the same values
 	}
 	for _, x := range r.untrained() {
 		if err := collective.Broadcast(r.job.Group(), x, 0); err != nil {
@@ -278,8 +275,8 @@ func (s share) String() string {
 	return fmt.Sprintf("%s of %s", tensors(s.tensors), quantity.Count(s.values, "value"))
 }
 
-// trained returns the parameters that keep their values, those that heter-trainers own and train,
-// those that are trained elsewhere, and the number of tables with rows on servers.
+// trained returns frozen parameters, parameters that heter-trainers own and train, other trained
+// parameters, and the number of tables with rows on servers.
 func (r *Replica) trained() (frozen, theirs, rest share, tables int) {
 	var owned []string
 	if r.split != nil && !r.split.stateless {
@@ -305,8 +302,8 @@ func (r *Replica) trained() (frozen, theirs, rest share, tables int) {
 	return frozen, theirs, rest, tables
 }
 
-// chosen returns lines about parameters that are not trained, trained by heter-trainers, or trained
-// at another rate.
+// chosen returns lines about parameters that are frozen, trained by heter-trainers, or trained at
+// another rate.
 func (r *Replica) chosen() (lines []string) {
 	frozen, theirs, rest, tables := r.trained()
 	var trained []string

@@ -7,34 +7,32 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// The names of a run's data are followed through its model by a trace of the forward pass of one
-// sample:
+// A trace of the forward pass of one sample follows the names of a run's data through its model:
 //
-//   - Each value of a sample has a label, such as column "area". Look-ups give the values of a
-//     category's vector or a slot's sum the label of the column and a number.
+//   - Each value of a sample has a label, such as column "area". A look-up labels the values of a
+//     category's vector or a slot's sum with the column and a number.
 //   - Operations that move values, such as reshape and concat, move their labels along.
-//   - A dense layer ends them: its weight has the labels of the inputs along one axis, and new,
+//   - A dense layer ends labels: its weight has the labels of the inputs along one axis, and new,
 //     unnamed places along the other, which its bias and its output share.
 //   - Unnamed places that are added to or multiplied by named ones, as in a cross layer or a
-//     residual connection, stand for the same things, and get the same labels.
+//     residual connection, stand for the same things and get the same labels.
 //   - The places of the last layer get the names of classes, words or the target.
-//   - Unnamed places that remain are units inside the model. They are matched by number, as before.
+//   - Other unnamed places are units inside the model, matched by number.
 //
-// An operation that is not known here ends labels, too, and is noted: with it a run whose names
-// differ from the checkpoint's is refused.
+// An unknown operation ends labels, too, and is noted: a run is then refused if its names differ
+// from the checkpoint's.
 //
-// Both the model of the checkpoint and the new one are built as outlines, without values, and
-// traced in the same way. Cost: a label for each value of a sample and each layer's place, and
-// milliseconds.
+// Both models, the checkpoint's and the new one, are built as outlines without values and traced
+// alike. Cost: a label for each value of a sample and each layer's place, and milliseconds.
 
-// axis is one axis of a tensor. Tensors that count the same things along an axis share it.
+// axis is one axis of a tensor. Tensors share an axis if its places have the same meaning.
 type axis struct {
 	size   int
-	labels []label // nil: it is inside the model, and its places count by their number
-	same   *axis   // the axis that it turned out to be
+	labels []label // nil for an axis inside the model, whose places count by number
+	same   *axis   // the axis that replaces this one
 }
 
-// root returns the axis that stands for all that are united with a.
+// root returns the representative of all axes united with a.
 func (a *axis) root() *axis {
 	for a.same != nil {
 		a = a.same
@@ -42,20 +40,20 @@ func (a *axis) root() *axis {
 	return a
 }
 
-// axes says what the places of a model's tensors stand for.
+// axes has the meaning of the places of a model's tensors.
 type axes struct {
-	of map[string][]*axis // by parameter, table and buffer; nil along an axis that no operation names
-	// slots are those that a table is looked up for, if it is one of several.
+	of map[string][]*axis // axes by parameter, table and buffer; nil along an unnamed axis
+	// slots has the slots of each table that does not serve all slots.
 	slots map[string][]string
-	// opaque is the first operation behind which names are lost, "" if there is none.
+	// opaque is the first operation that ends names; "" without one.
 	opaque string
-	// head are the tensors of the last layer, by name. There are none if the outputs are not a
-	// layer's. ends reports whether its places have the outputs' names.
+	// head names the tensors of the last layer, none if outputs do not come from a layer. ends
+	// reports whether its places have the names of outputs.
 	head []string
 	ends bool
 }
 
-// labels returns what the places of a tensor stand for along each axis, nil along unnamed ones.
+// labels returns the labels of a tensor's places along each axis, nil along unnamed ones.
 func (a axes) labels(name string) (out [][]label) {
 	for _, x := range a.of[name] {
 		if x == nil {
@@ -72,20 +70,20 @@ type tracer struct {
 	axes
 	n    names
 	b    model.Batch
-	flat map[*nn.Tensor][]label // what each value of one sample stands for; absent: unnamed
-	last map[*nn.Tensor]*axis   // of tensors that a layer makes
+	flat map[*nn.Tensor][]label // labels of the values of one sample; absent if unnamed
+	last map[*nn.Tensor]*axis   // last axes of outputs of layers
 }
 
-// traceNames follows the names of data through a model that is built for them. Ids of the sample
-// are set to the first row of their column, or to the last word: by its ids a look-up shows whether
-// it reads columns, tokens or something of the model's own, such as positions.
+// traceNames follows the names of data through a model built for them. Ids of the sample are the
+// first row of their column, or the last word: a look-up's ids then show whether it reads columns,
+// tokens or values of the model's own, such as positions.
 func traceNames(spec model.Spec, o model.Options, n names) (axes, error) {
 	ps := nn.NewOutline()
 	m := spec.Build(ps, o)
 	t := &tracer{axes: axes{of: map[string][]*axis{}, slots: map[string][]string{}}, n: n, b: spec.Sample(1),
 		flat: map[*nn.Tensor][]label{}, last: map[*nn.Tensor]*axis{}}
 	for i := range t.b.IDs {
-		switch { // by its id the look-up of a column is known, and that of a token
+		switch { // the id identifies the look-up of a column, or of a token
 		case i < len(n.ids):
 			t.b.IDs[i] = int32(n.ids[i].first)
 		case len(n.words) > 0:
@@ -129,7 +127,7 @@ func (t *tracer) nameHead(a *axis) {
 	slices.Sort(t.head)
 }
 
-// nameTable notes which slots a table is for.
+// nameTable notes the slots of a table.
 func (t *tracer) nameTable(table *nn.Table) {
 	var of []string
 	for i, most := range table.Slots {
@@ -142,8 +140,8 @@ func (t *tracer) nameTable(table *nn.Table) {
 	}
 }
 
-// node passes names from an operation's inputs to its result and its parameters. Operations that
-// are not listed, such as matmul and attention, end names.
+// node passes names from an operation's inputs to its result and its parameters. Other operations,
+// such as matmul and attention, end names.
 func (t *tracer) node(n *nn.Node) {
 	switch n.Op {
 	case "dense":
@@ -183,8 +181,8 @@ func (t *tracer) node(n *nn.Node) {
 	}
 }
 
-// lose notes that names are lost at an operation, if an input has some. The first one is reported.
-// Its result is unnamed, which is harmless while the names of both runs are equal.
+// lose notes the first operation that ends names. Its result is unnamed, which is harmless while
+// the names of both runs are equal.
 func (t *tracer) lose(n *nn.Node) {
 	for _, x := range n.Inputs {
 		if x != nil && t.flat[x] != nil && t.opaque == "" {
@@ -196,7 +194,7 @@ func (t *tracer) lose(n *nn.Node) {
 	}
 }
 
-// name gives a tensor its axes. One that has some already is used twice: both uses say the same.
+// name gives a tensor its axes. The axes of two uses of a tensor are united.
 func (t *tracer) name(of string, as []*axis) {
 	was := t.of[of]
 	if was == nil {
@@ -212,7 +210,7 @@ func (t *tracer) name(of string, as []*axis) {
 	}
 }
 
-// unite makes two axes one. Axes with different labels are a model's that no name can follow.
+// unite makes two axes one. No name can be followed if their labels differ.
 func (t *tracer) unite(a, b *axis) {
 	a, b = a.root(), b.root()
 	switch {
@@ -226,8 +224,8 @@ func (t *tracer) unite(a, b *axis) {
 	}
 }
 
-// row is the last axis of a tensor whose rows all have the same labels, such as the steps of a
-// sequence; nil: they differ, or the tensor is unnamed and no layer's output.
+// row returns the last axis of a tensor whose rows have the same labels, such as the steps of a
+// sequence; nil if they differ, or if the tensor is unnamed and not a layer's output.
 func (t *tracer) row(x *nn.Tensor) *axis {
 	flat := t.flat[x]
 	if flat == nil {

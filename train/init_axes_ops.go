@@ -22,8 +22,8 @@ func (t *tracer) dense(n *nn.Node) {
 	t.last[n.Output] = out
 }
 
-// conv names the output channels of a convolution, of which a model without dense layers makes
-// classes. Its inputs are pixels or channels, which have no names.
+// conv names the output channels of a convolution, which are classes in a model without dense
+// layers. Its inputs are pixels or channels without names.
 func (t *tracer) conv(n *nn.Node) {
 	t.lose(n)
 	w := n.Params[0]
@@ -35,8 +35,7 @@ func (t *tracer) conv(n *nn.Node) {
 	t.last[n.Output] = out
 }
 
-// norm names what a normalisation has of each place of the last axis: scale, shift and running
-// statistics.
+// norm names the scale, shift and running statistics of a normalisation by the last axis.
 func (t *tracer) norm(n *nn.Node) {
 	a := t.row(n.Inputs[0])
 	if a == nil {
@@ -59,9 +58,8 @@ func (t *tracer) norm(n *nn.Node) {
 	}
 }
 
-// lookUp names the rows of an embedding, and the vectors that it gives. Rows are words or
-// categories; those of hashed categories have no names, and belong to the same values in any run
-// with as many rows.
+// lookUp names the rows of an embedding and its vectors. Rows are words or categories; hashed
+// categories have no names, and the same rows in any run with as many rows.
 func (t *tracer) lookUp(n *nn.Node) {
 	name, dim := "", 0
 	if n.Table != nil {
@@ -79,7 +77,7 @@ func (t *tracer) lookUp(n *nn.Node) {
 	var vectors, rows []label
 	for i, id := range n.IDs {
 		k := slices.IndexFunc(t.n.ids, func(c idColumn) bool { return c.first == int(id) })
-		if t.n.ids[0].rows == nil { // hashed: all have the same id here
+		if t.n.ids[0].rows == nil { // hashed: all have the same id
 			k = i
 		}
 		if k < 0 || k >= len(t.n.ids) {
@@ -103,9 +101,8 @@ func (t *tracer) lookUp(n *nn.Node) {
 	t.flat[n.Output] = append(vectors, t.rest(n)...)
 }
 
-// bags names the sums of the rows of slots, or the steps of a sequence, which all have the slot's
-// name. The rows of the table belong to keys, which are made of a value and its column's table
-// name.
+// bags names the sums of the rows of slots, or the steps of a sequence, by the slot. The table's
+// rows belong to keys, made of a value and its column's table name.
 func (t *tracer) bags(n *nn.Node) {
 	first, slots, steps := int(n.Attrs["first"]), int(n.Attrs["slots"]), int(n.Attrs["steps"])
 	var out []label
@@ -119,7 +116,7 @@ func (t *tracer) bags(n *nn.Node) {
 	}
 }
 
-// rest names what is beside the rows of a look-up.
+// rest names the values of a look-up after its rows.
 func (t *tracer) rest(n *nn.Node) []label {
 	if len(n.Inputs) == 0 || n.Inputs[0] == nil {
 		return nil
@@ -127,7 +124,8 @@ func (t *tracer) rest(n *nn.Node) []label {
 	return t.named(n.Inputs[0])
 }
 
-// named are the labels of a tensor's values: those of an unnamed one are its layer's units.
+// named returns the labels of a tensor's values; values of an unnamed tensor are units of its
+// layer.
 func (t *tracer) named(x *nn.Tensor) []label {
 	if flat := t.flat[x]; flat != nil {
 		return flat
@@ -148,10 +146,10 @@ func (t *tracer) named(x *nn.Tensor) []label {
 	return out
 }
 
-// binary names the results of an operation of two tensors, one of which may be broadcast:
+// binary names the result of an operation of two tensors, one of which may be broadcast:
 //
 //   - Unnamed tensors have the same places of layers, as in a residual connection.
-//   - A layer's output that is combined with named values one by one has their names.
+//   - A layer's output takes the names of values that it is combined with one by one.
 //   - Equal names remain. Different names are joined, so that another model finds the result only
 //     where the same two meet.
 func (t *tracer) binary(n *nn.Node) {
@@ -173,7 +171,7 @@ func (t *tracer) binary(n *nn.Node) {
 			continue
 		}
 		row, unit := t.row(x), t.last[y]
-		if y.Shape[len(y.Shape)-1] == 1 && x.Len() == n.Output.Len() { // each value of x with another factor
+		if y.Shape[len(y.Shape)-1] == 1 && x.Len() == n.Output.Len() { // each value of x has a factor
 			t.flat[n.Output] = t.flat[x]
 			return
 		}
@@ -199,8 +197,8 @@ func (t *tracer) binary(n *nn.Node) {
 	t.flat[n.Output] = out
 }
 
-// concat puts names one after the other as their values. Unnamed inputs beside named ones get the
-// names of their layer's units, so that they stay where they are relative to their layer.
+// concat joins the names of its inputs. Unnamed inputs next to named ones get the names of their
+// layer's units, and so keep their place relative to their layer.
 func (t *tracer) concat(n *nn.Node) {
 	if !slices.ContainsFunc(n.Inputs, func(x *nn.Tensor) bool { return t.flat[x] != nil }) {
 		return
@@ -220,9 +218,9 @@ func (t *tracer) concat(n *nn.Node) {
 	t.flat[n.Output] = out
 }
 
-// reduce names sums: one of equal names has that name, such as that over the steps of a sequence.
-// One of different names, such as that over all slots, is the same in any order of them, and has
-// none.
+// reduce names sums: a sum of equal names has that name, such as a sum over the steps of a
+// sequence. A sum of different names, such as over all slots, does not depend on their order and
+// has no name.
 func (t *tracer) reduce(n *nn.Node) {
 	x := n.Inputs[0]
 	flat := t.flat[x]
@@ -253,7 +251,7 @@ func (t *tracer) reduce(n *nn.Node) {
 	}
 }
 
-// pass gives a result the names of the input, of as many values.
+// pass gives a result of as many values the names of the input.
 func (t *tracer) pass(n *nn.Node) {
 	x, y := n.Inputs[0], n.Output
 	if flat := t.flat[x]; flat != nil {

@@ -13,26 +13,26 @@ import (
 	"github.com/ringo-ml/ringo/weights"
 )
 
-// A run that starts from a checkpoint has its own data: with columns in another order, other
-// categories, more classes. The mapping is made in three steps, of which the first two depend on
-// the descriptions of both runs' data and the shapes of tensors alone:
+// A run that starts from a checkpoint has its own data: other columns, categories or classes, or
+// another order. The mapping has three steps. The first two depend only on the descriptions of both
+// runs' data and the shapes of tensors:
 //
-//  1. namesOf takes the names out of both descriptions, and compare refuses what cannot be matched.
-//  2. traceNames says for both models what the places of their tensors stand for, and matchTensor finds
-//     for each place of a new tensor the old one with the same labels.
-//  3. replace makes the source read old tensors in the new places. Places without a match keep the
-//     values of a new run of the same seed, as they are in the replica at that time.
+//   - namesOf extracts the names of both descriptions, and compare rejects conflicts.
+//   - traceNames labels the places of both models' tensors, and matchTensor finds the old place
+//     with the same labels for each new place.
+//   - replace makes the source read old tensors in the new places. Places without a match keep the
+//     values of a new run of the same seed.
 
-// tensorMap says where a tensor's values are in a tensor of another shape.
+// tensorMap maps places of a tensor to places of a tensor of another shape.
 type tensorMap struct {
-	was   string // the tensor's name there
+	was   string // name of the old tensor
 	shape []int
 	old   []int
-	from  [][]int // along each axis, for each place that of the old tensor, or -1
+	from  [][]int // along each axis: the old place of each place, or -1
 }
 
-// matchPlaces returns for each label of now its place in was, or -1. Unlabelled axes must have the
-// same size. ok is false for these, and if two places of was have one label.
+// matchPlaces returns the place in was for each label of now, or -1. Unlabelled axes must have
+// equal sizes. ok is false if they differ, or if two places of was have one label.
 func matchPlaces(was, now []label, old, size int) (from []int, ok bool) {
 	if len(was) != old || len(now) != size {
 		for i := range size {
@@ -77,7 +77,7 @@ func matchTensor(was, now [][]label, old, shape []int) (m tensorMap, ok bool) {
 	return m, true
 }
 
-// moves reports whether the map is another one than each value to its own place.
+// moves reports whether the map changes any place.
 func (m tensorMap) moves() bool {
 	if !slices.Equal(m.shape, m.old) {
 		return true
@@ -92,7 +92,7 @@ func (m tensorMap) moves() bool {
 	return false
 }
 
-// apply copies the values that have a place in old to out, which keeps its others.
+// apply copies old values to their new places in out.
 func (m tensorMap) apply(out, old []float32) {
 	at := make([]int, len(m.shape))
 	for i := range out {
@@ -114,8 +114,8 @@ func (m tensorMap) apply(out, old []float32) {
 	}
 }
 
-// descriptionOf reads what a checkpoint's header says of its run's data; an empty one if it says
-// nothing.
+// descriptionOf returns the description of a run's data in a checkpoint's header; an empty one
+// without an entry.
 func descriptionOf(h *checkpoint.Header) (d data.Description, err error) {
 	if h == nil || h.More[moreSet] == "" {
 		return d, nil
@@ -127,9 +127,8 @@ func descriptionOf(h *checkpoint.Header) (d data.Description, err error) {
 }
 
 // byName makes s a source whose tensors have the places of this run's model, and returns lines
-// about what it mapped, what is new and what is not used. Tensors that except names keep their own
-// first values, and need no match. Without names on one side, or with the same on both, s stays as
-// it is.
+// about mapped, new and unused names. Tensors that except selects keep their initial values and
+// need no match. s does not change without names on one side, or with equal names.
 func (r *Replica) byName(s *initSource, c Config, except func(string) bool) (lines []string, err error) {
 	if c.about == nil {
 		return nil, nil
@@ -181,7 +180,7 @@ func (r *Replica) byName(s *initSource, c Config, except func(string) bool) (lin
 	return lines, nil
 }
 
-// mapped is which kinds of names were matched.
+// mapped returns the kinds of names that were matched.
 func mapped(old, now names, head bool) string {
 	var kinds []string
 	add := func(is bool, kind string) {
@@ -197,19 +196,19 @@ func mapped(old, now names, head bool) string {
 	return strings.Join(kinds, ", ")
 }
 
-// assumed says in a line that values are taken by their places, where one side has no names.
+// assumed returns a line that values are taken by their places, because one side has no names.
 func assumed(path string, was, is data.Description, now names) []string {
 	switch {
 	case now.none() && is.Name != "arrays" && (was.Name == is.Name || was.Name == ""):
-		return nil // such as mnist: the set itself says what its values are
+		return nil // such as mnist: the set fixes the meaning of its values
 	case now.none():
 		return []string{"assumed: the values and classes of these data are in the order of those that " + path + " was trained on, for they have no names here"}
 	}
 	return []string{"assumed: columns, categories and classes are in the order of those that " + path + " was trained on, for it has no names of them"}
 }
 
-// followed reports names that differ and cannot be followed: head says that the last layer is
-// wanted. It reports a model whose operations hide which parameters belong to names that differ.
+// followed reports differing names that the models do not let through. head reports that the last
+// layer is mapped.
 func (r *Replica) followed(before, after axes, old, now names, head bool) error {
 	opaque := before.opaque
 	if opaque == "" {
@@ -227,15 +226,15 @@ func (r *Replica) followed(before, after axes, old, now names, head bool) error 
 	return nil
 }
 
-// renameAll replaces the tensors of s whose places differ here. A tensor that does not match along
-// an unnamed axis stays as it is, and Fit reports both shapes.
+// renameAll replaces the tensors of s whose places differ. A tensor that does not match along an
+// unnamed axis stays, and Fit reports both shapes.
 func (r *Replica) renameAll(s *initSource, before, after axes, except func(string) bool) error {
 	has := map[string]weights.Info{}
 	for _, i := range s.Tensors {
 		has[i.Name] = i
 	}
 	maps := map[string]tensorMap{}
-	moved := map[string]bool{} // tables that have the rows of other slots here
+	moved := map[string]bool{} // tables with rows of other slots
 	for _, t := range r.tensors() {
 		was := nameBefore(t.name, before, after)
 		i, ok := has[was]
@@ -265,8 +264,8 @@ func (r *Replica) renameAll(s *initSource, before, after axes, except func(strin
 	return nil
 }
 
-// nameBefore is the name that a tensor of this run has in the checkpoint; "" if there is none.
-// Tables that are each for some slots alone are known by these.
+// nameBefore returns a tensor's name in the checkpoint; "" if there is none. Tables of single slots
+// are identified by their slots.
 func nameBefore(name string, before, after axes) string {
 	slots, ok := after.slots[name]
 	if !ok {
@@ -280,7 +279,7 @@ func nameBefore(name string, before, after axes) string {
 	return ""
 }
 
-// replace makes s read tensors by maps. Tables of moved that no map names are gone from it.
+// replace makes s read tensors by maps, and removes tables of moved that no map names.
 func (s *initSource) replace(maps map[string]tensorMap, moved map[string]bool, here []tensor) {
 	var all []weights.Info
 	for _, i := range s.Tensors {

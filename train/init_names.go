@@ -15,24 +15,25 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// labelKind is the kind of thing that a place of a tensor stands for.
+// labelKind is the kind of a label.
 type labelKind string
 
 const (
 	ofColumn   labelKind = "column"
-	ofCategory labelKind = "category" // row of an embedding; part is "" for what is missing or unseen
+	ofCategory labelKind = "category" // row of an embedding; part is "" for missing or unseen values
 	ofSlot     labelKind = "slot"
 	ofClass    labelKind = "class"
 	ofTarget   labelKind = "target"
 	ofWord     labelKind = "word"
-	ofUnit     labelKind = "unit" // of a layer inside the model, or the result of an operation on named places
+	ofUnit     labelKind = "unit" // place of a layer inside the model, or result of an operation on named places
 )
 
-// label names a place along an axis of a tensor. Equal labels mean the same in any two runs.
+// label names a place along an axis of a tensor. Equal labels have the same meaning in any two
+// runs.
 type label struct {
 	kind       labelKind
 	name, part string
-	at         int // of the values that stand for one name, such as a category's vector
+	at         int // number among the values of one name, such as a category's vector
 }
 
 func (l label) String() string {
@@ -42,24 +43,24 @@ func (l label) String() string {
 	return l.name
 }
 
-// names are the names that a run's data have: columns, categories, slots, classes or words.
+// names are the names in a run's data: columns, categories, slots, classes or words.
 type names struct {
-	values  []label // of a sample's numbers
+	values  []label // columns of a sample's numbers
 	ids     []idColumn
 	slots   []string
 	outputs []label // classes, words or the target
 	words   []label // tokens
 }
 
-// idColumn is a column of ids: its rows of an embedding begin with first. It has no labels if rows
-// belong to hashed keys.
+// idColumn is a column of ids, whose rows of an embedding begin with first. Rows of hashed keys
+// have no labels.
 type idColumn struct {
 	name  string
 	first int
 	rows  []label
 }
 
-// namesOf returns the names of a run's data. Data without names have none.
+// namesOf returns the names in a run's data.
 func namesOf(d data.Description) (n names) {
 	switch {
 	case d.Encoder != nil:
@@ -124,7 +125,7 @@ func (n names) none() bool {
 	return len(n.values)+len(n.ids)+len(n.slots)+len(n.outputs)+len(n.words) == 0
 }
 
-// inputs are the names that samples are made of, all kinds of them.
+// inputs returns the names of a sample's inputs, of all kinds.
 func (n names) inputs() (out []label) {
 	out = slices.Clone(n.values)
 	for _, c := range n.ids {
@@ -136,7 +137,7 @@ func (n names) inputs() (out []label) {
 	return append(out, n.words...)
 }
 
-// rows are the categories of all columns, without those that are missing.
+// rows returns the categories of all columns, except for missing values.
 func (n names) rows() (out []label) {
 	for _, c := range n.ids {
 		for _, r := range c.rows {
@@ -162,9 +163,8 @@ func without(a, b []label) (out []label) {
 	return out
 }
 
-// unlike returns what a names and b lacks, a line's part for each kind, such as "class bee, wasp".
-// Categories of a column that b lacks as a whole are left out, as are outputs if these are not
-// mapped.
+// unlike returns the names that b lacks, by kind, such as "class bee, wasp". It excludes categories
+// of missing columns, and outputs unless they are mapped.
 func (n names) unlike(b names, outputs bool) string {
 	lacks := without(n.inputs(), b.inputs())
 	for _, r := range without(n.rows(), b.rows()) {
@@ -190,9 +190,8 @@ func (n names) unlike(b names, outputs bool) string {
 	return strings.Join(parts, "; ")
 }
 
-// compare reports what cannot be mapped by name: columns that mean something else under the same
-// name, and data that have no name in common. outputs says that the values of the last layer are
-// wanted.
+// compare reports names that cannot be mapped: columns with another meaning, and data without a
+// name in common. outputs reports that the last layer is mapped.
 func compare(was, now data.Description, outputs bool) error {
 	a, b := namesOf(was), namesOf(now)
 	var errs []error
@@ -231,7 +230,7 @@ func textsOf(labels []label) (out []string) {
 	return out
 }
 
-// goalOf is what the last layer's output is compared with.
+// goalOf returns the kind and name of the column that the last layer's output is compared with.
 func goalOf(d data.Description) string {
 	if d.Encoder != nil {
 		c, _ := d.Encoder.Goal()
@@ -245,7 +244,7 @@ func goalOf(d data.Description) string {
 	return ""
 }
 
-// compareColumns reports columns of tables that have another kind, mean or deviation.
+// compareColumns reports columns of tables with another kind, mean or deviation.
 func compareColumns(was, now *table.Encoder) (errs []error) {
 	for _, c := range now.Columns {
 		i := slices.IndexFunc(was.Columns, func(o table.Column) bool { return o.Name == c.Name })
@@ -264,7 +263,7 @@ func compareColumns(was, now *table.Encoder) (errs []error) {
 
 func isInput(k table.Kind) bool { return k == table.Number || k == table.Category }
 
-// keysOf is how samples of clicks name rows of tables; "" means that the data are no clicks.
+// keysOf returns how samples of clicks name rows of tables; "" for other data.
 func keysOf(d data.Description) string {
 	switch {
 	case len(d.Shape.Slots) > 0:
@@ -284,14 +283,14 @@ func compareClicks(was, now data.Description) (errs []error) {
 	for _, m := range makings(now) {
 		i := slices.IndexFunc(old, func(o making) bool { return o.name == m.name })
 		if i >= 0 && old[i] != m {
-			errs = append(errs, fmt.Errorf("column %s: the checkpoint has it as %s, these data as %s, so that its values mean other rows or numbers", m.name, old[i].how, m.how))
+			errs = append(errs, fmt.Errorf("column %s: the checkpoint has it as %s, these data as %s, so that its values mean other rows or numbers", m.name, old[i].conversion, m.conversion))
 		}
 	}
 	return errs
 }
 
-// making is how a column of clicks becomes keys or a number.
-type making struct{ name, how string }
+// making is the conversion of a column of clicks to keys or a number.
+type making struct{ name, conversion string }
 
 func makings(d data.Description) (out []making) {
 	if d.Layout == nil {
@@ -305,7 +304,7 @@ func makings(d data.Description) (out []making) {
 	}
 	var hex []string
 	for _, c := range d.Layout.Columns {
-		kind := layout.Category // a bag's keys are a category's
+		kind := layout.Category // keys of a bag are a category's
 		if c.Kind == layout.Sequence {
 			kind = c.Kind
 		}
@@ -326,9 +325,9 @@ func makings(d data.Description) (out []making) {
 	return out
 }
 
-// meaningsOf returns a text for each input of a model and for what it finds, in their order: its
-// name, and how values become numbers or keys. Data without names have none. Parameters that are
-// known by place mean the same for two data with the same texts.
+// meaningsOf returns a text for each input and output of a model, in order: its name, and how
+// values become numbers or keys. Parameters without names of their own have the same meaning for
+// two data with the same texts. Data without names have none.
 func meaningsOf(d data.Description) (out []string) {
 	n := namesOf(d)
 	if n.none() {
@@ -343,7 +342,7 @@ func meaningsOf(d data.Description) (out []string) {
 		}
 	} else if keysOf(d) != "" {
 		for _, m := range makings(d) {
-			how[m.name] = m.how
+			how[m.name] = m.conversion
 		}
 	}
 	for _, l := range n.inputs() {
@@ -361,7 +360,7 @@ func meaningsOf(d data.Description) (out []string) {
 	return out
 }
 
-// many returns one text for all labels of a kind, which may be very many, and none for no label.
+// many returns one text for all labels of a kind, which may be numerous; none without labels.
 func many(kind labelKind, labels []label) []string {
 	if len(labels) == 0 {
 		return nil

@@ -14,16 +14,15 @@ import (
 	"github.com/ringo-ml/ringo/weights"
 )
 
-// initSource is what a run begins with: a file of weights, or a checkpoint's file together with
-// what servers have saved with it.
+// initSource is the origin of initial values: a file of weights, or a checkpoint's file with the
+// parts that servers saved.
 type initSource struct {
 	*weights.Source
-	parts  ServerCheckpoint // nil: all is in the file
-	tables []string         // that these have, in turn
+	parts  ServerCheckpoint // nil if the file has all values
+	tables []string         // names of the tables in parts
 }
 
-// openSource opens Init.From. into are the tables that take its rows, where they lie with the
-// ranks.
+// openSource opens Init.From. into are tables on the ranks that take its rows.
 func (c Config) openSource(into []*nn.Table) (initSource, error) {
 	file, err := weights.OpenSource(c.Start.From)
 	if err != nil {
@@ -42,8 +41,8 @@ func (c Config) openSource(into []*nn.Table) (initSource, error) {
 	return s, nil
 }
 
-// addParts adds what servers have saved to what their checkpoint's file has: dense parameters,
-// which lie in one array as the arena of the same model has them, and the table.
+// addParts adds the parts of servers to a checkpoint's file: dense parameters, in one array in the
+// order of the same model's arena, and tables.
 func (c Config) addParts(s *initSource, part ServersPart, into []*nn.Table) error {
 	h := *s.Saved
 	if h.Model != c.Model.Name {
@@ -87,9 +86,9 @@ func (c Config) addParts(s *initSource, part ServersPart, into []*nn.Table) erro
 	return nil
 }
 
-// LoadDense gives a model, which is not arranged yet, the dense parameters that servers have saved:
-// as one array, in the order of its arena. Tensors that inFile names were frozen: servers do not
-// have them, and they stay as they are.
+// LoadDense loads the dense parameters that servers saved into a model that is not arranged yet:
+// one array, in the order of its arena. Tensors that inFile names were frozen: servers do not have
+// them, and they do not change.
 func LoadDense(ctx context.Context, ps *nn.Params, m model.Model, spec model.Spec, inFile func(name string) bool, from ServerCheckpoint) error {
 	for _, p := range ps.List() {
 		if inFile(p.Name) {
@@ -102,13 +101,13 @@ func LoadDense(ctx context.Context, ps *nn.Params, m model.Model, spec model.Spe
 		return err
 	}
 	if len(ps.Slots()) == 0 {
-		return nil // what servers have stands in for nothing: heter-trainers had all
+		return nil // the array is a stand-in: heter-trainers had all
 	}
 	return from.Array(ctx, 0, ps.Values())
 }
 
-// rowsOver are the values of a table, of that number on servers, with those rows that servers had
-// in place of its own: others were in no batch there.
+// rowsOver returns a table's values with the rows that servers had; no batch there named the other
+// rows.
 func rowsOver(t *nn.Table, number int, from ServerCheckpoint) ([]float32, error) {
 	if t.Slots != nil {
 		return nil, fmt.Errorf("table %s: servers had a row for each key, and here keys share %d rows by a hash: let servers keep the parameters here, too; %v leaves the table at first values", t.Name, t.Rows, setting.Path("training.init-except"))
@@ -126,13 +125,13 @@ func rowsOver(t *nn.Table, number int, from ServerCheckpoint) ([]float32, error)
 	return out, err
 }
 
-// someRows is how many rows are handed out at a time.
+// someRows is the number of rows in one call.
 const someRows = 4096
 
-// BeginRows hands out the rows of a table on servers that begin with those of Init.From, keys and
-// weights, some at a time: servers call it as server.Config.Begin before the first step. A run with
-// servers has its rows, in no order; a tensor of all rows is read whole, row i for key i. There are
-// none where the file has no such table, or Init.Except names it.
+// BeginRows calls do with the initial rows of a table on servers, keys and weights, from Init.From:
+// servers call it as server.Config.Begin before the first step. A run with servers has its rows, in
+// no order; a tensor of all rows is read whole, row i for key i. A file without the table, or a
+// table in Init.Except, gives no rows.
 func (c Config) BeginRows(t schema.Sparse, do func(keys []uint64, weights []float32) error) error {
 	if c.Start.From == "" {
 		return nil
@@ -142,7 +141,7 @@ func (c Config) BeginRows(t schema.Sparse, do func(keys []uint64, weights []floa
 		there = c.Model.PyTorch(t.Name)
 	}
 	for _, pattern := range c.Start.Except {
-		here, _ := path.Match(pattern, t.Name) // a bad one is a fault of the configuration
+		here, _ := path.Match(pattern, t.Name) // Validate reports an invalid pattern
 		other, _ := path.Match(pattern, there)
 		if here || other {
 			return nil

@@ -21,8 +21,7 @@ type epochLoop struct {
 	stops *ringo.Stopper
 }
 
-// epoch trains over what is left of the training set in the epoch that at is in,
-// evaluates, tells of it and moves at to the next epoch.
+// epoch trains over the rest of an epoch, evaluates, reports, and moves at to the next epoch.
 func (l *epochLoop) epoch(at *position) error {
 	if err := l.trainEpoch(at); err != nil {
 		return err
@@ -58,7 +57,7 @@ func (l *epochLoop) epoch(at *position) error {
 		l.remark(epoch, "%s", text)
 	}
 	if l.cut {
-		return nil // it was saved as it was
+		return nil // the run was saved before
 	}
 	*at = position{epoch: epoch + 1, tally: l.newTally()}
 	l.reports.past.skips.Epoch = 0
@@ -69,7 +68,7 @@ func (l *epochLoop) epoch(at *position) error {
 	return err
 }
 
-// trainEpoch does the steps of the epoch that are not done yet.
+// trainEpoch does the remaining steps of an epoch.
 func (l *epochLoop) trainEpoch(at *position) (err error) {
 	l.job.SetStatus(fmt.Sprintf("training epoch %d", at.epoch))
 	l.setPosition("", at.epoch, at.step+1)
@@ -105,12 +104,12 @@ func (l *epochLoop) trainEpoch(at *position) (err error) {
 	return nil
 }
 
-// lr is the learning rate of a step of an epoch.
+// lr returns the learning rate of a step of an epoch.
 func (d *runData) lr(epoch, step int) float64 {
 	return d.cfg.schedule().At((epoch-1)*d.steps+step, d.steps, d.cfg.Epochs)
 }
 
-// next is the next batch of an epoch that has one.
+// next returns the next batch, or an error at the epoch's end.
 func next(l batches) (*data.Batch, error) {
 	b, ok, err := l.Next()
 	if err == nil && !ok {
@@ -121,8 +120,9 @@ func next(l batches) (*data.Batch, error) {
 
 func finite(x float64) bool { return x-x == 0 }
 
-// evaluateAll evaluates, and adds up what the epoch and the evaluation were like over the ranks. Where a rank is lost meanwhile the
-// others share the evaluation set out anew, so that its figures are of all samples.
+// evaluateAll evaluates, and adds up the counters of epoch and evaluation over the ranks. If a rank
+// is lost meanwhile, the other ranks divide the evaluation set again, so that metrics cover all
+// samples.
 func (l *epochLoop) evaluateAll(epoch int, t *epochCounters) (evaluation, error) {
 	for {
 		ranks := l.peers.liveRanks()
@@ -147,15 +147,15 @@ func (l *epochLoop) evaluateAll(epoch int, t *epochCounters) (evaluation, error)
 	}
 }
 
-// A run that is told to end, and that has a folder of checkpoints, stops between two steps, the same two on all ranks, and saves a last
-// checkpoint: it is what a checkpoint after that step would have been. See ringo.Job.Stoppable.
+// A run with a checkpoint folder that receives a stop request stops between the same two steps on
+// all ranks, and saves a last checkpoint. See ringo.Job.Stoppable.
 
-// epochStep is where in a run something was done.
+// epochStep is a step of a run.
 type epochStep struct{ epoch, step int }
 
-// stoppable makes the run, which begins at a position, one that can be stopped.
+// stoppable lets stop requests end the run, which begins at a position.
 func (l *epochLoop) stoppable(at position) {
-	l.saver.saved, l.saver.room.saved = epochStep{at.epoch, at.step}, l.resumption.found.Step // where it was resumed, or nothing to save
+	l.saver.saved, l.saver.room.saved = epochStep{at.epoch, at.step}, l.resumption.found.Step // position of the resumption, or the beginning
 	if dir := l.cfg.Checkpoint.Dir; dir != "" {
 		l.stops = l.job.Stoppable(dir, int64((at.epoch-1)*l.data.steps+at.step))
 	}
@@ -166,14 +166,14 @@ func (l *epochLoop) checkStop(epoch, step, n int) error {
 	return l.stops.BeginMany(int64((epoch-1)*l.data.steps+step), int64(n))
 }
 
-// stopped reports whether err says that the run was told to end.
+// stopped reports whether err is a stop request.
 func stopped(err error) bool {
 	var s *ringo.StoppedError
 	return errors.As(err, &s)
 }
 
-// saveLast saves a run whose training clock started at start and that was stopped, unless it has just been
-// saved there, and returns why: a *ringo.StoppedError.
+// saveLast saves a stopped run, unless this step is saved, and returns why, a *ringo.StoppedError.
+// start is the start of the training clock.
 func (s *saver) saveLast(at *position, start time.Time, why error) error {
 	if s.saved == (epochStep{at.epoch, at.step}) {
 		return why
@@ -184,7 +184,7 @@ func (s *saver) saveLast(at *position, start time.Time, why error) error {
 	return why
 }
 
-// leaveStopped ends a run that was stopped, with err: what servers have is theirs no longer.
+// leaveStopped ends a stopped run with err and leaves its servers.
 func (l *epochLoop) leaveStopped(err error) error {
 	return errors.Join(err, l.replica.params.leave())
 }

@@ -13,24 +13,26 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// ErrStop is what a callback returns to end the run in good order: all ranks end after the same step or epoch, evaluate, save
-// and return their Summary, which says so.
+// ErrStop is the error of a callback that ends the run in good order: all ranks end after the same
+// step or epoch, evaluate, save and return their Summary with the reason.
 var ErrStop = errors.New("train: stop")
 
-// Callbacks are called on every rank, on the training goroutine; nil ones are not. An error ends the run, ErrStop in good order. It is
-// enough that one rank returns it: each call then costs all ranks a meeting of some microseconds, which they make only where there is
-// a callback, and all must have the same ones.
+// Callbacks are called on every rank, on the training goroutine, unless nil. An error ends the run,
+// ErrStop in good order. One rank's error suffices. All ranks must set the same callbacks; each
+// call costs a meeting of all ranks, a few microseconds.
 type Callbacks struct {
-	// AfterStep is called after each step of a rank. Where ranks are not in step (ssp, async, geo, several threads), ErrStop ends the
-	// run after the epoch, and threads call it in turn.
+	// AfterStep is called after each step of a rank. If ranks are not in step (ssp, async, geo,
+	// several threads), ErrStop ends the run after the epoch, and threads call AfterStep one at a
+	// time.
 	AfterStep func(Step) error
-	// AfterEpoch is called when the epoch was evaluated, before it is saved. The figures are the same on all ranks.
+	// AfterEpoch is called after the evaluation of an epoch, before it is saved. Metrics are equal
+	// on all ranks.
 	AfterEpoch func(Epoch) error
-	// AfterCheckpoint is called when the run was saved, with the number of its steps.
+	// AfterCheckpoint is called after a save, with the number of steps.
 	AfterCheckpoint func(step int64) error
 }
 
-// names are those that are there.
+// names lists the callbacks that are set.
 func (c Callbacks) names() string {
 	var names []string
 	for name, is := range map[string]bool{"AfterStep": c.AfterStep != nil, "AfterEpoch": c.AfterEpoch != nil, "AfterCheckpoint": c.AfterCheckpoint != nil} {
@@ -42,39 +44,43 @@ func (c Callbacks) names() string {
 	return strings.Join(names, ", ")
 }
 
-// Step is what a step was like on one rank. As JSON it is a line of the file named by --json, on rank 0, after every so many.
+// Step reports a step of one rank. As JSON it is a line of the file named by --json, on rank 0,
+// every Config.LogEvery steps.
 type Step struct {
-	Event string `json:"event"` // "step"
+	Event string `json:"event"`
 	Seed  uint64 `json:"seed"`
-	Epoch int    `json:"epoch"` // from 1
-	// Step is that of the epoch, from 1, and Done how many of the run are done.
+	Epoch int    `json:"epoch"` // counted from 1
+	// Step is the number of the step in the epoch, from 1. Done is the number of steps of the run.
 	Step int   `json:"step"`
 	Done int64 `json:"done"`
-	// LR is its learning rate, and Loss this rank's of its last batch, before the update. It is NaN
-	// or infinite if the step was skipped for it, and Observer.Step is not told of such a step.
+	// LR is the learning rate. Loss is the loss of this rank's last batch, before the update. It is
+	// NaN or infinite if the step was skipped for it; Observer.Step does not receive such a step.
 	LR   float64 `json:"lr"`
 	Loss float64 `json:"loss"`
-	// WallS is how many seconds ago the run began or was resumed, when the step had ended.
+	// WallS is the time in seconds since the run began or resumed.
 	WallS float64 `json:"wall_s"`
-	// StepMS is how long it took, BreakDown of what, DataWaitMS the part of ComputeMS that waited for batches, and PullWaitMS for servers.
+	// StepMS is the duration of the step, and BreakDown its parts. DataWaitMS is the part of
+	// ComputeMS that waited for batches, PullWaitMS for servers.
 	StepMS float64 `json:"step_ms"`
 	BreakDown
 	DataWaitMS float64 `json:"data_wait_ms"`
 	PullWaitMS float64 `json:"pull_wait_ms,omitempty"`
-	// SamplesPerS is the rate of all ranks, if each took as long.
+	// SamplesPerS is the rate of all ranks at this step's duration.
 	SamplesPerS float64 `json:"samples_per_s"`
-	// Layers are what the step did to each layer, with Config.Layers, of steps that Observer.Step is told of.
+	// Layers are the layers' statistics with Config.Layers, in steps for Observer.Step.
 	Layers []Layer `json:"layers,omitempty"`
-	// Progressive is what a click model's last samples had come to when ranks last put their windows together.
+	// Progressive is the value for a click model's last samples at the last merge of the ranks'
+	// windows.
 	*Progressive
 }
 
-// Best says by which figure of the evaluation epochs are compared. The checkpoint of the best one so far remains however many there
-// are.
+// Best compares epochs by a metric of the evaluation. The best epoch's checkpoint is retained in
+// addition to Checkpoint.Keep.
 type Best struct {
-	// Metric is the name of one of the model's, or "loss", or of a click model "progressive_auc" or "progressive_logloss"; empty: epochs are not compared.
+	// Metric is a metric of the model, "loss", or for click models "progressive_auc" or
+	// "progressive_logloss". "" disables the comparison.
 	Metric string
-	// Patience ends the run after so many epochs that were no better than the best before; 0: it goes on.
+	// Patience ends the run after this number of epochs without progress. 0 means never.
 	Patience int
 }
 
@@ -88,16 +94,16 @@ func (b *Best) settings() []setting.Row {
 	}
 }
 
-// BestEpoch is the best epoch of a run so far.
+// BestEpoch is the best epoch of a run until now.
 type BestEpoch struct {
 	Metric string  `json:"metric"`
 	Value  float64 `json:"value"`
-	Epoch  int     `json:"epoch"` // from 1
-	// Step is how many steps of the run were done then: its checkpoint is checkpoint.PathOf the folder and Step.
+	Epoch  int     `json:"epoch"` // counted from 1
+	// Step is the number of steps of the run: checkpoint.PathOf returns the path of its checkpoint.
 	Step int64 `json:"step"`
 }
 
-// lower says that less is better by the metric that epochs are compared by.
+// lower reports whether less is better by the metric of Best.
 func (r *reports) lower() bool {
 	metrics := r.replica.model.Metrics
 	i := slices.IndexFunc(metrics, func(m model.Metric) bool { return m.Name == r.cfg.Best.Metric })
@@ -120,7 +126,8 @@ func (r *reports) checkBest() error {
 	return setting.Errorf("training.monitor", "%s: the evaluation of %s has %s", m, r.cfg.name(), strings.Join(known, ", "))
 }
 
-// compare notes an epoch that is the best so far, and whether it is. An epoch without the figure is not.
+// compare reports whether an epoch is the best one, and notes it. An epoch without the metric is
+// not.
 func (r *reports) compare(e Epoch, step int64) (better bool) {
 	b := r.cfg.Best
 	if b.Metric == "" {
@@ -135,7 +142,7 @@ func (r *reports) compare(e Epoch, step int64) (better bool) {
 	}
 	was := r.past.Best
 	if was != nil && was.Metric != b.Metric {
-		was = nil // the run was resumed with another one
+		was = nil // another metric since the resumption
 	}
 	switch {
 	case !known || !finite(v):
@@ -152,7 +159,7 @@ func (r *reports) compare(e Epoch, step int64) (better bool) {
 	return better
 }
 
-// exhausted is why the run ends after an epoch that was not the first one without progress; "": it goes on.
+// exhausted returns the reason to end the run after an epoch without progress; "" to continue.
 func (l *epochLoop) exhausted(epoch int) string {
 	b, best := l.cfg.Best, l.reports.past.Best
 	if b.Patience == 0 || best == nil || best.Metric != b.Metric || epoch-best.Epoch < b.Patience {
@@ -161,7 +168,7 @@ func (l *epochLoop) exhausted(epoch int) string {
 	return fmt.Sprintf("no better %s than %s of epoch %d for %s", b.Metric, quantity.FloatDigits(best.Value, 6), best.Epoch, quantity.Count(b.Patience, "epoch"))
 }
 
-// called finds out whether any rank's callback has returned ErrStop. It is a collective call.
+// called determines whether a callback of any rank returned ErrStop. The call is collective.
 func (l *epochLoop) called(err error) (stop bool, _ error) {
 	own := []byte{0}
 	switch {
@@ -177,8 +184,8 @@ func (l *epochLoop) called(err error) (stop bool, _ error) {
 	return slices.ContainsFunc(all, func(b []byte) bool { return len(b) == 1 && b[0] == 1 }), nil
 }
 
-// calling calls a callback of a name. Its panic is an error, and every error of it but ErrStop
-// names it.
+// calling runs a callback. A panic becomes an error, and errors except for ErrStop name the
+// callback.
 func calling(name string, callback func() error) error {
 	err := panics.Do(callback)
 	if err == nil || errors.Is(err, ErrStop) {
@@ -187,7 +194,7 @@ func calling(name string, callback func() error) error {
 	return fmt.Errorf("callback %s: %w", name, err)
 }
 
-// afterStep tells of a step, and finds out whether the epoch ends with it.
+// afterStep reports a step, and determines whether the epoch ends with it.
 func (c *threadPool) afterStep(w *trainerThread, t StepTimes, loss float64, lr float64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,7 +204,7 @@ func (c *threadPool) afterStep(w *trainerThread, t StepTimes, loss float64, lr f
 	}
 	s := Step{
 		Event: "step", Seed: c.cfg.Seed, Epoch: c.epoch, Step: w.at + 1, Done: c.resumption.stepsDone(position{epoch: c.epoch, step: w.at + 1}), LR: lr, Loss: loss, WallS: c.wall(),
-		StepMS: 1000 * t.Whole.Seconds(), BreakDown: t.breakDown(), DataWaitMS: 1000 * t.Data.Seconds(), PullWaitMS: 1000 * t.Pull.Seconds(), SamplesPerS: float64(c.data.stepSamples(w.at, c.there...)) / max(t.Whole.Seconds(), 1e-9), Progressive: c.reports.scores.latest(),
+		StepMS: 1000 * t.Whole.Seconds(), BreakDown: t.breakDown(), DataWaitMS: 1000 * t.Data.Seconds(), PullWaitMS: 1000 * t.Pull.Seconds(), SamplesPerS: float64(c.data.stepSamples(w.at, c.training...)) / max(t.Whole.Seconds(), 1e-9), Progressive: c.reports.scores.latest(),
 	}
 	if c.cfg.EachStep != nil {
 		c.cfg.EachStep(s)
@@ -225,7 +232,7 @@ func (c *threadPool) afterStep(w *trainerThread, t StepTimes, loss float64, lr f
 	return err
 }
 
-// afterEpoch notes whether the run ends with an epoch, and whether that is the best so far.
+// afterEpoch determines whether the run ends with an epoch, and whether the epoch is the best one.
 func (l *epochLoop) afterEpoch(e Epoch, step int64) (better bool, err error) {
 	better = l.reports.compare(e, step)
 	if l.ended == "" {
@@ -247,7 +254,7 @@ func (l *epochLoop) afterEpoch(e Epoch, step int64) (better bool, err error) {
 	return better, err
 }
 
-// afterCheckpoint tells of one. What ends the run then does so after the epoch.
+// afterCheckpoint calls the callback. ErrStop then ends the run after the epoch.
 func (s *saver) afterCheckpoint(step int64) error {
 	if s.cfg.AfterCheckpoint == nil {
 		return nil

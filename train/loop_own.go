@@ -12,31 +12,33 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// Loop is a model on every rank of a job for a loop of one's own: TrainOneBatch as often as one likes, by a strategy that
-// may change from batch to batch, Save and Evaluate now and then. All calls are collective, and between two of them all ranks are equally far.
+// Loop is a model on every rank of a job for a custom loop: TrainOneBatch any number of times, with
+// strategies that may change from batch to batch, Save and Evaluate in between. All calls are
+// collective, so that ranks are always at the same step.
 //
-// It is Run without its epochs and data: parameters lie where cfg says, with the ranks or on servers, checkpoints are Run's, and
-// a job that is told to end saves the loop after the same step on all ranks (TrainOneBatch returns a *ringo.StoppedError).
+// It is Run without epochs and data: parameters are on the ranks or on servers by cfg, checkpoints
+// equal Run's, and a stop request saves the loop after the same step on all ranks (TrainOneBatch
+// returns a *ringo.StoppedError).
 type Loop struct {
 	r  *run
 	at position
 	lr float64
-	// failed says that a batch was not trained to its end.
+	// failed reports that a batch returned an error.
 	failed bool
 }
 
-// endless is how many steps the one epoch of a Loop has.
+// endless is the number of steps of a Loop's only epoch.
 const endless = math.MaxInt32
 
-// NewLoop makes the model on this rank. Its Spec says the shape of its samples, cfg all that Config
-// says which needs neither epochs nor data. Where Run would be a heter-trainer it is one, too, and
-// returns ringo.ErrHeterTrainerDone. With cfg.Checkpoint.Resume it goes on from the folder's last
-// checkpoint, if there is one: Steps says where.
+// NewLoop makes the model on this rank. m has the shape of the samples; of cfg it ignores epochs
+// and data. In a heter-trainer it serves and returns ringo.ErrHeterTrainerDone, as Run does. With
+// cfg.Checkpoint.Resume it resumes from the folder's last checkpoint, if any: Steps returns its
+// step.
 func NewLoop(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (l *Loop, err error) {
 	if job.HeterTrainer() != nil {
 		return nil, runHeterTrainer(ctx, job, m, cfg)
 	}
-	cfg.Model, cfg.given, cfg.Epochs = m, true, endless
+	cfg.Model, cfg.hasSet, cfg.Epochs = m, true, endless
 	cfg = cfg.on(job)
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -81,24 +83,25 @@ func NewLoop(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (l *
 	return l, nil
 }
 
-// Steps is how many steps the run has done, those before it was resumed among them.
+// Steps returns the number of steps of the run, including steps before it was resumed.
 func (l *Loop) Steps() int64 { return l.r.resumption.stepsDone(l.at) }
 
-// SetLR sets the learning rate of the following steps, the same on all ranks.
+// SetLR sets the learning rate of the following steps, equal on all ranks.
 func (l *Loop) SetLR(lr float64) { l.lr = lr }
 
-// Replica is this rank's copy of the model and its optimizer.
+// Replica returns this rank's copy of the model and its optimizer.
 func (l *Loop) Replica() *Replica { return l.r.replica }
 
-// TrainOneBatch runs this rank's batch forward and backward, exchanges gradients while backward runs, and updates. strategy and spars
-// say how gradients are exchanged from this step on, as in distopt: "" and 0 leave that as it is. What it returns is good until the
-// next call.
+// TrainOneBatch runs this rank's batch forward and backward, exchanges gradients during backward,
+// and updates. strategy and spars change the exchange from this step on, as in distopt; "" and 0
+// keep it. The pass is valid until the next call.
 //
-// With Exchange.NonFinite "skip" the step may be skipped on all ranks:
-// Replica().Opt.Times().Skipped is then the reason.
+// With Exchange.NonFinite "skip" all ranks may skip the step: Replica().Opt.Times().Skipped is then
+// the reason.
 //
-// An error of this rank alone ends the other ranks' steps, which name it, as soon as the function that ringo.Run or ringo.Local has called returns it;
-// that of an exchange, or of an update, at once.
+// An error of this rank alone ends the other ranks' steps with an error that names this rank, when
+// the function of ringo.Run or ringo.Local returns it; an error of an exchange or update does so
+// immediately.
 func (l *Loop) TrainOneBatch(b model.Batch, strategy distopt.Strategy, spars float64) (pass model.Pass, err error) {
 	r := l.r
 	defer func() {
@@ -137,7 +140,7 @@ func (l *Loop) TrainOneBatch(b model.Batch, strategy distopt.Strategy, spars flo
 	return pass, r.reports.skipped(l.at.epoch, l.at.step)
 }
 
-// choose makes the following steps exchange gradients by a strategy, unless they do.
+// choose changes strategy and spars, if they differ.
 func (l *Loop) choose(strategy distopt.Strategy, spars float64) error {
 	o := l.r.replica.Opt
 	if strategy != "" && strategy != o.Strategy() {
@@ -151,8 +154,8 @@ func (l *Loop) choose(strategy distopt.Strategy, spars float64) error {
 	return o.SetSpars(spars)
 }
 
-// Evaluate evaluates the model on a set's part for that, which the ranks share: each sample is seen once, by one of them, in batches of
-// Config.Batch. The result is the same on all ranks.
+// Evaluate evaluates the model on a set's evaluation samples, which the ranks divide, in batches of
+// Config.Batch. The result is equal on all ranks.
 func (l *Loop) Evaluate(set *data.Dataset) (Evaluation, error) {
 	r := l.r
 	r.setPosition("evaluating", l.at.epoch, l.at.step)
@@ -164,8 +167,9 @@ func (l *Loop) Evaluate(set *data.Dataset) (Evaluation, error) {
 	return e, r.located(err)
 }
 
-// Save saves the loop in the folder cfg.Checkpoint.Dir: parameters and the optimizer's state, what codecs have kept on each rank, running
-// statistics and what the model carries; rank 0 writes. Without a folder it does nothing.
+// Save saves the loop in cfg.Checkpoint.Dir: parameters and optimizer state, codecs' residuals of
+// each rank, running statistics and the state that the model carries; rank 0 writes. Without a
+// folder it does nothing.
 func (l *Loop) Save() error {
 	if l.r.cfg.Checkpoint.Dir == "" {
 		return nil
@@ -173,7 +177,8 @@ func (l *Loop) Save() error {
 	return l.r.located(l.r.saver.save(l.at))
 }
 
-// ParamsSHA256 is the hash of what the model has learnt, as in Summary. Ranks that differ are an error.
+// ParamsSHA256 returns the hash of the model's values, as in Summary. Ranks that differ are an
+// error.
 func (l *Loop) ParamsSHA256() (string, error) {
 	if err := l.r.sync(); err != nil {
 		return "", l.r.located(err)
@@ -182,7 +187,7 @@ func (l *Loop) ParamsSHA256() (string, error) {
 	return sum, l.r.located(err)
 }
 
-// Close ends the rank's part in good order. After an error it only gives back what the loop holds.
+// Close leaves the job in good order. After an error it only releases memory and connections.
 func (l *Loop) Close() error {
 	defer l.r.close()
 	if l.failed {
@@ -191,16 +196,15 @@ func (l *Loop) Close() error {
 	return l.r.replica.params.leave()
 }
 
-// Evaluation is what a model made of a set, over all ranks.
+// Evaluation is the result of a model on a set, over all ranks.
 type Evaluation struct {
-	// Loss is the mean over Terms, which are samples or tokens.
-	Loss  float64
-	Terms int64
-	// Figures are the model's metrics.
+	// Loss is the mean over Terms, the number of samples or tokens.
+	Loss    float64
+	Terms   int64
 	Figures model.Metrics
 }
 
-// evaluateNow evaluates the model as it is on all ranks' shares of the set. It is a collective call.
+// evaluateNow evaluates the model on all ranks' parts of the set. The call is collective.
 func (l *epochLoop) evaluateNow(epoch int) (Evaluation, error) {
 	if err := l.sync(); err != nil {
 		return Evaluation{}, err
@@ -213,7 +217,7 @@ func (l *epochLoop) evaluateNow(epoch int) (Evaluation, error) {
 	return l.evaluated(whole), nil
 }
 
-// evaluated are the figures of an evaluation by all ranks.
+// evaluated returns loss and metrics of an evaluation by all ranks.
 func (e *runEnv) evaluated(whole evaluation) Evaluation {
 	c := whole.counts
 	return Evaluation{Loss: c.Loss / c.Terms, Terms: int64(c.Terms), Figures: e.replica.model.Figures(c, whole.words, false)}

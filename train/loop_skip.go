@@ -9,22 +9,22 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// With Exchange.NonFinite "skip" a step with a loss or a gradient that is not finite on any rank
-// changes neither parameters nor running statistics nor the state that a model carries. An epoch's
-// training figures leave such steps out.
+// With Exchange.NonFinite "skip", a step with a loss or gradient that is not finite on any rank
+// changes neither parameters nor running statistics nor the state that a model carries. Training
+// metrics exclude such steps.
 
-// mostSkipped is the number of consecutive steps that may be skipped. The parameters stay as they
-// are, so that a longer series is due to them, or to nearly all samples: with a finite gradient in
-// every tenth step it has a probability of 3 in 100,000.
-const mostSkipped = 100
+// maxSkipped is the maximum number of consecutive skipped steps. Parameters do not change
+// meanwhile, so that a longer series is due to them, or to nearly all samples: with a finite
+// gradient in every tenth step its probability is 3 in 100,000.
+const maxSkipped = 100
 
-// skips counts steps that were skipped; distopt.Setup has their number in the run.
+// skips counts skipped steps; distopt.Setup has their number in the run.
 type skips struct {
 	Epoch int `json:"skipped_of_epoch,omitempty"`
 	InRow int `json:"skipped_in_row,omitempty"`
 }
 
-// note copies what the forward passes of a step change.
+// note copies the values that forward passes of a step change.
 func (r *Replica) note() {
 	if !r.skips {
 		return
@@ -37,10 +37,11 @@ func (r *Replica) note() {
 	}
 }
 
-// moved is what a forward pass changes: running statistics, and the state that a model carries.
+// moved returns the values that a forward pass changes: running statistics, and the state that a
+// model carries.
 func (r *Replica) moved() [][]float32 { return append([][]float32{r.Params.Buffers()}, r.state()...) }
 
-// restore brings back what note has copied. A state that has grown since had zeros there.
+// restore copies the values of note back. State that has grown since had zeros there.
 func (r *Replica) restore() {
 	for i, x := range r.moved() {
 		clear(x[copy(x, r.before[i]):])
@@ -55,13 +56,13 @@ func (r *Replica) reject(loss float64, last bool) {
 	}
 }
 
-// counted is what a step adds to training figures.
+// counted holds training counters before a step.
 type counted struct {
 	train                  model.Counts
 	samples, first, recent float64
 }
 
-// counted is the training figures before a step that may be skipped.
+// counted returns the training counters before a step that may be skipped.
 func (w *trainerThread) counted(c *threadPool) (out counted) {
 	if w.replica.skips {
 		out = counted{w.tally.train, w.tally.samples, c.reports.first, c.reports.recent}
@@ -70,14 +71,14 @@ func (w *trainerThread) counted(c *threadPool) (out counted) {
 	return out
 }
 
-// leaveOut makes the figures those before a step that was skipped.
+// leaveOut restores the counters after a skipped step.
 func (w *trainerThread) leaveOut(c *threadPool, before counted) {
 	if w.replica.Opt.Times().Skipped != nil {
 		w.tally.train, w.tally.samples, c.reports.first, c.reports.recent = before.train, before.samples, before.first, before.recent
 	}
 }
 
-// whyRejected is the reason to skip the step of a batch without a finite loss.
+// whyRejected returns the reason to skip the step of a batch without a finite loss.
 func whyRejected(loss, lr float64, b *data.Batch) error {
 	if why := badSample(loss, b); why != nil {
 		return why
@@ -85,9 +86,9 @@ func whyRejected(loss, lr float64, b *data.Batch) error {
 	return fmt.Errorf("the loss is %s, and all inputs are finite: where that is frequent, lower the learning rate (now %s)", quantity.Exact(loss), quantity.Exact(lr))
 }
 
-// skipped counts the step if it was skipped. It is an error if too many were.
+// skipped counts a skipped step, and returns an error after too many.
 func (r *reports) skipped(epoch, step int) error {
-	if !r.replica.skips { // workers of other threads are at their own steps
+	if !r.replica.skips { // threads are at different steps
 		return nil
 	}
 	why, s := r.replica.Opt.Times().Skipped, &r.past.skips
@@ -100,7 +101,7 @@ func (r *reports) skipped(epoch, step int) error {
 	switch {
 	case s.Epoch >= r.data.steps:
 		return fmt.Errorf("all %s of the epoch were skipped, the last one because %w", quantity.Count(r.data.steps, "step"), why)
-	case s.InRow >= mostSkipped:
+	case s.InRow >= maxSkipped:
 		return fmt.Errorf("%d consecutive steps were skipped, the last one because %w", s.InRow, why)
 	case !r.skipReported:
 		r.skipReported = true
@@ -109,7 +110,7 @@ func (r *reports) skipped(epoch, step int) error {
 	return nil
 }
 
-// remarkSkipped prints the number of an epoch's steps that were skipped.
+// remarkSkipped reports the number of skipped steps of an epoch.
 func (r *reports) remarkSkipped(epoch, steps int) {
 	if n := r.past.skips.Epoch; n > 0 {
 		r.remark(epoch, "epoch %d skipped %d of %s: a loss or a gradient was not finite", epoch, n, quantity.Count(steps, "step"))

@@ -12,15 +12,15 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// A rank trains with one worker or, where its parameters allow it, several at once, each of which has a replica
-// and every so manyth of the rank's batches, as they come.
+// A rank trains on one thread, or on several if its parameters allow it. Each thread has a replica
+// and takes the rank's batches in their order.
 
-// trainerThread is one of them.
+// trainerThread is one thread of a rank.
 type trainerThread struct {
 	replica *Replica
 	tally   epochCounters
-	keys    hyperloglog.Counter // that it has trained on
-	// evaluation is its part of the one under way.
+	keys    hyperloglog.Counter // keys that it has trained on
+	// evaluation is the thread's part of the current evaluation.
 	evaluation evaluation
 
 	watch StepTimer
@@ -28,46 +28,46 @@ type trainerThread struct {
 	// at is the step of the epoch, for errors.
 	at int
 
-	// next is the turn after the one that goes on, where taken says that it was taken ahead.
+	// next is the item after the current one, if it was prefetched.
 	next       workItem
 	prefetched bool
-	// copies are the batches of both, and turns how many were taken.
+	// copies are the batches of both items. turns counts them.
 	copies [2]data.Batch
 	turns  int
 }
 
-// workItem is what a worker does next.
+// workItem is the next work of a thread.
 type workItem struct {
-	// batch is nil where there is none for this worker.
+	// batch is nil if there is none for this thread.
 	batch *data.Batch
-	// over says that there is nothing more to do.
+	// over marks the end of the phase.
 	over bool
 }
 
-// threadPool is what the workers of a rank have in common while they train or evaluate.
+// threadPool is shared by the threads of a rank while they train or evaluate.
 type threadPool struct {
 	*epochLoop
 	epoch int
 	phase string
 	from  batches
-	// total is how many batches, or steps of training, the phase has on this rank.
+	// total is the number of batches, or of training steps, of the phase on this rank.
 	total int
-	// first and until are which steps of the epoch to do, where they train.
+	// The phase trains steps [first, until) of the epoch.
 	first, until int
-	// there are the ranks that train, whose samples count.
-	there []int
+	// training lists the ranks that train, whose samples count.
+	training []int
 
 	mu sync.Mutex
-	// remaining is how many batches there are to hand out, done how many of total are done.
+	// remaining is the number of batches not handed out, done the number of finished ones of total.
 	remaining, done int
 	err             error
-	// stopped is why all stop before until, when each has done so many rounds.
+	// stopped is the reason to stop before until, after rounds rounds of each thread.
 	stopped error
 	rounds  int
 }
 
-// advance does the epoch's steps up to the next one after which the run is saved. A *ringo.StoppedError says that
-// all ranks stop where at is then.
+// advance does the epoch's steps up to the next checkpoint. A *ringo.StoppedError reports that all
+// ranks stop at the returned position.
 func (l *epochLoop) advance(at *position) error {
 	until := at.step + 1
 	for until < l.data.steps && !l.saver.due((at.epoch-1)*l.data.steps+until, false) {
@@ -77,10 +77,10 @@ func (l *epochLoop) advance(at *position) error {
 	_, last := l.data.span(until - 1)
 	c := &threadPool{
 		epochLoop: l, epoch: at.epoch, phase: "train", from: l.data.order, total: l.data.steps, first: at.step, until: until,
-		remaining: last - first, done: at.step, there: l.peers.liveRanks(),
+		remaining: last - first, done: at.step, training: l.peers.liveRanks(),
 	}
 	for i, w := range l.workers {
-		if w.tally = at.tally; i > 0 { // the first one's sums go on in the order of steps
+		if w.tally = at.tally; i > 0 { // the first one adds up in the order of steps
 			w.tally = l.newTally()
 		}
 	}
@@ -104,10 +104,10 @@ func (l *epochLoop) advance(at *position) error {
 	return c.stopped
 }
 
-// evaluation is what the model made of an evaluation set: of a part of it, or of the whole.
+// evaluation has the counters of a model on an evaluation set, or on a part of it.
 type evaluation struct {
 	counts model.Counts
-	// words are those of the metrics that want them.
+	// words are for metrics that need them.
 	words [][]uint64
 }
 
@@ -116,8 +116,8 @@ func (e *runEnv) newEvaluation() evaluation {
 	return evaluation{m.NewCounts(), m.NewWords()}
 }
 
-// evaluate runs the model over this rank's part of the evaluation set, every
-// sample exactly once over all ranks.
+// evaluate runs the model over this rank's part of the evaluation set. Each sample is evaluated
+// once over all ranks.
 func (l *epochLoop) evaluate(epoch int) (sum evaluation, err error) {
 	defer l.during(record.Evaluation)()
 	l.data.shard.Start(epoch)
@@ -136,7 +136,7 @@ func (l *epochLoop) evaluate(epoch int) (sum evaluation, err error) {
 	return sum, nil
 }
 
-// add adds what another worker has found.
+// add adds another thread's counters.
 func (e *evaluation) add(o *evaluation) {
 	other := o.counts.Fields()
 	for i, f := range e.counts.Fields() {
@@ -147,7 +147,7 @@ func (e *evaluation) add(o *evaluation) {
 	}
 }
 
-// all lets all workers work, the first one on this goroutine.
+// all runs work on all threads, the first one on this goroutine.
 func (c *threadPool) all(work func(*trainerThread, *threadPool) error) error {
 	var others sync.WaitGroup
 	for i, w := range c.workers {
@@ -160,7 +160,7 @@ func (c *threadPool) all(work func(*trainerThread, *threadPool) error) error {
 	return c.err
 }
 
-// fail keeps the first fault, if err is one, and ends the waits of the other workers.
+// fail stores the first error and ends the waits of the other threads.
 func (c *threadPool) fail(err error) {
 	c.mu.Lock()
 	first := err != nil && c.err == nil
@@ -173,8 +173,8 @@ func (c *threadPool) fail(err error) {
 	}
 }
 
-// turn is the worker's next turn, as take hands them out. Where passes are faster if they know what follows, the one
-// after it is taken, too.
+// turn returns the thread's next item from take. If parameters prefetch, it also takes the item
+// after it.
 func (w *trainerThread) turn(take func() (workItem, error)) (now workItem, err error) {
 	if now = w.next; !w.prefetched {
 		if now, err = take(); err != nil {
@@ -189,7 +189,7 @@ func (w *trainerThread) turn(take func() (workItem, error)) (now workItem, err e
 	return now, err
 }
 
-// take is the next batch, nil if there is none or something has failed.
+// take returns the next batch; nil after the last one or after an error.
 func (c *threadPool) take(w *trainerThread) (*data.Batch, error) {
 	start := time.Now()
 	c.mu.Lock()
@@ -199,7 +199,7 @@ func (c *threadPool) take(w *trainerThread) (*data.Batch, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c.remaining--; b.N == 0 { // another rank's part of the evaluation is one sample longer
+		if c.remaining--; b.N == 0 { // another rank's part is one sample longer
 			c.done++
 			continue
 		}
@@ -209,7 +209,7 @@ func (c *threadPool) take(w *trainerThread) (*data.Batch, error) {
 			w.replica.rec.Span(record.Data, 0, w.replica.rec.At(start), w.replica.rec.At(end))
 		}
 		if !w.replica.params.prefetches() {
-			return b, nil // good until the next one is taken
+			return b, nil // valid until the next batch
 		}
 		own := &w.copies[w.turns%2]
 		w.turns++
@@ -219,14 +219,14 @@ func (c *threadPool) take(w *trainerThread) (*data.Batch, error) {
 	return nil, nil
 }
 
-// progress tells of a batch, or a step, of n samples of all ranks. c.mu is held.
+// progress reports a batch, or a step, of n samples of all ranks. c.mu is held.
 func (c *threadPool) progress(n int, loss float64) {
 	c.done++
 	c.obs.Progress(Progress{Phase: c.phase, Epoch: c.epoch, Epochs: c.cfg.Epochs, Done: c.done, Total: c.total,
 		Samples: n, Loss: loss, Progressive: c.reports.scores.latest()})
 }
 
-// train does the worker's steps, which are not those of the rank's other workers.
+// train does the thread's steps.
 func (w *trainerThread) train(c *threadPool) error {
 	if err := panics.Do(func() error { return w.steps(c) }); err != nil {
 		return &StepError{Epoch: c.epoch, Step: w.at + 1, Err: err}
@@ -234,11 +234,11 @@ func (w *trainerThread) train(c *threadPool) error {
 	return nil
 }
 
-// steps does the worker's steps. Without a batch it passes: in ssp others wait until it has
-// done as many steps as they.
+// steps does the thread's steps, including empty ones without a batch: in ssp other ranks wait for
+// their number.
 func (w *trainerThread) steps(c *threadPool) error {
 	n := len(c.workers)
-	rounds := (c.until - c.first + n - 1) / n // of each, the last without a batch for some of them
+	rounds := (c.until - c.first + n - 1) / n // rounds of each thread, the last one without a batch for some
 	round := 0
 	take := func() (workItem, error) {
 		defer func() { round++ }()
@@ -247,7 +247,7 @@ func (w *trainerThread) steps(c *threadPool) error {
 	w.stepS, w.at = slices.Grow(w.stepS[:0], rounds), c.first
 	w.watch.Begin(time.Now())
 	w.replica.Tuner.Begin()
-	w.replica.params.takeWaitTime() // for what was before
+	w.replica.params.takeWaitTime() // discard earlier waits
 	for i := range rounds {
 		w.at = c.first + i*n
 		w.replica.rec.BeginStep(w.replica.Opt.Steps())
@@ -262,7 +262,7 @@ func (w *trainerThread) steps(c *threadPool) error {
 	return nil
 }
 
-// begin is a worker's turn of a round of steps, unless all stop before that round.
+// begin returns a thread's item in a round of steps, unless all stop before that round.
 func (c *threadPool) begin(w *trainerThread, round, rounds int) (workItem, error) {
 	if round == rounds {
 		return workItem{over: true}, nil
@@ -279,7 +279,7 @@ func (c *threadPool) begin(w *trainerThread, round, rounds int) (workItem, error
 	return workItem{batch: b}, err
 }
 
-// stop notes why all stop before a round. Other errors it returns.
+// stop notes the round before which all stop. It returns other errors.
 func (c *threadPool) stop(why error, round int) error {
 	if !stopped(why) {
 		return why
@@ -290,7 +290,7 @@ func (c *threadPool) stop(why error, round int) error {
 	return nil
 }
 
-// step is the worker's step, on a batch or, where those accumulate, on it and those that follow.
+// step does one step, on a batch or on several that accumulate.
 func (w *trainerThread) step(c *threadPool, b *data.Batch) error {
 	r := w.replica
 	lr := c.data.lr(c.epoch, w.at)
@@ -303,7 +303,7 @@ func (w *trainerThread) step(c *threadPool, b *data.Batch) error {
 	if err != nil {
 		return err
 	}
-	later := r.params.prefetches() // servers move parameters meanwhile; else gradients are under way, for which the step waits
+	later := r.params.prefetches() // servers move parameters meanwhile; else the step waits for gradients in flight
 	if !later {
 		w.score(c, b, pass)
 	}
@@ -319,7 +319,7 @@ func (w *trainerThread) step(c *threadPool, b *data.Batch) error {
 	}
 	w.watch.Pulled(r.params.takeWaitTime())
 	spent := w.watch.End(time.Now().Add(-tuned), r.Opt.Times())
-	if tuned > 0 { // measured and chosen, which is part of no step
+	if tuned > 0 { // tuning is part of no step
 		w.tally.trainS -= tuned.Seconds()
 		w.tally.tuneS += tuned.Seconds()
 		w.watch.Begin(time.Now())
@@ -334,12 +334,13 @@ func (w *trainerThread) step(c *threadPool, b *data.Batch) error {
 		return err
 	}
 	c.mu.Lock()
-	c.progress(c.data.stepSamples(w.at, c.there...), loss)
+	c.progress(c.data.stepSamples(w.at, c.training...), loss)
 	c.mu.Unlock()
 	return c.afterStep(w, spent, loss, lr)
 }
 
-// backwards runs the step's batches forward and backward, and returns the last one, which is not scored yet.
+// backwards runs the step's batches forward and backward, and returns the last one, which is not
+// scored yet.
 func (w *trainerThread) backwards(c *threadPool, b *data.Batch, lr float64) (*data.Batch, model.Pass, error) {
 	lo, hi := c.data.span(w.at)
 	for k := hi - lo; ; k-- {
@@ -368,7 +369,7 @@ func (w *trainerThread) backwards(c *threadPool, b *data.Batch, lr float64) (*da
 
 func lossOf(p model.Pass) float64 { return float64(p.Loss.Mean.Data[0]) }
 
-// score counts what a batch was like, before the next one is taken.
+// score counts a batch before the next one is taken.
 func (w *trainerThread) score(c *threadPool, b *data.Batch, pass model.Pass) {
 	loss := lossOf(pass)
 	if w.replica.skips && !finite(loss) {
@@ -385,7 +386,7 @@ func (w *trainerThread) score(c *threadPool, b *data.Batch, pass model.Pass) {
 	}
 }
 
-// evaluate does the worker's batches of an evaluation.
+// evaluate does the thread's batches of an evaluation.
 func (w *trainerThread) evaluate(c *threadPool) error {
 	take := func() (workItem, error) {
 		b, err := c.take(w)

@@ -13,70 +13,73 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// paramPlacement is who has a replica's parameters and moves them by its gradients: what a step
-// agrees on, with whom, and who updates. The loop knows no more of it. One of them belongs to each
-// replica and is used by its thread, but for abort.
+// paramPlacement stores a replica's parameters and updates them by its gradients: the exchange of a
+// step, its peers and the updater depend on the implementation, and the loop does not. Each replica
+// has one, used by its thread, except for abort.
 type paramPlacement interface {
-	// layOut says where the parameters of a model that is about to be built lie.
+	// layOut sets the memory of the parameters of a model that is built next.
 	layOut(ps *nn.Params)
-	// begin makes the replica's optimizer, which dense gradients go to. It is a collective call.
+	// begin makes the replica's optimizer for dense gradients. The call is collective.
 	begin(cfg Config, at beginning) error
 
-	// prefetches reports that passes are faster if they know the batch that follows.
+	// prefetches reports whether passes are faster with the next batch in advance.
 	prefetches() bool
-	// setNextBatch names the batch that follows the one of the next pass.
+	// setNextBatch sets the batch after the one of the next pass.
 	setNextBatch(b *data.Batch)
-	// fetch brings what a pass over a batch reads of tables, and returns the batch with the rows of these where its ids were.
+	// fetch loads the rows that a pass over a batch reads, and returns the batch with rows instead
+	// of ids.
 	fetch(b model.Batch, training bool) (model.Batch, error)
-	// rowsReady gives the gradient of a table's rows in a step's last backward, and the labels of its batch.
+	// rowsReady takes the gradient of a table's rows in a step's last backward, and the labels of
+	// its batch.
 	rowsReady(table int, ids []int32, grads []float32, labels []int32) error
-	// takeWaitTime is how long passes have waited for what they read since it was last asked.
+	// takeWaitTime returns the time that passes waited for values since the last call.
 	takeWaitTime() time.Duration
-	// setRate sets the learning rate of the step under way, and that of the one after it.
+	// setRate sets the learning rates of the current step and of the next one.
 	setRate(lr, next float64)
-	// end ends a step behind the optimizer's, or one in which the replica had no batch.
+	// end ends a step after the optimizer's, or a step of a replica without a batch.
 	end() error
-	// sync makes the parameters of all ranks equal. Of a rank's replicas the first one does it for all; it
-	// is a collective call.
+	// sync makes the parameters of all ranks equal. A rank calls it on its first replica, for all
+	// of them. The call is collective.
 	sync() error
 
 	stored
 
-	// leave ends this rank's part in good order.
+	// leave leaves the job in good order, for all replicas of the rank.
 	leave() error
 	// abort ends the waits of all the rank's replicas with an error. Any goroutine may call it.
 	abort()
 	close()
 }
 
-// stored is what a checkpoint and a hash see of parameters.
+// stored is the access of checkpoints and hashes to parameters.
 type stored interface {
-	// arrays names what is the same on all ranks and lies in their memory.
+	// arrays names the values in this rank's memory that are equal on all ranks.
 	arrays() []checkpoint.Array
-	// localState is what this replica alone keeps, on all ranks by the same names in the same
-	// order.
+	// localState returns the state of this replica alone, by the same names in the same order on
+	// all ranks.
 	localState() []stream
-	// rows shows all rows of a table, some at a time; it is nil where they lie in the table. Not ok: nobody here knows which there are.
+	// rows returns a function that shows all rows of a table in pieces; nil if the table has them.
+	// ok is false if only servers can list the rows.
 	rows(table int) (each func(show func(rows []float32) error) error, ok bool)
-	// save makes arrays whole on rank 0, saves what lies elsewhere as of a step of the run, and returns what tells of that, for
-	// the checkpoint. It is a collective call.
+	// save completes arrays on rank 0, saves values elsewhere as of a step of the run, and returns
+	// entries for the checkpoint about them. The call is collective.
 	save(step int64) (more map[string]string, err error)
-	// resumed makes the parameters of all ranks those of the checkpoint that rank 0 has read. It is a collective
-	// call.
+	// resumed gives all ranks the parameters that rank 0 has read from a checkpoint. The call is
+	// collective.
 	resumed() error
 }
 
-// placement returns what makes the parameters of a rank's replicas, the first one's first.
+// placement returns a constructor of the parameters of a rank's replicas, for the first replica
+// first.
 func (c Config) placement(p communicator) func(r *Replica) paramPlacement {
 	if c.Servers.Consistency == "" {
 		return func(r *Replica) paramPlacement { return &replicatedParams{replica: r} }
 	}
 	s := &servers{peers: p}
-	return s.another
+	return s.addReplica
 }
 
-// replicatedParams are parameters that each rank has a copy of, and moves by the gradients that all
-// agree on.
+// replicatedParams are parameters of which each rank has a copy, updated by the agreed gradients.
 type replicatedParams struct {
 	replica *Replica
 	rule    *optim.Shared
@@ -135,7 +138,8 @@ func (p *replicatedParams) resumed() error                                     {
 func (p *replicatedParams) leave() error                                       { return nil }
 func (p *replicatedParams) abort()                                             {}
 
-// save brings the replicas together where they may differ, and the optimizer's state to rank 0.
+// save makes replicas equal under distopt.PartialUpdate, and gathers the optimizer's state on rank
+// 0.
 func (p *replicatedParams) save(int64) (map[string]string, error) {
 	o := p.replica.Opt
 	if s := o.Strategy(); s == distopt.PartialUpdate {
@@ -152,7 +156,7 @@ func (p *replicatedParams) close() {
 	}
 }
 
-// newRule makes the optimizer of a replica's arenas and of tables, on its threads.
+// newRule makes the optimizer of a replica's arenas and tables.
 func (c Config) newRule(ps *nn.Params, tables []*nn.Table) (*optim.Shared, error) {
 	opt := c.newOptimizer(ps)
 	if rates := ratesOf(ps); len(rates) > 0 {
@@ -169,7 +173,7 @@ func (c Config) newRule(ps *nn.Params, tables []*nn.Table) (*optim.Shared, error
 	return optim.NewShared(opt, c.threadsEach())
 }
 
-// ratesOf are the ranges of the arena whose rate is not the optimizer's.
+// ratesOf returns the ranges of the arena with another rate than the optimizer's.
 func ratesOf(ps *nn.Params) (rates []optim.Rate) {
 	for _, s := range ps.Slots() {
 		if s.Rate != 1 {
@@ -179,16 +183,16 @@ func ratesOf(ps *nn.Params) (rates []optim.Rate) {
 	return rates
 }
 
-// threadsEach is how many threads compute in each of a rank's replicas.
+// threadsEach returns the number of computing threads of each replica of a rank.
 func (c Config) threadsEach() int { return max(1, c.Threads/c.Servers.threads()) }
 
-// optimize makes the replica's optimizer, which agrees on dense gradients with a group and moves the parameters by a
-// rule; nil: cfg.Exchange.Reducer takes the gradients to those who do.
+// optimize makes the replica's optimizer, which exchanges dense gradients in a group and updates by
+// a rule; with rule nil, cfg.Exchange.Reducer takes the gradients to the updater.
 func (r *Replica) optimize(cfg Config, g *collective.Group, rule *optim.Shared, tables []distopt.Table) (err error) {
 	if cfg.Exchange.Update == "" && cfg.threadsEach() > g.Size() {
-		cfg.Exchange.Update = distopt.UpdateWhole // a shared one has a thread of each rank, a whole one all of this one's
+		cfg.Exchange.Update = distopt.UpdateWhole // a sharded update has one thread of each rank, a whole one all threads of this rank
 	}
-	cfg.Exchange.Pool = r.tape // idle while gradients are selected from
+	cfg.Exchange.Pool = r.tape // idle while a codec selects
 	var opt optim.Optimizer
 	if rule != nil {
 		opt = rule

@@ -8,16 +8,15 @@ import (
 	"strings"
 )
 
-// values is a named part of what a model has learnt.
+// values is a named part of a model's values.
 type values struct {
 	name string
 	data []float32
-	// each, where it is set, shows the values in place of data, some at a time.
+	// each, if set, shows the values in pieces instead of data.
 	each func(func([]float32) error) error
 }
 
-// learnt returns the parameters, the tables and the buffers of the replica,
-// sorted by name.
+// learnt returns the parameters, tables and buffers of the replica, sorted by name.
 func (r *Replica) learnt() []values {
 	var all []values
 	for _, p := range r.Params.List() {
@@ -35,11 +34,11 @@ func (r *Replica) learnt() []values {
 	return all
 }
 
-// hash is the SHA-256 of what the model has learnt, parameters, tables and
-// running statistics: name and little-endian values of each, sorted by name, so
-// that it does not depend on how memory is laid out. copies is that of what each rank has a copy of: rows elsewhere are
-// left out, which all ranks read alike, and of which a day that passes between two ranks' reading deletes some. Rows by key that
-// lie on servers are in neither: there may be more of them than can be read, and none is known here. An error is one of the servers that a table lies on.
+// hash returns the SHA-256 of parameters, tables and running statistics: name and little-endian
+// values of each, sorted by name, independent of memory layout. copies covers only values that each
+// rank has a copy of: ranks read rows elsewhere alike, but servers may delete some between two
+// reads. Neither covers rows of keys on servers, which may be too many to read and which only
+// servers can list. An error comes from the servers of a table.
 func (r *Replica) hash() (sum, copies [sha256.Size]byte, err error) {
 	all := r.learnt()
 	if sum, err = hashOf(all); err != nil {
@@ -54,7 +53,7 @@ func (r *Replica) hash() (sum, copies [sha256.Size]byte, err error) {
 }
 
 func hashOf(all []values) (sum [sha256.Size]byte, err error) {
-	const piece = 4096 // values, so that a large table needs no copy of itself
+	const piece = 4096 // values, so that a large table needs no copy
 	h := sha256.New()
 	buf := make([]byte, 0, 4*piece)
 	write := func(data []float32) error {

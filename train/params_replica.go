@@ -15,43 +15,40 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// Replica is one rank's copy of a model, with the optimizer that keeps it equal
-// to the others'.
+// Replica is one rank's copy of a model, with the optimizer that keeps the copies equal.
 type Replica struct {
 	Spec   model.Spec
 	Params *nn.Params
 	Opt    *distopt.Optimizer
-	// Tuner stands beside Opt and chooses what a step's gradients go by, where that is wanted.
+	// Tuner chooses strategy and plan of Opt, if enabled.
 	Tuner *tune.Tuner
 
 	params  paramPlacement
-	split   *heterParams // nil: the whole model runs here
+	split   *heterParams // nil if the whole model runs on this rank
 	model   model.Model
 	job     *ringo.Job
 	tape    *nn.Tape
 	kernels *simd.Kernels
-	rec     *record.Recorder // nil: another worker of the rank records
+	rec     *record.Recorder // nil if another thread of the rank records
 	// x has the last batch's values.
 	x    nn.Tensor
 	seed uint64
-	// passes is how many backwards were made so far.
+	// passes counts backwards.
 	passes uint64
-	// begun says that a step of several backwards is under way.
+	// begun reports that a step of several backwards is in progress.
 	begun bool
-	// skips says that steps may be skipped; before is what note has copied.
+	// skips reports that steps may be skipped. before has the copies of note.
 	skips  bool
 	before [][]float32
-	// stream is which of the job's replicas draws the numbers of dropout: each has its own.
+	// stream is the number of the replica in the job, which selects its random numbers for dropout.
 	stream uint64
 }
 
-// NewReplica builds the model that cfg names, with the initial parameters of
-// rank 0. opts is what the data set says of it. Gradients go through the job's
-// servers, if it has any. It is a collective call.
+// NewReplica builds the model of cfg with the initial parameters of rank 0. opts are the model's
+// options for the data set. Gradients go through the job's servers, if any. The call is collective.
 //
-// Its gradients and parameters lie in the memory that the ranks of a host share, if they do:
-// replicas of one job are closed in the opposite order of their making, or their
-// memory stays in use until the job ends.
+// Ranks of a host that share memory have gradients and parameters in shared memory: close the
+// replicas of one job in reverse order, or their memory stays in use until the job ends.
 func NewReplica(job *ringo.Job, cfg Config, opts model.Options) (*Replica, error) {
 	r, err := build(job, cfg, opts, cfg.placement(peersOf(job)), 0)
 	if err != nil {
@@ -70,7 +67,7 @@ func NewReplica(job *ringo.Job, cfg Config, opts model.Options) (*Replica, error
 	return r, nil
 }
 
-// build makes a rank's replica of a number, from 0, that cannot train yet: begin must follow.
+// build makes a rank's replica number number, from 0. It cannot train before begin.
 func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) paramPlacement, number int) (*Replica, error) {
 	if job.Reducer() != nil && cfg.Exchange.Strategy == distopt.PartialUpdate {
 		return nil, fmt.Errorf("strategy %s averages parameters among the ranks, which leaves nothing to the job's %d servers: use another strategy, or none", distopt.PartialUpdate, job.Servers())
@@ -103,24 +100,24 @@ func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) 
 	return r, nil
 }
 
-// beginning is where a replica begins.
+// beginning is the state of a run in which a replica begins.
 type beginning struct {
-	// step is how many steps of the run were done before.
+	// step is the number of steps of the run.
 	step int64
 	// rate is the learning rate of the first step.
 	rate float64
-	// job is what servers call the job.
+	// job is the servers' name of the job.
 	job string
 }
 
-// begin gives a replica its optimizer. It is a collective call. After an error nothing but Close
-// may be called.
+// begin gives a replica its optimizer. The call is collective. After an error only Close may be
+// called.
 func (r *Replica) begin(cfg Config, at beginning) error {
 	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.threadsEach(), Labels: cfg.Labelled})
 	return r.params.begin(cfg, at)
 }
 
-// planParams returns the arena's slots as the layers that a plan is made of.
+// planParams returns the parameters' ranges of the arena for a plan.
 func planParams(ps *nn.Params) []bucket.Param {
 	slots := ps.Slots()
 	layers := make([]bucket.Param, len(slots))
@@ -130,8 +127,7 @@ func planParams(ps *nn.Params) []bucket.Param {
 	return layers
 }
 
-// Batch is b as the model sees it: the same memory. It is good until the next
-// call.
+// Batch returns b for the model, in the same memory. It is valid until the next call.
 func (r *Replica) Batch(b *data.Batch) model.Batch {
 	out := model.Batch{N: b.N, IDs: b.IDs, Labels: b.Labels, Targets: b.Targets, Bags: nn.Bags{Keys: b.Bags.Keys, Offsets: b.Bags.Offsets, N: b.N}}
 	if len(r.Spec.Input) > 0 {
@@ -141,11 +137,11 @@ func (r *Replica) Batch(b *data.Batch) model.Batch {
 	return out
 }
 
-// Backward runs the model over a batch and adds to the gradients. With last, it is the step's last
-// backward: each gradient is handed to the optimizer as soon as it is final. What it returns is
-// good until the next call. An error is one of the servers that parameters lie on. A loss that is
-// not finite has no gradients: the rank that has the bad sample ends before its values reach other
-// ranks or servers, or with Exchange.NonFinite "skip" Step applies nothing on any rank.
+// Backward runs the model over a batch and adds to the gradients. last marks the step's last
+// backward: the optimizer then takes each gradient when it is final. The pass is valid until the
+// next call. An error comes from parameter servers. A loss that is not finite has no gradients: the
+// rank with the bad sample ends before its values reach other ranks or servers, or with
+// Exchange.NonFinite "skip" Step applies no update on any rank.
 func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error) {
 	if b, err = r.params.fetch(b, true); err != nil {
 		return pass, err
@@ -200,8 +196,7 @@ func (r *Replica) backward(b model.Batch, seed uint64, last bool) model.Pass {
 	return pass
 }
 
-// differentiate runs backward from a batch's loss, which counts by its share of the step; 0 means
-// 1.
+// differentiate runs backward from a batch's loss, weighted by its share of the step; 0 means 1.
 func (r *Replica) differentiate(loss *nn.Tensor, share float32, ready func(slot int)) {
 	if share == 0 || share == 1 {
 		r.tape.Backward(loss, ready)
@@ -210,8 +205,7 @@ func (r *Replica) differentiate(loss *nn.Tensor, share float32, ready func(slot 
 	r.tape.BackwardFrom([]*nn.Tensor{loss}, [][]float32{{share}}, ready)
 }
 
-// mix is a hash of two numbers: one round of SplitMix64 (Steele, Lea and Flood
-// 2014) from each.
+// mix is a hash of two numbers: one round of SplitMix64 (Steele, Lea and Flood 2014) from each.
 func mix(a, b uint64) uint64 {
 	z := a + 0x9e3779b97f4a7c15*(b+1)
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -219,9 +213,9 @@ func mix(a, b uint64) uint64 {
 	return z ^ z>>31
 }
 
-// Step ends a step: it waits for the agreed gradients and updates. A fault of this rank alone
-// breaks the job's group, see distopt.Optimizer.Step; one of the servers that parameters lie on
-// others hear of from who has it: by ringo.Run, or Job.Fail.
+// Step ends a step: it waits for the agreed gradients and updates. An error of this rank alone
+// breaks the job's group, see distopt.Optimizer.Step. Other ranks receive an error of parameter
+// servers from this rank, by ringo.Run or Job.Fail.
 func (r *Replica) Step() error {
 	if err := r.Tuner.Step(); err != nil {
 		return err
@@ -232,8 +226,8 @@ func (r *Replica) Step() error {
 	return r.params.end()
 }
 
-// Evaluate runs the model over a batch without recording it for backward. What it returns is good
-// until the next call. An error is one of the servers that parameters lie on.
+// Evaluate runs the model over a batch without recording it for backward. The pass is valid until
+// the next call. An error comes from parameter servers.
 func (r *Replica) Evaluate(b model.Batch) (pass model.Pass, err error) {
 	if b, err = r.params.fetch(b, false); err != nil {
 		return pass, err
@@ -245,9 +239,8 @@ func (r *Replica) Evaluate(b model.Batch) (pass model.Pass, err error) {
 	return r.model.Pass(r.tape, b), nil
 }
 
-// Forward runs the model over a batch without its loss, exactly as Evaluate does: labels and
-// targets are of no matter. What it returns is good until the next call. An error is one of the
-// servers that parameters lie on.
+// Forward runs the model over a batch without its loss, as Evaluate does; it ignores labels and
+// targets. The outputs are valid until the next call. An error comes from parameter servers.
 func (r *Replica) Forward(b model.Batch) (out model.Outputs, err error) {
 	if b, err = r.params.fetch(b, false); err != nil {
 		return out, err
@@ -256,14 +249,13 @@ func (r *Replica) Forward(b model.Batch) (out model.Outputs, err error) {
 	return r.model.Forward(r.tape, b), nil
 }
 
-// ResetState makes a model that carries state start anew, as before a pass over
-// the data.
+// ResetState resets the state that a model carries, as before a pass over the data.
 func (r *Replica) ResetState() { r.model.Reset() }
 
-// Model is the network itself.
+// Model returns the network.
 func (r *Replica) Model() model.Model { return r.model }
 
-// state is what a model carries from batch to batch; nil for most.
+// state returns the state that a model carries from batch to batch; nil for most models.
 func (r *Replica) state() [][]float32 {
 	if r.model.State == nil {
 		return nil
@@ -271,17 +263,17 @@ func (r *Replica) state() [][]float32 {
 	return r.model.State.Slices()
 }
 
-// Kernels names the instruction-set level of the kernels in use.
+// Kernels returns the instruction-set level of the kernels in use.
 func (r *Replica) Kernels() string { return r.kernels.Name() }
 
-// Close ends the replica's threads and exchange and gives the memory of its
-// gradients and parameters back, which are then zeros where ranks share it.
+// Close ends the replica's threads and exchange and releases the memory of its gradients and
+// parameters, which are then zeros if ranks share it.
 func (r *Replica) Close() {
 	if r.tape != nil {
 		r.tape.Close()
 	}
 	if r.Opt != nil {
-		_ = r.Opt.Close() // a fault of the exchange was told by Step
+		_ = r.Opt.Close() // Step returned an error of the exchange
 	}
 	r.params.close()
 	r.Params.Release(r.job.Free)

@@ -14,17 +14,17 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// ServerCheckpoint is what the servers of a job have saved, read without a server: a Job of package
-// ps/offline is one.
+// ServerCheckpoint reads the values that the servers of a job saved, without a server. A Job of
+// package ps/offline is one.
 type ServerCheckpoint interface {
-	// Array reads an array, all of it, into values: as many as it has.
+	// Array reads a whole array into values, which has its length.
 	Array(ctx context.Context, array int, values []float32) error
-	// Each hands out a table's rows, keys and weights, some at a time and in no order, valid during
+	// Each calls do with a table's rows, keys and weights, in pieces and in no order, valid during
 	// the call.
 	Each(ctx context.Context, table int, do func(keys []uint64, weights []float32) error) error
 }
 
-// recall opens what servers have saved with a checkpoint's file.
+// recall opens the servers' parts of a checkpoint's file.
 func (s Servers) recall(file string, step int64, part ServersPart) (ServerCheckpoint, error) {
 	if s.OpenServerCheckpoint == nil {
 		return nil, fmt.Errorf("%s: the parameters of its run lie in what its servers have saved, which Servers.OpenServerCheckpoint would open: a program sets it to offline.At of package ps/offline", file)
@@ -32,10 +32,10 @@ func (s Servers) recall(file string, step int64, part ServersPart) (ServerCheckp
 	return s.OpenServerCheckpoint(AttemptDir(filepath.Dir(file), part.Start), uint64(step), part.Numbers)
 }
 
-// checkpointParams are parameters as servers have saved them, to be used without servers: each rank
-// reads the parts of all. It trains nothing. Its cost is the memory of the weights of all rows that
-// the servers had, and some 30 bytes for each; a batch copies no row but those that the servers
-// never had, which have their first values, as on servers.
+// checkpointParams are parameters from the servers' parts of a checkpoint, for use without servers:
+// each rank reads all parts. They cannot train. Cost: memory for the weights of all saved rows, and
+// about 30 bytes for each. A batch copies only rows that were never saved, with their initial
+// values, as on servers.
 type checkpointParams struct {
 	replicatedParams
 	ctx   context.Context
@@ -44,11 +44,11 @@ type checkpointParams struct {
 	tables []recalledTable
 }
 
-// recalledTable is a table's rows.
+// recalledTable has the rows of a table.
 type recalledTable struct {
 	*nn.Table
-	at map[uint64]int32 // by key or id: where its weights are
-	// weights are those of rows, with room for a batch's rows that were never saved.
+	at map[uint64]int32 // places of weights by key or id
+	// weights has the saved rows, and after them rows of a batch that were never saved.
 	weights []float32
 	mapped  []int32
 	initial rowinit.Init
@@ -96,7 +96,7 @@ func (p *checkpointParams) take(from ServerCheckpoint) (err error) {
 	return nil
 }
 
-// fits reports rows that are of another table.
+// fits reports rows of another table.
 func fits(t *nn.Table, keys []uint64, weights []float32) error {
 	if len(weights) != len(keys)*t.Dim {
 		return fmt.Errorf("table %s: %d rows have %d values, want %d each", t.Name, len(keys), len(weights), t.Dim)
@@ -150,18 +150,18 @@ func (t *recalledTable) findIDs(ids []int32) error {
 	return nil
 }
 
-// row is where a row is; one that was never saved is put behind the others, for this batch.
+// row returns the place of a row. A row that was never saved is added for this batch.
 func (t *recalledTable) row(key uint64) int32 {
 	if at, ok := t.at[key]; ok {
 		return at
 	}
-	at := len(t.weights) // again for each that names it: a batch's are few
+	at := len(t.weights) // once for each use: a batch has few
 	t.weights = slices.Grow(t.weights, t.Dim)[:at+t.Dim]
 	t.initial(t.weights[at:], rowinit.Row(t.Stream(), key))
 	return int32(at / t.Dim)
 }
 
-// arrays are those that servers do not know, which the file has.
+// arrays are the values in the checkpoint's file, which servers do not have.
 func (p *checkpointParams) arrays() []checkpoint.Array {
 	return (&serverParams{replica: p.replica}).arrays()
 }

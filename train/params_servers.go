@@ -21,25 +21,25 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// servers are those that keep a job's parameters, as one rank knows them.
+// servers are the parameter servers of a job as one rank uses them.
 type servers struct {
 	peers communicator
-	// client has the rank's connections; it is nil before its first replica begins.
+	// client has the rank's connections; nil before the first replica begins.
 	client *client.Client
-	// code is that of rows.
+	// code is the wire type of rows.
 	code message.Code
-	// replicas are those of the rank, each of which has a session.
+	// replicas are the rank's parameters, one session each.
 	replicas []*serverParams
 }
 
-// another makes the parameters of the rank's next replica.
-func (s *servers) another(r *Replica) paramPlacement {
+// addReplica makes the parameters of the rank's next replica.
+func (s *servers) addReplica(r *Replica) paramPlacement {
 	p := &serverParams{servers: s, replica: r, number: len(s.replicas), next: -1, prefetch: func(ask func() error) error { return ask() }}
 	s.replicas = append(s.replicas, p)
 	return p
 }
 
-// dial finds the servers, at which ranks without a mesh meet from then on.
+// dial connects to the servers, where ranks without a mesh meet from then on.
 func (s *servers) dial(r *Replica, cfg Config, at beginning, sc schema.Schema) (err error) {
 	c := client.Config{Schema: sc, Sessions: cfg.Servers.threads(), Job: at.job, Settings: cfg.Servers.sharedSettings()}
 	if err := cfg.Servers.codes(&c); err != nil {
@@ -52,23 +52,23 @@ func (s *servers) dial(r *Replica, cfg Config, at beginning, sc schema.Schema) (
 	return s.peers.setServers(s.client)
 }
 
-// serverParams are parameters that lie on servers. A replica has what of them its batch reads or,
-// in geo, copies that it moves itself.
+// serverParams are parameters on servers. A replica has the rows of its batch or, in geo, copies
+// that it updates itself.
 type serverParams struct {
 	*servers
 	replica *Replica
-	number  int // of its session
+	number  int // number of its session
 	cfg     Config
 	trainer *trainer.Trainer
-	// alone is a group of this replica, which agrees on gradients with no other.
+	// alone is a group of this replica only, for gradients that no other rank sums.
 	alone *collective.Group
-	// rule moves copies; nil: servers move the parameters.
+	// rule updates copies; nil if servers update.
 	rule *optim.Shared
-	// reportedCacheUse is what came of the cache of rows that who watches the job was told of.
+	// reportedCacheUse is the cache use in the metrics until now.
 	reportedCacheUse trainer.CacheUse
-	// next is the learning rate of the next step, which servers are told at the end of this one.
+	// next is the learning rate of the next step, sent to the servers at the end of this one.
 	next float64
-	// following is the batch after the one of the next pass; nil: it is not known.
+	// following is the batch after the one of the next pass; nil if unknown.
 	following *data.Batch
 	// prefetch calls ask, which requests the rows of the next batch.
 	prefetch func(ask func() error) error
@@ -141,7 +141,8 @@ func (p *serverParams) fetch(b model.Batch, training bool) (model.Batch, error) 
 	return b, nil
 }
 
-// rowsReady sends the gradients of rows, and where the table counts, what its batch has shown. Gradients that are not finite are not sent.
+// rowsReady pushes the gradients of rows and, for a table that counts, shows and clicks. It rejects
+// gradients that are not finite.
 func (p *serverParams) rowsReady(table int, at []int32, grads []float32, labels []int32) error {
 	if s := p.replica.kernels.SumSquares(grads); s-s != 0 {
 		return fmt.Errorf("the gradient of table %s is not finite: lower the learning rate, or look for a fault in the data or the model", p.replica.Params.Tables()[table].Name)
@@ -160,7 +161,7 @@ func (p *serverParams) setRate(lr, next float64) {
 	p.next = next
 }
 
-// sync brings in what all replicas of all ranks have under way, and then the servers' values.
+// sync pushes all pending updates of all replicas and ranks, and then pulls the servers' values.
 func (s *servers) sync() error {
 	for _, p := range s.replicas {
 		if err := p.trainer.PushDeltas(); err != nil {
@@ -181,13 +182,13 @@ func (s *servers) sync() error {
 	return nil
 }
 
-// rows are those by number: of keys servers alone know which there are.
+// rows returns rows by number; only servers can list keys.
 func (p *serverParams) rows(table int) (func(func([]float32) error) error, bool) {
 	each := func(show func([]float32) error) error { return p.trainer.Each(table, show) }
 	return each, p.replica.Params.Tables()[table].Slots == nil
 }
 
-// arrays are the frozen parameters: servers do not know them.
+// arrays are the frozen parameters, which servers do not have.
 func (p *serverParams) arrays() (out []checkpoint.Array) {
 	for _, v := range p.replica.Params.Frozen() {
 		out = append(out, checkpoint.Floats(paramName(v.Name), v.Data))
@@ -195,8 +196,7 @@ func (p *serverParams) arrays() (out []checkpoint.Array) {
 	return out
 }
 
-// localState is what a rank of geo keeps for itself and no server has: the state of the optimizers
-// that move its copies.
+// localState is the state of a geo rank's optimizers, which update its copies.
 func (p *serverParams) localState() []stream {
 	if p.rule == nil {
 		return nil
@@ -216,8 +216,8 @@ func (p *serverParams) localState() []stream {
 	return out
 }
 
-// save lets the servers save their parts when all ranks have brought in what they had under way. They keep the parts
-// of older checkpoints that are still there.
+// save lets the servers save their parts after sync. Servers retain parts of older checkpoints that
+// exist.
 func (p *serverParams) save(step int64) (map[string]string, error) {
 	if err := p.sync(); err != nil {
 		return nil, err
@@ -238,14 +238,14 @@ func (p *serverParams) save(step int64) (map[string]string, error) {
 		return nil, err
 	}
 	part := ServersPart{Start: p.cfg.Servers.Start, Numbers: numbers}
-	if p.replica.job.Rank() == 0 { // who writes the file
+	if p.replica.job.Rank() == 0 {
 		part.Folders = foldersOf(p.cfg.Checkpoint.Dir, part.Start, len(numbers))
 	}
 	text, err := json.Marshal(part)
 	return map[string]string{moreServers: string(text)}, err
 }
 
-// resumed settles: there may be no step to do.
+// resumed pulls values, because no step may follow.
 func (p *serverParams) resumed() error { return p.sync() }
 
 func (s *servers) leave() error { return s.replicas[0].trainer.Leave(context.Background()) }
@@ -253,7 +253,7 @@ func (s *servers) abort()       { _ = s.client.Close() }
 
 func (p *serverParams) close() {
 	if p.client != nil {
-		_ = p.client.Close() // of other replicas: again
+		_ = p.client.Close() // again, for other replicas
 	}
 	if p.trainer != nil {
 		_ = p.trainer.Close()
@@ -266,20 +266,20 @@ func (p *serverParams) close() {
 	}
 }
 
-// RowCache is what came of a rank's cache of rows, those of all of its threads together. Rates are of the rows that batches named, each
-// once a batch: which share of them did not travel.
+// RowCache is the use of a rank's row cache, over all of its threads. Rates are shares of the rows
+// of batches, each counted once a batch, that were not pulled.
 type RowCache struct {
-	TrainHitRate float64 `json:"train_hit_rate"` // 0 in bsp, where the rank's own push makes each row that it has out of date
+	TrainHitRate float64 `json:"train_hit_rate"` // always 0 in bsp: the rank's own push invalidates each row
 	EvalHitRate  float64 `json:"eval_hit_rate"`
-	SavedBytes   int64   `json:"saved_bytes"` // keys and rows that did not travel
+	SavedBytes   int64   `json:"saved_bytes"` // keys and rows that were not pulled
 }
 
-// String tells what did not travel.
+// String returns both rates and the saved traffic.
 func (c RowCache) String() string {
 	return fmt.Sprintf("its cache had %s of rows in training and %s in evaluations, %s did not travel", quantity.Percent(c.TrainHitRate), quantity.Percent(c.EvalHitRate), quantity.Traffic(float64(c.SavedBytes)))
 }
 
-// cacheUse is what came of the replica's cache since it was last asked.
+// cacheUse returns the use of the replica's cache since the last call.
 func (p *serverParams) cacheUse() trainer.CacheUse {
 	was := p.reportedCacheUse
 	t, e := p.trainer.CacheUse()

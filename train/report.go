@@ -20,18 +20,18 @@ type reports struct {
 	data *runData
 
 	past               runHistory
-	initial            []string // on rank 0: initial values of parameters, in lines
+	initial            []string // lines about initial values of parameters, on rank 0
 	first, recent      float64  // losses of this rank's first and last step
 	divergenceReported bool
 	skipReported       bool
 	scores             *lastScores // nil unless the model predicts clicks
 	payload0, wire0    int64       // traffic already counted
 	stepS              []float64   // seconds of each step of the epoch
-	residual           time.Time   // of the last metric of the residual norm
-	layers             []Layer     // of the epoch's last step, if asked for
+	residual           time.Time   // time of the last metric of the residual norm
+	layers             []Layer     // statistics of the epoch's last step, with Config.Layers
 }
 
-// countTraffic adds what was sent since it was last counted.
+// countTraffic adds the traffic since the last call.
 func (r *reports) countTraffic(t *epochCounters) {
 	now := r.job.Traffic()
 	t.payload += float64(now.PayloadSent - r.payload0)
@@ -39,8 +39,8 @@ func (r *reports) countTraffic(t *epochCounters) {
 	r.payload0, r.wire0 = now.PayloadSent, now.WireSent
 }
 
-// medianStep is the median time in seconds of the epoch's steps since the run
-// began or was resumed.
+// medianStep returns the median time in seconds of the epoch's steps since the run began or
+// resumed.
 func (r *reports) medianStep() float64 {
 	n := len(r.stepS)
 	if n == 0 {
@@ -50,7 +50,8 @@ func (r *reports) medianStep() float64 {
 	return (r.stepS[(n-1)/2] + r.stepS[n/2]) / 2
 }
 
-// report turns the sums over all ranks into the epoch's figures.
+// report returns the epoch's metrics from the sums over all ranks. done is the number of steps of
+// the run.
 func (r *reports) report(p position, done int64, whole evaluation) (Epoch, error) {
 	epoch, step, t := p.epoch, p.step, p.tally
 	np := float64(len(r.peers.liveRanks()))
@@ -81,7 +82,7 @@ func (r *reports) report(p position, done int64, whole evaluation) (Epoch, error
 	return e, nil
 }
 
-// stepTime is about how long a step takes, in seconds; 0 where it is not known.
+// stepTime returns the approximate duration of a step in seconds; 0 if unknown.
 func (r *reports) stepTime() float64 {
 	sum := 0.0
 	for _, s := range r.stepS {
@@ -93,7 +94,7 @@ func (r *reports) stepTime() float64 {
 	return sum / float64(len(r.stepS)*len(r.workers))
 }
 
-// unit is what rates count, and how many of them a sample is.
+// unit returns the unit of rates, and the number of units in a sample.
 func (e *runEnv) unit() (name string, perSample int) {
 	if e.spec.Task == model.Language {
 		return "tokens", max(1, e.spec.Labels)
@@ -110,7 +111,7 @@ func (r *run) info() Info {
 	unit, per := r.unit()
 	return Info{
 		Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.ParameterServers(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
-		Unit: unit, PerSample: per, Metrics: r.replica.model.Metrics, TrainSamples: r.data.samples, EvalSamples: r.data.shares.eval, LeftOut: r.data.shares.left, Omitted: r.data.omitted(),
+		Unit: unit, PerSample: per, Metrics: r.replica.model.Metrics, TrainSamples: r.data.samples, EvalSamples: r.data.shares.eval, LeftOut: r.data.shares.excluded, Omitted: r.data.omitted(),
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.data.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed,
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
 		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), Placement: r.job.Placement(), DataSet: r.cfg.source(), DataNotes: slices.Concat(r.data.set.Notes, r.data.shares.notes), Columns: columns,
@@ -118,7 +119,8 @@ func (r *run) info() Info {
 	}
 }
 
-// paramsSHA256 is the hash of what the model has learnt, which all ranks agree on. It is a collective call.
+// paramsSHA256 returns the hash of the model's values, and an error if the ranks differ. The call
+// is collective.
 func (r *reports) paramsSHA256() (string, error) {
 	sum, copies, err := r.replica.hash()
 	if err != nil {
@@ -164,10 +166,8 @@ func (r *run) summary() (Summary, error) {
 	return s, nil
 }
 
-// What a run tells of keys: how many different ones it was trained on, and which rows they have.
-
-// distinctKeys is about how many different keys all ranks have trained on, from 0.8 % of it one standard deviation away; 0: the model
-// takes none. It is a collective call.
+// distinctKeys estimates the number of different keys that all ranks have trained on, with a
+// standard error of 0.8 %; 0 if the model takes none. The call is collective.
 func (r *reports) distinctKeys() (int64, error) {
 	if len(r.spec.Slots) == 0 {
 		return 0, nil
@@ -190,8 +190,8 @@ func (r *reports) distinctKeys() (int64, error) {
 	return int64(math.Round(own.Estimate())), nil
 }
 
-// keyed is where the rows of keys are, in lines; none where the model takes no keys. Who has a table of so many rows should know that
-// keys may share one, and that a run with servers would not need the number.
+// keyed returns a line about the rows of keys; none if the model takes none. Keys may share one of
+// a fixed number of rows, which a run with servers does not need.
 func (e *runEnv) keyed() []string {
 	rows, served := "", e.cfg.Servers.Consistency != ""
 	for _, t := range e.replica.Params.Tables() {
@@ -212,7 +212,7 @@ func (e *runEnv) keyed() []string {
 	return []string{fmt.Sprintf("rows of tables: %s, which keys share by a hash (data.table-rows); on servers (sync) each key has its own", rows)}
 }
 
-// params is how many parameters there are, without rows of keys on servers: there are as many as keys have come.
+// params returns the number of parameters, without rows of keys on servers, whose number grows.
 func (e *runEnv) params() int {
 	n := e.replica.Params.Count()
 	if slices.ContainsFunc(e.replica.Params.List(), func(p *nn.Param) bool { return p.Name == standInName }) {

@@ -10,14 +10,14 @@ import (
 	"github.com/ringo-ml/ringo/optim/schedule"
 )
 
-// OptionalFloat is a number that only some tasks have. As JSON it is the number; with
-// omitzero it is left out where it is not known.
+// OptionalFloat is a number that only some tasks have. As JSON it is the number; omitzero omits an
+// unknown one.
 type OptionalFloat struct {
 	Value float64
 	Known bool
 }
 
-// IsZero reports that there is no number.
+// IsZero reports that the number is unknown.
 func (f OptionalFloat) IsZero() bool { return !f.Known }
 
 // MarshalJSON writes the number, or null.
@@ -28,7 +28,7 @@ func (f OptionalFloat) MarshalJSON() ([]byte, error) {
 	return json.Marshal(f.Value)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (f *OptionalFloat) UnmarshalJSON(text []byte) error {
 	f.Known = string(text) != "null"
 	if !f.Known {
@@ -38,139 +38,141 @@ func (f *OptionalFloat) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &f.Value)
 }
 
-// Epoch is what one epoch was like, over all ranks. As JSON it is one line of
-// the file named by --json.
+// Epoch reports an epoch, over all ranks. As JSON it is one line of the file named by --json.
 type Epoch struct {
-	Event string  `json:"event"` // "epoch"
-	Epoch int     `json:"epoch"` // from 1
+	Event string  `json:"event"`
+	Epoch int     `json:"epoch"` // counted from 1
 	Seed  uint64  `json:"seed"`
-	LR    float64 `json:"lr"` // of the last step
-	// Done is how many steps of the run are done, and WallS how many seconds ago it began or was resumed, when the epoch was evaluated.
+	LR    float64 `json:"lr"` // rate of the last step
+	// Done is the number of steps of the run. WallS is the time in seconds from the run's begin, or
+	// from its resumption, to the end of the evaluation.
 	Done  int64   `json:"done"`
 	WallS float64 `json:"wall_s"`
-	// Losses are means per sample or, of a language model, per token. Training figures are gathered while the epoch
-	// trains.
+	// Losses are means per sample or, in a language model, per token. Training metrics are
+	// collected during the epoch.
 	TrainLoss float64 `json:"train_loss"`
 	EvalLoss  float64 `json:"eval_loss"`
-	// Train and Eval are the model's metrics. As JSON they are fields such as "train_accuracy" and "eval_auc".
+	// Train and Eval are the model's metrics. As JSON they are fields such as "train_accuracy" and
+	// "eval_auc".
 	Train model.Metrics `json:"-"`
 	Eval  model.Metrics `json:"-"`
-	// Progressive is of click models alone, when the epoch's last step was done.
+	// Progressive is for click models, at the epoch's last step.
 	*Progressive
-	// SamplesPerS counts all ranks, over the time spent training; TokensPerS is
-	// for language models.
+	// SamplesPerS counts all ranks, over the training time. TokensPerS is for language models.
 	SamplesPerS float64       `json:"samples_per_s"`
 	TokensPerS  OptionalFloat `json:"tokens_per_s,omitzero"`
-	// StepMS is the mean time of a step, StepMedianMS the median, of the steps
-	// since the run began or was resumed; both are means over ranks.
+	// StepMS is the mean time of a step and StepMedianMS the median, over the steps since the run
+	// began or resumed. Both are means over ranks.
 	StepMS       float64 `json:"step_ms"`
 	StepMedianMS float64 `json:"step_median_ms"`
-	// BreakDown is of StepMS; DataWaitMS is the part of ComputeMS that waits for
-	// batches. StepBytesSent is the payload of its gradients that a rank sends in a
-	// step. All are means.
+	// BreakDown is for StepMS. DataWaitMS is the part of ComputeMS that waits for batches.
+	// StepBytesSent is the gradients' payload of a rank in a step. All are means.
 	BreakDown
 	DataWaitMS float64 `json:"data_wait_ms"`
-	// PullWaitMS is the part of ComputeMS that waits for what servers that keep parameters
-	// send. Where a rank trains on several threads, parts and median are those of a
-	// thread's step, and StepMS is the time from one to the next of any of them.
+	// PullWaitMS is the part of ComputeMS that waits for parameter servers. With several threads
+	// per rank, parts and median are for a thread's step, and StepMS is the time between steps of
+	// any thread.
 	PullWaitMS float64 `json:"pull_wait_ms,omitempty"`
-	// TuneS is how long `auto` or a measured plan measured and chose in the epoch, in
-	// seconds: part of no step and of no rate.
+	// TuneS is the time of measuring and choosing by `auto` or a measured plan in the epoch, in
+	// seconds. No step and no rate includes it.
 	TuneS         float64 `json:"tune_s,omitempty"`
 	StepBytesSent float64 `json:"step_bytes_sent"`
-	// Stages is where this rank's time went, where heter-trainers have the dense part.
+	// Stages are the times of this rank's pipeline to heter-trainers.
 	Stages *Stages `json:"stages,omitempty"`
-	// Layers is what rank 0's last step did to each layer, with Config.Layers.
+	// Layers are the statistics of the layers in rank 0's last step, with Config.Layers.
 	Layers []Layer `json:"layers,omitempty"`
-	// Skipped is the number of steps that no rank applied, with Exchange.NonFinite "skip". Training
-	// figures leave them out.
+	// Skipped is the number of steps that all ranks skipped, with Exchange.NonFinite "skip".
+	// Training metrics exclude them.
 	Skipped int `json:"skipped_steps,omitempty"`
-	// BytesSent is the payload all ranks sent in the epoch, evaluation
-	// included; WireBytes adds headers, handshakes and control connections.
+	// BytesSent is the payload that all ranks sent in the epoch and its evaluation. WireBytes adds
+	// headers, handshakes and control connections.
 	BytesSent int64 `json:"bytes_sent"`
 	WireBytes int64 `json:"wire_bytes"`
 }
 
-// Summary is the whole run.
+// Summary reports the whole run.
 type Summary struct {
-	Event    string `json:"event"` // "summary"
+	Event    string `json:"event"`
 	Model    string `json:"model"`
 	Params   int    `json:"params"`
 	NP       int    `json:"np"`
-	Servers  int    `json:"servers,omitempty"` // through which gradients went
+	Servers  int    `json:"servers,omitempty"` // aggregation servers and parameter servers
 	Strategy string `json:"strategy"`
-	// Codec is what gradients go through, "" where they travel as they are.
+	// Codec is the codec of gradients; "" without one.
 	Codec string `json:"codec,omitempty"`
 	Plan  string `json:"plan"`
 	// PlanSHA256 is the hash of the plan at the end of the run.
 	PlanSHA256 string `json:"plan_sha256"`
 	Buckets    int    `json:"buckets"`
-	// Choices is what was done after what was measured: given as Tuning.Choices, another run has the same bits.
+	// Choices repeat the choices after measurements: another run with them as Tuning.Choices has
+	// the same bits.
 	Choices   tune.Choices `json:"choices,omitempty"`
 	Optimizer string       `json:"optimizer"`
 	Seed      uint64       `json:"seed"`
-	// LR and Warmup are the scaled rate and its warm-up, with Config.ScaleLR; LR is 0 where the
-	// rate was not scaled.
+	// LR and Warmup are the scaled rate and its warm-up, with Config.ScaleLR; LR is 0 if the rate
+	// was not scaled.
 	LR     float64         `json:"-"`
 	Warmup schedule.Warmup `json:"-"`
-	// The figures of the last epoch.
+	// TrainLoss, EvalLoss and Eval are of the last epoch.
 	TrainLoss float64 `json:"train_loss"`
 	EvalLoss  float64 `json:"eval_loss"`
 	// Eval are the model's metrics. As JSON they are fields such as "eval_accuracy".
 	Eval        model.Metrics `json:"-"`
 	SamplesPerS float64       `json:"samples_per_s"`
 	TokensPerS  OptionalFloat `json:"tokens_per_s,omitzero"`
-	// LeftOut is what the data set leaves out, by kind, the same for any number of ranks. Bad lines
-	// of a stream are those of the last epoch.
+	// LeftOut counts the excluded samples of the data set, by kind, equal for any number of ranks.
+	// Bad lines of a stream are those of the last epoch.
 	LeftOut []data.LeftOut `json:"left_out,omitempty"`
-	// Lost are the ranks that were lost on the way, without which the others went on.
+	// Lost lists the ranks that were lost during the run.
 	Lost []int `json:"lost_ranks,omitempty"`
-	// Stages is where this rank's time went, as of an Epoch, in all epochs.
+	// Stages are the times of this rank's pipeline to heter-trainers in all epochs.
 	Stages *Stages `json:"stages,omitempty"`
-	// RowCache is what came of this rank's cache of rows, where there is one.
+	// RowCache is the use of this rank's row cache, if any.
 	RowCache *RowCache `json:"row_cache,omitempty"`
-	// Skipped is the number of the run's steps that no rank applied.
+	// Skipped is the number of the run's steps that all ranks skipped.
 	Skipped int64 `json:"skipped_steps,omitempty"`
-	// DiskFullCheckpoints is how often a checkpoint could not be written because the disk was full,
-	// on rank 0. The last one was.
+	// DiskFullCheckpoints is the number of failed attempts to write a checkpoint on a full disk of
+	// rank 0. The last checkpoint was written.
 	DiskFullCheckpoints int `json:"checkpoints_without_room,omitempty"`
-	// Ended is why the run ended before its last epoch, when Epochs had begun; "" where it did not.
+	// Ended is the reason for an end before the last epoch, after Epochs epochs; "" without one.
 	Ended  string `json:"ended,omitempty"`
 	Epochs int    `json:"epochs,omitempty"`
 	// Best is the best epoch, with Config.Best.
 	Best *BestEpoch `json:"best,omitempty"`
-	// Diverged says that the last epoch's losses are far over that of the first step; "" where all
-	// is well.
+	// Diverged describes losses of the last epoch far above the first step's; "" without
+	// divergence.
 	Diverged string `json:"blown_up,omitempty"`
-	// DistinctKeys is about how many different keys all ranks have trained on since the run began or went on: an estimate with a
-	// standard error of 0.8 %. Servers that keep the rows of all keys tell at their end how many these are, exactly.
+	// DistinctKeys estimates the number of different keys that all ranks have trained on since the
+	// run began or resumed, with a standard error of 0.8 %. Servers with a row for each key print
+	// the exact number when they end.
 	DistinctKeys int64 `json:"distinct_keys,omitempty"`
-	// ParamsSHA256 is the hash of parameters, tables and running statistics,
-	// which all ranks agreed on. Rows of keys that lie on servers are not part of it.
+	// ParamsSHA256 is the hash of parameters, tables and running statistics, equal on all ranks. It
+	// excludes rows of keys on servers.
 	ParamsSHA256 string  `json:"params_sha256"`
 	WallS        float64 `json:"wall_s"`
 }
 
-// Progress is how far the current epoch is.
+// Progress reports the position in an epoch.
 type Progress struct {
 	// Phase is "train" or "evaluate".
 	Phase string
 	// Epoch is the current one of Epochs, from 1.
 	Epoch, Epochs int
-	// Done is how many steps, or batches of an evaluation, of Total this rank has done in this phase.
+	// Done is the number of finished steps, or batches of an evaluation, of Total in this phase on
+	// this rank.
 	Done, Total int
-	// Samples is how many of all ranks there were since the last call.
+	// Samples is the number of samples of all ranks since the last call.
 	Samples int
-	// Loss is that of this rank's last batch; 0 while evaluating.
+	// Loss is the loss of this rank's last batch; 0 in an evaluation.
 	Loss float64
-	// Progressive is what a click model's last samples came to when that was last found out; nil: it was not. It is not to be changed.
+	// Progressive has the last merged scores of a click model; nil without any. Do not change it.
 	Progressive *Progressive
 }
 
-// Observer is told what happens. Its methods are called one after the other, in order, on the training
-// goroutine or those of the rank's other workers, and should return soon.
+// Observer receives the events of a run. Calls are sequential, on the training goroutine or those
+// of the rank's other threads, and should return quickly.
 type Observer interface {
-	// Start is called once, when all ranks are about to take the first step.
+	// Start is called once, before the first step.
 	Start(Info)
 	// Progress is called after each batch.
 	Progress(Progress)
@@ -178,11 +180,10 @@ type Observer interface {
 	Step(Step)
 	// Epoch is called after each epoch.
 	Epoch(Epoch)
-	// Remark is called when there is something that a person should know, perhaps before Start.
+	// Remark is called for facts that a user should know, possibly before Start.
 	Remark(Remark)
 }
 
-// unobserved is told in vain.
 type unobserved struct{}
 
 func (unobserved) Start(Info)        {}
@@ -191,67 +192,68 @@ func (unobserved) Step(Step)         {}
 func (unobserved) Epoch(Epoch)       {}
 func (unobserved) Remark(Remark)     {}
 
-// Remark is something about the run that a person should know and that does not end it. As JSON
-// it is a line of the file named by --json.
+// Remark is a fact about the run that a user should know and that does not end the run. As JSON it
+// is a line of the file named by --json.
 type Remark struct {
 	// Event is "remark".
 	Event string `json:"event"`
-	// Epoch is from 1; 0: before the first.
+	// Epoch is from 1; 0 before the first.
 	Epoch int `json:"epoch,omitzero"`
-	// Step is how many steps of the run were done.
+	// Step is the number of steps of the run.
 	Step int64  `json:"step,omitzero"`
 	Text string `json:"text"`
 }
 
-// Info is what is known before the first step.
+// Info describes the run before the first step.
 type Info struct {
 	Model  string
 	Params int
-	// NP is the number of ranks, Threads how many threads compute in each, and Servers how many servers there are, which sum
-	// gradients or keep the parameters.
+	// NP is the number of ranks, Threads of computing threads in each, and Servers of aggregation
+	// or parameter servers.
 	NP, Threads, Servers int
-	// Batch is how many samples a rank has in a backward, and GlobalBatch of how many one update of the parameters is the
-	// mean.
+	// Batch is the number of samples of a rank's backward. GlobalBatch is the number of samples of
+	// an update.
 	Batch, GlobalBatch int
-	// Unit is what rates count, "samples" or "tokens", and PerSample how many of these a sample has.
+	// Unit is the unit of rates, "samples" or "tokens". PerSample is the number of units in a
+	// sample.
 	Unit      string
 	PerSample int
-	// Metrics are those of the model.
+	// Metrics are the model's metrics.
 	Metrics []model.Metric
-	// TrainSamples and EvalSamples are those of all ranks, and LeftOut is what the data set leaves
-	// out, by kind.
+	// TrainSamples and EvalSamples count all ranks' samples. LeftOut counts excluded samples, by
+	// kind.
 	TrainSamples, EvalSamples int
 	LeftOut                   []data.LeftOut
-	// Omitted is the number of training samples that each epoch has no step for.
+	// Omitted is the number of training samples without a step in each epoch.
 	Omitted               int
 	Epochs, StepsPerEpoch int
 	Optimizer             string
-	// Schedule is that of the learning rate, and UsualRate says for which batch that rate is usual.
+	// Schedule describes the learning rate. UsualRate is the model's default rate and its batch.
 	Schedule  string
 	UsualRate UsualRate
 	Seed      uint64
-	// Strategy and Plan say how gradients travel, Codec through what ("" where they travel as they are), and Exchange how
-	// entries are exchanged ("" where none are selected).
+	// Strategy, Plan, Codec ("" without one) and Exchange ("" if all entries travel) describe the
+	// exchange of gradients.
 	Strategy, Plan, Codec, Exchange string
-	// PlanSHA256 is the hash of the plan, and Buckets how many it has.
+	// PlanSHA256 is the hash of the plan, and Buckets the number of its buckets.
 	PlanSHA256 string
 	Buckets    int
 	Kernels    string
 	Transport  string
-	// Placement says in words where ranks run, and is empty where that was nobody's concern.
+	// Placement describes the cores of ranks; "" without placement.
 	Placement string
-	// DataSet says where the data are, and DataNotes what a person should know of how they were read.
+	// DataSet is the path of the data. DataNotes are remarks about reading them.
 	DataSet   string
 	DataNotes []string
-	// Columns are those of a table, as they were read.
+	// Columns are the columns of a table as read.
 	Columns []table.Found
-	// Parameters says which values parameters began with, and which of them are frozen or have a rate of their own.
-	// The first lines of them, Initial, are about initial values alone.
+	// Parameters describes initial values, frozen parameters and rates. Its first lines, Initial,
+	// are about initial values only.
 	Parameters, Initial []string
-	// Resumed is the checkpoint that the run goes on from, empty for none, and
-	// Steps how many steps were done there.
+	// Resumed is the checkpoint that the run resumed from, or "". Steps is its number of steps.
 	Resumed string
 	Steps   int64
-	// Changed is what the run has otherwise than the checkpoint, such as "training.lr 0.1 instead of 0.05".
+	// Changed lists settings that differ from the checkpoint, such as "training.lr 0.1 instead of
+	// 0.05".
 	Changed []string
 }

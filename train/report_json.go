@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The metrics of records are fields beside the others, "train_NAME" and "eval_NAME".
+// Metrics of records are fields "train_NAME" and "eval_NAME" after the other fields.
 
 const (
 	trainPrefix = "train_"
@@ -20,7 +20,7 @@ func (e Epoch) MarshalJSON() ([]byte, error) {
 	return withFigures(plain(e), e.Train, e.Eval)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (e *Epoch) UnmarshalJSON(text []byte) error {
 	type plain Epoch
 	if err := json.Unmarshal(text, (*plain)(e)); err != nil {
@@ -62,7 +62,7 @@ func (e SavedEvaluation) MarshalJSON() ([]byte, error) {
 	return withFigures[float64](plain(e), nil, e.Eval)
 }
 
-// withFigures is an object with figures behind its own fields, in the order of their names.
+// withFigures appends metrics to an object's fields, sorted by name.
 func withFigures[T any](object any, train, eval map[string]T) ([]byte, error) {
 	text, err := json.Marshal(object)
 	if err != nil {

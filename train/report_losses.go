@@ -11,27 +11,27 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// A loss that is not a number ends a run. One that has only become absurd does not, but what the run says of its accuracy
-// then means nothing, which a person should know.
+// A loss that is not a number ends a run. An absurd loss does not, but the reported accuracy is
+// then meaningless, which a remark states.
 
-// How many times the loss of the first step losses may come to. Of a whole epoch's training the mean
-// stays below a few times: even a rise at the beginning, under a rate that is high, is made good within it. An evaluation may
-// be far worse than that where a model has learnt its training set by heart.
+// Limits of losses as multiples of the first step's loss. The mean over a whole epoch's training
+// stays below a few times the first loss: even a rise at the beginning under a high rate is
+// recovered within the epoch. An evaluation may be far worse if a model overfits.
 const (
-	mostTraining   = 3
-	mostEvaluation = 10
-	leastStart     = 0.1 // a first loss below it is by chance
+	maxTraining   = 3
+	maxEvaluation = 10
+	minStart      = 0.1 // a smaller first loss is by chance
 )
 
-// diverges tells what of an epoch's losses has grown far over that of the run's first step, start;
-// "" where all is well, or where start is not known: 0. A loss that is not finite has.
+// diverges describes losses of an epoch far above the run's first loss, start; "" without any, or
+// if start is 0, unknown. Losses that are not finite diverge.
 func diverges(start, training, evaluation float64) string {
 	if start <= 0 || !finite(start) {
 		return ""
 	}
-	base := max(start, leastStart)
-	over := func(loss, most float64) bool { return !(loss <= most*base) } // NaN, too
-	switch trains, evaluates := over(training, mostTraining), over(evaluation, mostEvaluation); {
+	base := max(start, minStart)
+	over := func(loss, most float64) bool { return !(loss <= most*base) } // NaN included
+	switch trains, evaluates := over(training, maxTraining), over(evaluation, maxEvaluation); {
 	case trains && evaluates:
 		return fmt.Sprintf("the losses of training, %s, and of evaluation, %s, are far over that of the first step, %s", quantity.Float(training), quantity.Float(evaluation), quantity.Float(start))
 	case trains:
@@ -42,15 +42,14 @@ func diverges(start, training, evaluation float64) string {
 	return ""
 }
 
-// firstLoss notes a step's loss, and that of this rank's first step, of the run or since it was
-// resumed.
+// firstLoss notes a step's loss, and this rank's first one since the run began or resumed.
 func (r *reports) firstLoss(loss float64) {
 	if r.recent = loss; r.first == 0 {
 		r.first = loss
 	}
 }
 
-// divergence is what diverges says of the last epoch, and what to do; "" where all is well.
+// divergence describes the last epoch's divergence with a remedy; "" without one.
 func (r *reports) divergence() string {
 	text := diverges(r.past.Start, r.past.Last.TrainLoss, r.past.Last.EvalLoss)
 	if text == "" {
@@ -59,7 +58,7 @@ func (r *reports) divergence() string {
 	return text + ": training blows up, and its accuracy means nothing: " + r.lowerRate()
 }
 
-// lowerRate is the remedy for losses that blow up.
+// lowerRate returns the remedy for divergence.
 func (r *reports) lowerRate() string {
 	text := fmt.Sprintf("lower the learning rate (%s)", quantity.Exact(r.past.Last.LR))
 	if usual := r.usualRate(); r.cfg.Optimizer == "sgd" && !usual.Scaled && usual.Batch > 0 && usual.Batch != r.globalBatch() {
@@ -68,18 +67,20 @@ func (r *reports) lowerRate() string {
 	return text
 }
 
-// UsualRate is for which batch a learning rate is a model's usual one.
+// UsualRate is a model's default learning rate with its batch.
 type UsualRate struct {
 	LR    float64
-	Batch int // samples of a step, of all ranks; 0: the rate is not the model's usual one
-	// Scaled reports whether the run has that rate scaled to its own batch.
+	Batch int // samples of a step, of all ranks; 0 if the rate is not the model's
+	// Scaled reports whether the run scaled the rate to its own batch.
 	Scaled bool
 }
 
-// scaled is the rate for another batch, by the linear rule of Goyal et al., "Accurate, Large Minibatch SGD" (2017).
+// scaled returns the rate for another batch, by the linear rule of Goyal et al., "Accurate, Large
+// Minibatch SGD" (2017).
 func (u UsualRate) scaled(batch int) float64 { return u.LR * float64(batch) / float64(u.Batch) }
 
-// Advice tells for which batch the rate is, and for another the one that the linear rule gives, which is for sgd alone.
+// Advice describes the batch of the rate, with the rate of the linear rule for another batch, for
+// sgd only.
 func (u UsualRate) Advice(batch int, optimizer string) string {
 	switch {
 	case u.Batch == 0:
@@ -94,22 +95,24 @@ func (u UsualRate) Advice(batch int, optimizer string) string {
 	return fmt.Sprintf("usual for a global batch of %d, here %d: linear scaling gives %s", u.Batch, batch, quantity.Float(u.scaled(batch)))
 }
 
-// A checkpoint is healthy if the losses after it were: a step's loss is that of the parameters before it.
+// A checkpoint is healthy if the losses after it were: a step's loss is that of the parameters
+// before it.
 
-// lost is the multiple of the first step's loss above which training has diverged, and does not recover.
-const lost = 100
+// diverged is the multiple of the first step's loss above which training has diverged, and does not
+// recover.
+const divergedFactor = 100
 
-// health is what a checkpoint's header has about losses.
+// health is the state of losses in a checkpoint's header.
 type health struct {
-	// Healthy is the step of the last checkpoint that losses have confirmed; 0: none yet.
+	// Healthy is the step of the last checkpoint confirmed by losses; 0 without one.
 	Healthy int64 `json:"healthy,omitempty"`
-	// Diverged is the reason why training has diverged at the checkpoint; "" where it has not.
+	// Diverged is the reason why training has diverged at the checkpoint, or "".
 	Diverged string `json:"diverged,omitempty"`
 }
 
-// divergedBy is the reason why losses of training and of an evaluation are those of training that has diverged; "" where they are not.
+// divergedBy returns the reason why losses of training and evaluation mean divergence, or "".
 func divergedBy(start, training, evaluation float64) string {
-	base := lost * max(start, leastStart)
+	base := divergedFactor * max(start, minStart)
 	switch {
 	case start <= 0:
 	case !(training <= base):
@@ -120,8 +123,8 @@ func divergedBy(start, training, evaluation float64) string {
 	return ""
 }
 
-// confirm notes before a checkpoint is written whether losses confirm it, after an evaluation, or the one before. It returns the step of
-// the last healthy one.
+// confirm notes, before a checkpoint is written at step done, whether losses confirm it (after an
+// evaluation) or the one before. It returns the step of the last healthy one.
 func (r *reports) confirm(p position, before, done int64) int64 {
 	start, last := r.past.Start, r.past.Last
 	if start == 0 {
@@ -138,7 +141,7 @@ func (r *reports) confirm(p position, before, done int64) int64 {
 	return r.past.Healthy
 }
 
-// resumable reports a checkpoint of training that has diverged, and the one to go on from.
+// resumable reports a checkpoint that has diverged, and the one to resume from.
 func (s *checkpointInfo) resumable(dir string) error {
 	h := s.Past.health
 	if h.Diverged == "" {
@@ -158,7 +161,8 @@ func (s *checkpointInfo) resumable(dir string) error {
 		s.File, h.Diverged, name(h.Healthy), len(later), name(later[0]), name(later[len(later)-1]), dir)
 }
 
-// notFinite is the error of a loss that is not finite: it names the sample that has brought it in, or else the learning rate.
+// notFinite returns the error of a loss that is not finite, with its sample or else the learning
+// rate.
 func notFinite(loss, lr float64, b *data.Batch) error {
 	if why := badSample(loss, b); why != nil {
 		return why
@@ -166,11 +170,10 @@ func notFinite(loss, lr float64, b *data.Batch) error {
 	return fmt.Errorf("the loss is %s, and all inputs are finite: training has diverged; lower the learning rate (now %s)", quantity.Exact(loss), quantity.Exact(lr))
 }
 
-// badSample names the sample of a batch that has brought in a loss that is not finite; nil without
-// one.
+// badSample names the sample of a batch that caused a loss that is not finite; nil without one.
 func badSample(loss float64, b *data.Batch) error {
 	for _, x := range []struct {
-		what   string
+		kind   string
 		values []float32
 	}{{"value", b.Values}, {"target", b.Targets}} {
 		i := slices.IndexFunc(x.values, func(v float32) bool { return v-v != 0 })
@@ -182,12 +185,12 @@ func badSample(loss float64, b *data.Batch) error {
 		if n < len(b.Index) {
 			n, where = int(b.Index[n]), "of the training samples"
 		}
-		return fmt.Errorf("the loss is %s: row %d %s (counted from 0) has %s as %s %d: leave the row out or replace the value", quantity.Exact(loss), n, where, quantity.Exact(x.values[i]), x.what, i%each)
+		return fmt.Errorf("the loss is %s: row %d %s (counted from 0) has %s as %s %d: leave the row out or replace the value", quantity.Exact(loss), n, where, quantity.Exact(x.values[i]), x.kind, i%each)
 	}
 	return nil
 }
 
-// valuesOf are the values of a batch; nil without any.
+// valuesOf returns the values of a batch; nil without any.
 func valuesOf(b model.Batch) []float32 {
 	if b.Values == nil {
 		return nil

@@ -10,22 +10,22 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// Progressive are the figures of the last samples of a click model's training, each scored before it was learnt from: by the forward pass
-// of its own step. See package internal/progressive.
+// Progressive has metrics of a click model's last training samples, scored before they were learnt
+// from, by the forward pass of their step. See package internal/progressive.
 type Progressive struct {
-	// Samples is how many there are: Config.AUCWindow, fewer at the beginning of a run and after it was resumed.
+	// Samples is Config.AUCWindow, or less after the run began or resumed.
 	Samples int64 `json:"progressive_samples"`
-	// AUC is not known where all are of one kind. AUCError is by how much at most it differs from that of an order without bins.
+	// AUC is unknown if all samples have the same label. AUCError bounds the error of its bins.
 	AUC         OptionalFloat `json:"progressive_auc,omitzero"`
 	AUCError    float64       `json:"progressive_auc_error,omitempty"`
 	LogLoss     float64       `json:"progressive_logloss"`
 	Calibration float64       `json:"progressive_calibration"`
 }
 
-// progressiveBy are the metrics by which Config.Best can compare epochs, besides the evaluation's.
+// progressiveBy lists the metrics for Config.Best in addition to the evaluation's.
 var progressiveBy = []string{"progressive_auc", "progressive_logloss"}
 
-// by is the figure of a name of progressiveBy.
+// by returns a metric of progressiveBy.
 func (p *Progressive) by(name string) (v float64, known bool) {
 	switch {
 	case p == nil:
@@ -36,37 +36,39 @@ func (p *Progressive) by(name string) (v float64, known bool) {
 	return p.LogLoss, name == "progressive_logloss"
 }
 
-// usualAUCWindow is how many samples make the figures, of all ranks: the area's standard error is then below 0.001.
+// usualAUCWindow is the default number of samples of all ranks: the standard error of the AUC is
+// then below 0.001.
 const usualAUCWindow = 1_000_000
 
-// maxAUCWindow bounds the window's memory, of 8 bytes a sample.
+// maxAUCWindow limits the window's memory, 8 bytes a sample.
 const maxAUCWindow = 50_000_000
 
-// shownPerWindow is how often ranks put their windows together while one passes by, and more often while it fills, but never before
-// leastBetween steps, so that it costs them nothing to speak of.
+// shownPerWindow is the number of merges of the ranks' windows while one window passes, more often
+// while it fills, but at least minBetween steps apart, which makes their cost negligible.
 const (
 	shownPerWindow = 10
-	leastBetween   = 20
+	minBetween     = 20
 )
 
-// lastScores are those of this rank, and what all ranks' last came to.
+// lastScores has this rank's last scores, and the merged metrics.
 type lastScores struct {
 	score  func(p model.Pass, sample int) float32
 	window *progressive.Window
 	merged progressive.Counts
 	bytes  []byte
-	last   *Progressive // told; nil: there is nothing yet
-	// steps is how many this rank has made in this process, since how many of them after the last telling.
+	last   *Progressive // nil before the first merge
+	// steps counts this rank's steps in this process, since those after the last merge.
 	steps, since int
 }
 
-// aucWindow stands for Config.AUCWindow, which is no setting of a job.
+// aucWindow names Config.AUCWindow, which has no setting.
 const aucWindow setting.Path = "AUCWindow"
 
-// aucWindow is how many samples of all ranks make the figures.
+// aucWindow returns the number of samples of all ranks.
 func (c Config) aucWindow() int { return cmp.Or(c.AUCWindow, usualAUCWindow) }
 
-// beginScores makes the window of a model that has scores, and reports a setting of one that has none.
+// beginScores makes the window of a model with scores, and rejects Config.AUCWindow for other
+// models.
 func (r *reports) beginScores() error {
 	i := slices.IndexFunc(r.replica.model.Metrics, func(m model.Metric) bool { return m.Score != nil })
 	if i < 0 {
@@ -79,7 +81,7 @@ func (r *reports) beginScores() error {
 	return nil
 }
 
-// add adds a pass, before anything is learnt from it.
+// add adds a pass before its update.
 func (s *lastScores) add(p model.Pass) {
 	if s != nil {
 		for i, label := range p.Batch.Labels {
@@ -88,7 +90,7 @@ func (s *lastScores) add(p model.Pass) {
 	}
 }
 
-// latest is the last figures, which the caller does not change.
+// latest returns the last metrics, which the caller must not change.
 func (s *lastScores) latest() *Progressive {
 	if s == nil {
 		return nil
@@ -96,7 +98,7 @@ func (s *lastScores) latest() *Progressive {
 	return s.last
 }
 
-// store takes down what counts come to.
+// store stores the metrics of counts.
 func (s *lastScores) store(c *progressive.Counts) {
 	f := c.Figures()
 	if f.Samples == 0 {
@@ -107,7 +109,7 @@ func (s *lastScores) store(c *progressive.Counts) {
 	}
 }
 
-// meetScores puts the windows of all ranks together. It is a collective call.
+// meetScores merges the windows of all ranks. The call is collective.
 func (r *reports) meetScores() error {
 	s := r.scores
 	if s == nil {
@@ -121,7 +123,7 @@ func (r *reports) meetScores() error {
 	s.merged = progressive.Counts{}
 	for rank, theirs := range all {
 		if theirs == nil {
-			continue // it is lost
+			continue // lost
 		}
 		if err := s.merged.Merge(theirs); err != nil {
 			return fmt.Errorf("rank %d: %w", rank, err)
@@ -131,8 +133,8 @@ func (r *reports) meetScores() error {
 	return nil
 }
 
-// afterScores tells of the scores, now and then: of all ranks' where their steps are the same ones, else of this rank's own, those of all
-// being put together after the epoch. c.mu is not held.
+// afterScores updates the metrics at intervals: of all ranks if they are in step, else of this rank
+// until the merge after the epoch. c.mu is not held.
 func (c *threadPool) afterScores() error {
 	s := c.reports.scores
 	if s == nil {
@@ -140,7 +142,7 @@ func (c *threadPool) afterScores() error {
 	}
 	c.mu.Lock()
 	s.steps, s.since = s.steps+1, s.since+1
-	due := s.since >= max(leastBetween, min(c.cfg.aucWindow()/c.data.samples, s.steps)/shownPerWindow)
+	due := s.since >= max(minBetween, min(c.cfg.aucWindow()/c.data.samples, s.steps)/shownPerWindow)
 	if due {
 		s.since = 0
 		s.store(s.window.Counts())

@@ -11,63 +11,59 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// StepKind tells apart the steps of strategies that reuse thresholds.
+// StepKind is the kind of a step of a strategy that reuses thresholds.
 type StepKind int8
 
 const (
-	// OtherStep is one of a strategy that does not, or neither of the others: buckets
-	// begin anew at different times once one has had to earlier.
+	// OtherStep is a step of another strategy, or between ExactStep and ReuseStep: buckets select
+	// exactly at different times after one had to select early.
 	OtherStep StepKind = 0
-	// ExactStep is one in which thresholds of at least 9/10 of the values were
-	// selected anew.
+	// ExactStep is a step that selects thresholds of at least 9/10 of the values exactly.
 	ExactStep StepKind = 1
-	// ReuseStep is one in which those of at most 1/10 were.
+	// ReuseStep is a step that selects thresholds of at most 1/10 of the values exactly.
 	ReuseStep StepKind = -1
 )
 
-// StepTimes is where the time of a step went on one rank. Compute, Compress,
-// Exposed and Update are apart from each other, and together the whole step but
-// for what is between them: a percent or so.
+// StepTimes has the times of a step on one rank. Compute, Compress, Exposed and Update do not
+// overlap, and together are the whole step but for about 1 %.
 type StepTimes struct {
 	Whole time.Duration
-	// Compute is from the step's start to the end of backward, without Compress.
+	// Compute is the time from the step's start to the end of backward, without Compress.
 	Compute time.Duration
-	// Data is the part of Compute that waits for batches, and Pull that which waits for servers' rows and values.
+	// Data is the part of Compute that waits for batches, Pull the part that waits for servers'
+	// rows and values.
 	Data, Pull time.Duration
 	Kind       StepKind
 	distopt.StepTimes
 }
 
-// StepTimer measures steps that follow each other. It is told the time and reads no
-// clock: Begin, Waited for each batch, Ready, then End. The zero value is ready
-// for Begin.
+// StepTimer measures consecutive steps. Its caller reads the clock and calls Begin, Waited for each
+// batch, Ready, then End. The zero value is ready for Begin.
 type StepTimer struct {
 	begun, ready time.Time
 	data, pull   time.Duration
 }
 
-// Begin says that a step begins.
+// Begin begins a step.
 func (w *StepTimer) Begin(now time.Time) { *w = StepTimer{begun: now, ready: now} }
 
-// Waited says that the step waited so long for a batch.
+// Waited adds a wait for a batch.
 func (w *StepTimer) Waited(d time.Duration) { w.data += d }
 
-// Pulled says that the step waited so long for what it needs of servers.
+// Pulled adds a wait for servers.
 func (w *StepTimer) Pulled(d time.Duration) { w.pull += d }
 
-// Ready says that the step's last backward has ended and the optimizer's Step is
-// about to be called.
+// Ready marks the end of the step's last backward, before the optimizer's Step.
 func (w *StepTimer) Ready(now time.Time) { w.ready = now }
 
-// End says that the optimizer's Step has returned, with what it says of itself,
-// and returns the step's times. The next step begins now.
+// End marks the end of the optimizer's Step, and returns the step's times with the optimizer's. The
+// next step begins now.
 func (w *StepTimer) End(now time.Time, t distopt.StepTimes) StepTimes {
 	s := StepTimes{Whole: now.Sub(w.begun), Compute: w.ready.Sub(w.begun) - t.Compress, Data: w.data, Pull: w.pull, Kind: kindOf(t), StepTimes: t}
 	w.Begin(now)
 	return s
 }
 
-// kindOf is what a step was.
 func kindOf(t distopt.StepTimes) StepKind {
 	switch {
 	case t.Reuses && t.ExactShare >= 0.9:
@@ -78,24 +74,23 @@ func kindOf(t distopt.StepTimes) StepKind {
 	return OtherStep
 }
 
-// BreakDown is where the time of a step goes: a mean over steps and ranks, or a
-// median. Compute, compress, exposed communication and update follow each other
-// and together are the step, but for a percent or so.
+// BreakDown has the parts of a step's time: a mean over steps and ranks, or a median. Compute,
+// compress, exposed communication and update are consecutive and together the step, but for about 1
+// %.
 type BreakDown struct {
-	// ComputeMS is forward and backward, and what is between two steps.
+	// ComputeMS is forward and backward, and the time between two steps.
 	ComputeMS float64 `json:"compute_ms"`
-	// CompressMS is what codecs take on the path of the computation.
+	// CompressMS is the time of codecs on the path of the computation.
 	CompressMS float64 `json:"compress_ms"`
-	// ExposedCommMS is communication that computing does not hide: from the end of
-	// backward to the last agreement.
+	// ExposedCommMS is communication that computing does not hide: from the end of backward to the
+	// last agreement.
 	ExposedCommMS float64 `json:"exposed_comm_ms"`
-	// UpdateMS is the rest: the optimizer's rule while no exchange goes on.
+	// UpdateMS is the rest: the optimizer's rule outside of exchanges.
 	UpdateMS float64 `json:"update_ms"`
-	// Density is the share of the gradient's values that a rank sends; 1 for dense
-	// exchanges.
+	// Density is the share of the gradient's values that a rank sends; 1 for dense exchanges.
 	Density float64 `json:"density"`
-	// StepExactMS and StepReuseMS are whole steps of strategies that reuse
-	// thresholds, by their StepKind.
+	// StepExactMS and StepReuseMS are whole steps of strategies that reuse thresholds, by their
+	// StepKind.
 	StepExactMS OptionalFloat `json:"step_exact_ms,omitzero"`
 	StepReuseMS OptionalFloat `json:"step_reuse_ms,omitzero"`
 }
@@ -104,8 +99,8 @@ type BreakDown struct {
 type stepTotals struct {
 	steps, compute, data, compress, exposed, update float64
 	bytes, density                                  float64
-	exacts, exact, reuses, reuse                    float64 // how many steps of a kind, and their time
-	pull                                            float64 // not in checkpoints: runs that have it write none
+	exacts, exact, reuses, reuse                    float64 // number and time of steps by kind
+	pull                                            float64 // absent in checkpoints: runs with it write none
 }
 
 func (s *stepTotals) values() []*float64 {
@@ -115,7 +110,6 @@ func (s *stepTotals) values() []*float64 {
 	}
 }
 
-// add counts a step.
 func (s *stepTotals) add(t StepTimes) {
 	s.steps++
 	s.compute += t.Compute.Seconds()
@@ -136,7 +130,7 @@ func (s *stepTotals) add(t StepTimes) {
 	}
 }
 
-// breakDown is the mean over the steps, of which there is at least one.
+// breakDown returns the mean over the steps, at least one.
 func (s *stepTotals) breakDown() BreakDown {
 	ms := 1000 / s.steps
 	return BreakDown{
@@ -146,14 +140,14 @@ func (s *stepTotals) breakDown() BreakDown {
 	}
 }
 
-// breakDown is that of one step.
+// breakDown returns the parts of one step.
 func (t StepTimes) breakDown() BreakDown {
 	var one stepTotals
 	one.add(t)
 	return one.breakDown()
 }
 
-// meanMS is known where there is something to take the mean of.
+// meanMS returns the mean of n durations, unknown for n = 0.
 func meanMS(seconds, n float64) OptionalFloat {
 	if n == 0 {
 		return OptionalFloat{}
@@ -161,19 +155,19 @@ func meanMS(seconds, n float64) OptionalFloat {
 	return OptionalFloat{Value: 1000 * seconds / n, Known: true}
 }
 
-// Layer is what a step did to a layer's gradient on one rank.
+// Layer has the statistics of a layer's gradient in a step on one rank.
 type Layer struct {
 	Name string `json:"name"`
 	// Density is the share of its values that was sent.
 	Density float64 `json:"density"`
-	// Threshold is the least magnitude that was certain to be sent; 0 where all are.
+	// Threshold is the smallest magnitude that was certainly sent; 0 if all were.
 	Threshold float64 `json:"threshold"`
-	// ResidualNorm is the Euclidean norm of what is kept.
+	// ResidualNorm is the Euclidean norm of the residual.
 	ResidualNorm float64 `json:"residual_norm"`
 }
 
-// Layers is what the last step did to each layer, in the order in which backward
-// finishes them. It is called between steps.
+// Layers returns the statistics of each layer in the last step, in the order of backward. Call it
+// between steps.
 func (r *Replica) Layers() []Layer {
 	var out []Layer
 	for _, l := range r.Opt.Layers(nil) {
@@ -182,33 +176,32 @@ func (r *Replica) Layers() []Layer {
 	return out
 }
 
-// epochCounters is what a rank counts over an epoch, and what the ranks add up after
-// it.
+// epochCounters are a rank's counters of an epoch, which ranks add up after it.
 type epochCounters struct {
 	train          model.Counts
-	samples        float64 // of training
-	trainS, median float64 // in seconds
+	samples        float64 // samples trained on
+	trainS, median float64 // seconds
 	payload, wire  float64
 	spent          stepTotals
-	tuneS          float64 // of measuring and choosing between steps; not in checkpoints
-	first          float64 // the loss of the first step of all; not in checkpoints
+	tuneS          float64 // tuning between steps; not in checkpoints
+	first          float64 // loss of the run's first step; not in checkpoints
 }
 
-// all are the fields that ranks add up.
+// all returns the fields that ranks add up.
 func (t *epochCounters) all() []*float64 { return append(t.values(), t.passing()...) }
 
-// newTally is one with nothing in it.
+// newTally returns counters of an epoch that begins.
 func (e *runEnv) newTally() epochCounters { return epochCounters{train: e.replica.model.NewCounts()} }
 
-// passing are the fields that checkpoints leave out.
+// passing returns the fields that checkpoints exclude.
 func (t *epochCounters) passing() []*float64 { return []*float64{&t.spent.pull, &t.tuneS, &t.first} }
 
-// values are the fields in a fixed order, to be added up or saved.
+// values returns the fields in a fixed order, for sums and checkpoints.
 func (t *epochCounters) values() []*float64 {
 	return slices.Concat(t.train.Fields(), []*float64{&t.samples, &t.trainS, &t.median, &t.payload, &t.wire}, t.spent.values())
 }
 
-// add adds the tally of another thread.
+// add adds the counters of another thread.
 func (t *epochCounters) add(o *epochCounters) {
 	other := o.all()
 	for i, f := range t.all() {
@@ -216,11 +209,11 @@ func (t *epochCounters) add(o *epochCounters) {
 	}
 }
 
-// residualEvery is how often the norm of what compression keeps is computed for who watches the job: it is a pass over
-// as many values as the model has parameters.
+// residualEvery is the interval of the metric of the residual norm, a pass over as many values as
+// the model has parameters.
 const residualEvery = 10 * time.Second
 
-// overlap is the share of the time of exchanges that backward hid; NaN where there were none.
+// overlap returns the share of exchange time that backward hid; NaN without exchanges.
 func (t StepTimes) overlap() float64 {
 	if t.Exchange == 0 {
 		return math.NaN()
@@ -228,7 +221,7 @@ func (t StepTimes) overlap() float64 {
 	return 1 - min(1, t.Exposed.Seconds()/t.Exchange.Seconds())
 }
 
-// count tells who watches the job of a step on so many samples of this rank.
+// count adds a step with samples of this rank to the metrics.
 func (c *threadPool) count(w *trainerThread, t StepTimes, samples, loss float64) {
 	f := c.job.Metrics()
 	if f == nil {

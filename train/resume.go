@@ -17,31 +17,32 @@ import (
 	"github.com/ringo-ml/ringo/internal/tune"
 )
 
-// maxRanks bounds what a checkpoint may say of the ranks that wrote it.
+// maxRanks limits the number of ranks in a checkpoint's header.
 const maxRanks = 1 << 16
 
-// checkpointInfo is what rank 0 tells of a checkpoint.
+// checkpointInfo is the description of a checkpoint that rank 0 broadcasts.
 type checkpointInfo struct {
-	File        string // "": there is none
+	File        string // "" without a checkpoint
 	Step        int64
-	Epoch, Done int // epochs done, and steps of the next
+	Epoch, Done int // complete epochs, and steps of the next one
 	NP          int
 	Past        runHistory
 	Setup       *distopt.Setup
 	Tuned       tune.State
 	Places      []data.StreamPosition
-	Changed     []string // what this run has otherwise
+	Changed     []string // settings that differ in this run
 
-	// About is what the run's data were, Data the beginning of their fingerprint, and Files what it was told to read, if that is known.
+	// About describes the run's data, Data is the start of their fingerprint, and Files are the
+	// run's paths, if known.
 	About data.Description
 	Data  string
 	Files files
-	// Servers says which parts of servers belong to it; nil: there are none.
+	// Servers has the servers' parts; nil without any.
 	Servers *ServersPart
-	// Params are the parameters that it has by name. Where servers have saved the others they have not these.
+	// Params names the parameters in the file; servers have saved the other ones.
 	Params []string
 
-	file *checkpoint.File // that rank 0 has opened
+	file *checkpoint.File // open on rank 0
 }
 
 // resumption is the part of a run that finds, checks and reads the checkpoint that it begins with.
@@ -50,18 +51,18 @@ type resumption struct {
 	data    *runData
 	reports *reports
 
-	found   checkpointInfo // its File is "" if there is no checkpoint
+	found   checkpointInfo // File is "" without a checkpoint
 	resumed string         // found.File, if the run continues from there
 }
 
-// find tells all ranks of the folder's last checkpoint, which rank 0 opens: servers are told what follows it
-// before anything is restored. It is a collective call.
+// find broadcasts the description of the folder's last checkpoint, which rank 0 opens: servers need
+// the next step before anything is restored. The call is collective.
 func (r *resumption) find() error {
 	if !r.cfg.Checkpoint.Resume {
 		return nil
 	}
 	r.prepares("resuming")
-	if err := r.tellOf(r.open); err != nil {
+	if err := r.broadcastInfo(r.open); err != nil {
 		return err
 	}
 	if f := r.found; f.Epoch > r.cfg.Epochs || f.Epoch == r.cfg.Epochs && f.Done > 0 || f.Done > r.data.steps {
@@ -71,8 +72,9 @@ func (r *resumption) find() error {
 	return nil
 }
 
-// tellOf makes what rank 0 opens known to all ranks. It is a collective call.
-func (r *resumption) tellOf(open func() (checkpointInfo, error)) error {
+// broadcastInfo broadcasts the description of the checkpoint that rank 0 opens. The call is
+// collective.
+func (r *resumption) broadcastInfo(open func() (checkpointInfo, error)) error {
 	var head checkpointInfo
 	if r.job.Rank() == 0 {
 		var err error
@@ -94,8 +96,8 @@ func (r *resumption) tellOf(open func() (checkpointInfo, error)) error {
 	return nil
 }
 
-// resume restores what find has found on all ranks and returns where it left off; the
-// beginning, where there was nothing. It is a collective call.
+// resume restores the checkpoint of find on all ranks and returns its position, or the run's
+// beginning without one. The call is collective.
 func (r *resumption) resume() (position, error) {
 	head := r.found
 	if head.File == "" {
@@ -114,8 +116,8 @@ func (r *resumption) resume() (position, error) {
 	return p, r.replica.Tuner.Resumed(head.Tuned)
 }
 
-// open opens the last checkpoint, if there is one, and checks that it is of this
-// run. After an epoch another number of ranks may go on.
+// open opens the last checkpoint, if any, and checks that this run can resume from it. After a
+// whole epoch the number of ranks may differ.
 func (r *resumption) open() (checkpointInfo, error) {
 	head, err := openSaved(r.cfg.Checkpoint.Dir)
 	if errors.Is(err, checkpoint.ErrNone) {
@@ -167,23 +169,23 @@ func openSaved(path string) (checkpointInfo, error) {
 	return head, nil
 }
 
-// read takes what a header holds besides.
+// read reads the entries of a header.
 func (s *checkpointInfo) read(more map[string]string) error {
 	var told []setting.Assignment
 	for _, part := range []struct {
-		name, what string
-		into       any
+		name, content string
+		into          any
 	}{
 		{morePast, "the figures so far", &s.Past}, {moreTuned, "what was chosen", &s.Tuned},
 		{morePlaces, "where the streams were", &s.Places}, {moreExchange, "the strategy and the plan", &s.Setup},
-		{moreSet, "what its data were", &s.About}, {moreTold, "what the run was told", &told},
+		{moreSet, "what its data were", &s.About}, {moreAssignments, "what the run was told", &told},
 	} {
 		text, ok := more[part.name]
 		if !ok {
 			continue
 		}
 		if err := json.Unmarshal([]byte(text), part.into); err != nil {
-			return fmt.Errorf("%s: %s cannot be read: %w", s.File, part.what, err)
+			return fmt.Errorf("%s: %s cannot be read: %w", s.File, part.content, err)
 		}
 	}
 	s.Data, s.Files = more[moreData], filesOf(told)
@@ -193,23 +195,23 @@ func (s *checkpointInfo) read(more map[string]string) error {
 	return nil
 }
 
-// files are what a run reads, as its settings name them.
+// files are the paths of a run's data.
 type files struct{ Dir, Train, Eval string }
 
-// absolute are the same files with names that hold wherever one is.
+// absolute returns absolute paths.
 func (f files) absolute() files {
 	for _, path := range []*string{&f.Dir, &f.Train, &f.Eval} {
 		if *path == "" || *path == data.Synthetic {
 			continue
 		}
-		if whole, err := filepath.Abs(*path); err == nil { // else it is compared as it is
+		if whole, err := filepath.Abs(*path); err == nil { // else compared as it is
 			*path = whole
 		}
 	}
 	return f
 }
 
-// filesOf are those of what a run was told.
+// filesOf returns the paths of a run's assignments.
 func filesOf(told []setting.Assignment) (f files) {
 	for _, a := range told {
 		switch a.Path {
@@ -224,24 +226,24 @@ func filesOf(told []setting.Assignment) (f files) {
 	return f
 }
 
-// What a checkpoint's header holds besides: JSON of past, of distopt.Setup, of
-// tune.State, of the ranks' []data.StreamPosition and of ServersPart, and the data's fingerprint.
+// Names of a header's entries: JSON of runHistory, distopt.Setup, tune.State, the ranks'
+// []data.StreamPosition and ServersPart, and the data's fingerprint.
 const (
-	moreData     = "data"
-	morePast     = "past"
-	moreExchange = "exchange"
-	morePlaces   = "places"
-	moreTuned    = "tuned"
-	moreServers  = "servers" // which parts servers have
-	moreTold     = "told"    // JSON of Checkpoint.Assignments
-	moreSet      = "set"     // JSON of data.Description
+	moreData        = "data"
+	morePast        = "past"
+	moreExchange    = "exchange"
+	morePlaces      = "places"
+	moreTuned       = "tuned"
+	moreServers     = "servers" // parts of servers
+	moreAssignments = "told"    // JSON of Checkpoint.Assignments
+	moreSet         = "set"     // JSON of data.Description
 )
 
-// load fills every rank's memory from the file that rank 0 has opened.
+// load fills every rank's memory from rank 0's file.
 func (r *resumption) load(head checkpointInfo, t *epochCounters) error {
 	means := make([]float32, len(r.replica.Params.Buffers()))
 	var tallies []uint64
-	if head.NP == r.job.Size() { // else each rank begins anew
+	if head.NP == r.job.Size() { // else counters begin at 0
 		tallies = make([]uint64, head.NP*len(t.values()))
 	}
 	lengths, err := r.keptLengths(head.file, head.NP)
@@ -271,7 +273,8 @@ func (r *resumption) load(head checkpointInfo, t *epochCounters) error {
 	return r.loaded()
 }
 
-// loaded makes the parameters of all ranks and workers those that rank 0 has read. It is a collective call.
+// loaded broadcasts the parameters that rank 0 has read to all ranks and threads. The call is
+// collective.
 func (r *resumption) loaded() error {
 	if err := r.replica.params.resumed(); err != nil {
 		return err
@@ -289,8 +292,8 @@ func (r *resumption) loaded() error {
 	return nil
 }
 
-// restore hands out what rank 0 has read of the tallies of as many ranks or, where they were others, the means of the running
-// statistics.
+// restore broadcasts the ranks' counters that rank 0 has read or, with tallies nil, the means of
+// running statistics.
 func (r *resumption) restore(t *epochCounters, tallies []uint64, means []float32) error {
 	if tallies == nil {
 		if err := collective.Broadcast(r.job.Group(), means, 0); err != nil {
@@ -315,18 +318,17 @@ func (r *resumption) restore(t *epochCounters, tallies []uint64, means []float32
 	return nil
 }
 
-// maxTold bounds what rank 0 tells of a checkpoint: more than a header can hold.
-const maxTold = 64 << 20
+// maxInfo limits the length of checkpointInfo, above the length of any header.
+const maxInfo = 64 << 20
 
-// broadcastBytes gives every rank rank 0's bytes, whose number the others need
-// not know.
+// broadcastBytes broadcasts rank 0's bytes, whose length other ranks do not have.
 func broadcastBytes(g *collective.Group, own []byte) ([]byte, error) {
 	size := []int64{int64(len(own))}
 	if err := collective.Broadcast(g, size, 0); err != nil {
 		return nil, err
 	}
-	if size[0] < 0 || size[0] > maxTold {
-		return nil, fmt.Errorf("rank 0 tells %d bytes, at most %d make sense", size[0], maxTold)
+	if size[0] < 0 || size[0] > maxInfo {
+		return nil, fmt.Errorf("rank 0 tells %d bytes, at most %d make sense", size[0], maxInfo)
 	}
 	if g.Rank() != 0 {
 		own = make([]byte, size[0])

@@ -11,19 +11,19 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Previous is what a folder's last checkpoint says of how its run was started.
+// Previous describes the start of the run of a folder's last checkpoint.
 type Previous struct {
-	// File is the checkpoint, "" where there is none.
+	// File is the checkpoint, "" without one.
 	File string
 	// Assignments is Checkpoint.Assignments of the run.
 	Assignments []setting.Assignment
 
-	values setting.Values // those that the run had
-	gone   error          // its settings that do not exist any more, and changed something
+	values  setting.Values // settings of the run
+	removed error          // error about settings with an effect that no longer exist
 }
 
-// FindPrevious reads what a checkpoint, or a folder's last one, says of how its run was started. No
-// folder and no checkpoint are no error, but a damaged one is, a *checkpoint.DamageError.
+// FindPrevious reads the start of a run from a checkpoint, or from a folder's last one. A missing
+// folder or checkpoint is no error; a damaged one is a *checkpoint.DamageError.
 func FindPrevious(path string) (Previous, error) {
 	path, err := checkpoint.Of(path)
 	if errors.Is(err, checkpoint.ErrNone) {
@@ -37,8 +37,8 @@ func FindPrevious(path string) (Previous, error) {
 		return Previous{}, err
 	}
 	p := Previous{File: path}
-	p.values, p.gone = f.Header.Settings.Current()
-	if text, ok := f.Header.More[moreTold]; ok {
+	p.values, p.removed = f.Header.Settings.Current()
+	if text, ok := f.Header.More[moreAssignments]; ok {
 		if err = json.Unmarshal([]byte(text), &p.Assignments); err != nil {
 			err = fmt.Errorf("%s: what the run was told cannot be read: %w", path, err)
 		}
@@ -47,40 +47,38 @@ func FindPrevious(path string) (Previous, error) {
 	return p, errors.Join(err, f.Close())
 }
 
-// current returns assignments with the names of this version, without the settings that do not
-// exist any more.
+// current returns assignments by this version's names, without settings that no longer exist.
 func (p *Previous) current(told []setting.Assignment) (out []setting.Assignment) {
 	for _, a := range told {
 		now, _, exists, err := setting.Current(a)
 		if exists {
 			out = append(out, now)
 		}
-		if err != nil && p.gone == nil { // of scope Local, which the values are without
-			p.gone = err
+		if err != nil && p.removed == nil { // settings of scope Local are not in values
+			p.removed = err
 		}
 	}
 	return out
 }
 
-// CheckChanges reports every setting that a run would have when it goes on, otherwise than the
-// checkpoint, and that cannot change, with both values: before anything else is looked at, as one
-// change may make the others senseless. now are the values of scope setting.JobFixed. How many
-// ranks there may be, and whether the data are the same, is for Run to say.
+// CheckChanges reports all settings that cannot change and that a resumed run would change, with
+// both values, before other checks: one change may make other settings invalid. now are the values
+// of scope setting.JobFixed. Run checks the number of ranks and the data.
 func (p Previous) CheckChanges(now setting.Values) error {
 	known := maps.Clone(p.values)
 	maps.DeleteFunc(known, func(path setting.Path, _ string) bool { _, ok := now[path]; return !ok || path == ranksPath })
 	now = maps.Clone(now)
 	maps.DeleteFunc(now, func(path setting.Path, _ string) bool { _, ok := known[path]; return !ok })
-	if err := errors.Join(p.gone, unlike(now, known)); err != nil {
+	if err := errors.Join(p.removed, unlike(now, known)); err != nil {
 		return fmt.Errorf("resuming: %s is of a run with other settings: %w; leave these out, or name another folder", p.File, err)
 	}
 	return nil
 }
 
-// ranksPath may be another after a whole epoch.
+// ranksPath may change after a whole epoch.
 const ranksPath setting.Path = "job.ranks"
 
-// unlike reports every setting that a run has otherwise than a checkpoint.
+// unlike reports all settings that differ from a checkpoint's.
 func unlike(now, saved setting.Values) error {
 	var faults setting.ErrorList
 	for _, d := range now.Differences(saved) {
@@ -89,10 +87,9 @@ func unlike(now, saved setting.Values) error {
 	return faults.Err()
 }
 
-// compareSettings tells what a run has otherwise than its checkpoint: changed, which it may have,
-// such as "training.lr 0.1 instead of 0.05" (from there on it is another experiment, which the
-// summary's reader must know of, but what was computed still means the same), and as an error what
-// cannot change.
+// compareSettings returns the settings that differ from the checkpoint's: as changed those that may
+// change, such as "training.lr 0.1 instead of 0.05" (a reader of the summary should know of the
+// other experiment, but the saved state keeps its meaning), as an error those that cannot.
 func (r *resumption) compareSettings(h checkpoint.Header) (changed []string, err error) {
 	fixed, err := r.values(setting.JobFixed)
 	if err != nil {
@@ -104,7 +101,7 @@ func (r *resumption) compareSettings(h checkpoint.Header) (changed []string, err
 	}
 	saved, gone := h.Settings.Current()
 	was := setting.Values{}
-	if h.Position == 0 && r.cfg.Servers.geoSteps() == 0 { // what ranks keep of copies is their own
+	if h.Position == 0 && r.cfg.Servers.geoSteps() == 0 { // state of geo copies belongs to its rank
 		saved[ranksPath] = fixed[ranksPath]
 	}
 	for path := range free {
@@ -123,7 +120,7 @@ func (r *resumption) compareSettings(h checkpoint.Header) (changed []string, err
 	return changed, err
 }
 
-// dataName is the beginning of the data's fingerprint.
+// dataName returns the start of the data's fingerprint.
 func (d *runData) dataName() string { return nameOf(d.fingerprint) }
 
 func nameOf(fingerprint [sha256.Size]byte) string { return fmt.Sprintf("%x", fingerprint[:8]) }

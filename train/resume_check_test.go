@@ -78,7 +78,7 @@ func TestPrevious(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	if _, err := checkpoint.Save(cfg.Checkpoint.Dir, checkpoint.State{Header: checkpoint.Header{Step: 99, More: map[string]string{moreTold: "["}}}); err != nil {
+	if _, err := checkpoint.Save(cfg.Checkpoint.Dir, checkpoint.State{Header: checkpoint.Header{Step: 99, More: map[string]string{moreAssignments: "["}}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := FindPrevious(cfg.Checkpoint.Dir); err == nil || !strings.Contains(err.Error(), "what the run was told cannot be read") {

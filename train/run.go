@@ -27,8 +27,8 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// run is one rank's side of a run: what its parts share, and the parts. Each part uses those above
-// it alone.
+// run is one rank of a run: a shared environment and its parts. Each part uses only the parts above
+// it.
 type run struct {
 	*runEnv
 	data       *runData    // samples: batches to train on, the evaluation set
@@ -53,18 +53,17 @@ func compose(env *runEnv, set *data.Dataset) *run {
 	return r
 }
 
-// Run trains a model on every rank of the job and returns the summary, equal
-// on all of them. It is a collective call: every rank makes it with the same
-// configuration, which is checked, and the same data.
+// Run trains a model on every rank of the job and returns the summary, equal on all ranks. The call
+// is collective: every rank makes it with the same configuration, which is checked, and the same
+// data.
 //
-// The model is one of the zoo or one's own; its Spec may leave out the shape of the samples, which
-// is then the data's. The set is one's own, such as &data.Dataset{Train: …, Eval: …}; nil: the one
-// that cfg.Data and its neighbours name. The end of ctx ends the run between two steps, with an
-// error.
+// The model is from the zoo or custom; its Spec may omit the shape of the samples, which the data
+// then set. The set is a custom one, such as &data.Dataset{Train: …, Eval: …}, or nil for the set
+// of cfg.Data. The end of ctx ends the run between two steps, with an error.
 //
-// The ranks' parameters are compared at the end; if they differ that is an error, because replicas
-// that drift apart train nothing. In a heter-trainer (ringo.Job.HeterTrainer) it computes the
-// model's part, needs no set, and returns ringo.ErrHeterTrainerDone when all ranks have left.
+// Run compares the ranks' parameters at the end; a difference is an error, because it invalidates
+// the training. In a heter-trainer (ringo.Job.HeterTrainer) it computes the model's part, needs no
+// set, and returns ringo.ErrHeterTrainerDone when all ranks have left.
 func Run(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Dataset, cfg Config) (Summary, error) {
 	if job.HeterTrainer() != nil {
 		return Summary{}, runHeterTrainer(ctx, job, m, cfg)
@@ -76,18 +75,18 @@ func Run(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Dataset, c
 	return runOn(ctx, job, cfg, set)
 }
 
-// of is the configuration of a run of a model on a set that may be given.
+// of returns the configuration of a run of m, on a set or on nil.
 func (c Config) of(job *ringo.Job, m model.Spec, set *data.Dataset) (Config, error) {
 	if c.Model = m; set != nil {
 		if set.Train == nil && len(set.Files) == 0 || set.Eval == nil {
 			return c, errors.New("train: the data set needs samples to train on and to evaluate: data.Split makes two of one")
 		}
-		c.given, c.Model = true, shaped(m, set.Eval.Shape())
+		c.hasSet, c.Model = true, shaped(m, set.Eval.Shape())
 	}
 	return c.on(job), nil
 }
 
-// runOn is Run of a settled configuration, on a set that was opened before, or nil.
+// runOn runs a settled configuration on a set that is open, or nil.
 func runOn(ctx context.Context, job *ringo.Job, cfg Config, set *data.Dataset) (sum Summary, err error) {
 	if err := cfg.Validate(); err != nil {
 		return Summary{}, err
@@ -108,7 +107,7 @@ func runOn(ctx context.Context, job *ringo.Job, cfg Config, set *data.Dataset) (
 	}
 	r.loop.stoppable(at)
 	r.obs.Start(r.info())
-	now := r.job.Traffic() // of what came before, such as another seed's run
+	now := r.job.Traffic() // traffic of earlier work, such as another seed's run
 	r.reports.payload0, r.reports.wire0 = now.PayloadSent, now.WireSent
 	r.ended = r.loop.exhausted(at.epoch - 1)
 	for at.epoch <= cfg.Epochs && r.ended == "" {
@@ -138,7 +137,7 @@ func runOn(ctx context.Context, job *ringo.Job, cfg Config, set *data.Dataset) (
 	return sum, err
 }
 
-// prepare does everything before the first step.
+// prepare opens the data and builds the replicas, up to the first step.
 func (r *run) prepare() (err error) {
 	if err := errors.Join(r.peers.validate(r.cfg), r.cfg.canSave()); err != nil {
 		return err
@@ -174,7 +173,7 @@ func (r *run) prepare() (err error) {
 	return r.begin(opts, place)
 }
 
-// begin makes the replicas of all workers ready to train.
+// begin prepares the replicas of all threads for training.
 func (r *run) begin(opts model.Options, place func(*Replica) paramPlacement) error {
 	cfg, done := r.cfg, r.resumption.found.Epoch*r.data.steps+r.resumption.found.Done
 	at := beginning{step: r.resumption.found.Step, rate: cfg.schedule().At(done, max(1, r.data.steps), cfg.Epochs)}
@@ -213,16 +212,16 @@ func (r *run) close() {
 		r.data.shard.Close()
 	}
 	if r.data.opened != nil {
-		_ = r.data.opened.Close() // it was only read
+		_ = r.data.opened.Close() // read only
 	}
 	for _, w := range slices.Backward(r.workers) {
 		w.replica.Close()
 	}
 	if r.resumption.found.file != nil {
-		_ = r.resumption.found.file.Close() // it was only read
+		_ = r.resumption.found.file.Close() // read only
 	}
 	if r.saver.finishing != nil {
-		<-r.saver.finishing.done // a run that has ended well has saved once more since
+		<-r.saver.finishing.done // a later save has already succeeded, if the run has
 	}
-	_ = r.saver.hold.Release() // it ends with the process in any case
+	_ = r.saver.hold.Release() // the process's end releases it as well
 }

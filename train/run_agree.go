@@ -15,7 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// values are the run's settings that a checkpoint holds: its own, and what it knows of the job.
+// values returns the run's settings for a checkpoint, with those of the job.
 func (e *runEnv) values(scopes ...setting.Scope) (setting.Values, error) {
 	t, err := setting.New(e.cfg.Settings()...)
 	if err != nil {
@@ -26,7 +26,7 @@ func (e *runEnv) values(scopes ...setting.Scope) (setting.Values, error) {
 		return v, nil
 	}
 	v["model"], v["job.ranks"], v["job.collective-algorithm"] = e.spec.Name, strconv.Itoa(e.job.Size()), cmp.Or(e.job.Group().Algorithm(), "auto")
-	if !e.cfg.Tuning.Measure { // which finds others each time
+	if !e.cfg.Tuning.Measure { // measurements differ each time
 		v["tuning.algorithms"] = e.job.Group().Rules().String()
 	}
 	v["sync"] = cmp.Or(e.cfg.Servers.Consistency, "allreduce")
@@ -39,11 +39,12 @@ func (e *runEnv) values(scopes ...setting.Scope) (setting.Values, error) {
 	return v, nil
 }
 
-// chainOfOnesOwn is no setting, but compared like one.
+// chainOfOnesOwn stands for a custom chain, which is compared like a setting.
 const chainOfOnesOwn = "chain"
 
-// agreeConfig reports ranks that were started with other settings: their sums would be wrong, or their operations would
-// not match. Of what may differ by rank, such as folders, all have some or none.
+// agreeConfig reports ranks with other settings: their sums would be wrong, or their operations
+// would not match. Settings that may differ by rank, such as folders, are set on all ranks or on
+// none.
 func (e *runEnv) agreeConfig() error {
 	v, err := e.values(setting.JobFixed, setting.JobMutable)
 	if err != nil {
@@ -77,7 +78,7 @@ func (e *runEnv) agreeConfig() error {
 	}
 	for rank, text := range all {
 		if text == nil {
-			continue // it is lost
+			continue // lost
 		}
 		if err := sameSettings(rank, text, all[0]); err != nil {
 			return err
@@ -87,8 +88,7 @@ func (e *runEnv) agreeConfig() error {
 }
 
 // agreeModel reports ranks whose model has other parameters or tables than rank 0's, by the first
-// name or shape that differs. Replicas that exchange gradients compare theirs themselves (package
-// distopt).
+// name or shape that differs. Replicas that exchange gradients compare theirs in package distopt.
 func agreeModel(ranks communicator, ps *nn.Params) error {
 	var text modeltext.Text
 	for _, p := range ps.List() {

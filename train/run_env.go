@@ -15,27 +15,28 @@ import (
 
 // runEnv is shared by the parts of a run: job, configuration, replicas, position.
 type runEnv struct {
-	ctx     context.Context // of Run; its end ends the run
+	ctx     context.Context // context of Run, which ends the run
 	job     *ringo.Job
 	cfg     Config
 	obs     Observer
 	spec    model.Spec
 	peers   communicator
 	started time.Time
-	ownLoop bool // a Loop makes the steps, with data of its own
+	ownLoop bool // a Loop makes the steps, with its own data
 
-	workers []*trainerThread // at least one
-	replica *Replica         // of the first worker
+	workers []*trainerThread // one or more
+	replica *Replica         // replica of the first worker
 	all     []int            // ranks of the job
 
-	position StepError // for errors
-	// ended is the reason why the run ends before its last epoch, equal on all ranks; "" means none.
+	position StepError // position in error messages
+	// ended is the reason why the run ends before its last epoch, equal on all ranks; "" means
+	// none.
 	ended     string
 	cut       bool // the run ends in the middle of an epoch
 	wantsStop bool // a callback of this rank returned ErrStop
 }
 
-// add builds the replica of one worker more.
+// add builds the replica of one more thread.
 func (e *runEnv) add(cfg Config, opts model.Options, place func(*Replica) paramPlacement) error {
 	m, err := build(e.job, cfg, opts, place, len(e.workers))
 	if err != nil {
@@ -46,7 +47,7 @@ func (e *runEnv) add(cfg Config, opts model.Options, place func(*Replica) paramP
 	return nil
 }
 
-// sameOnAll compares a hash over the ranks.
+// sameOnAll reports ranks whose hash differs from rank 0's.
 func (e *runEnv) sameOnAll(own []byte, what, hint string) error {
 	all, err := e.peers.gather(own)
 	if err != nil {
@@ -60,7 +61,7 @@ func (e *runEnv) sameOnAll(own []byte, what, hint string) error {
 	return nil
 }
 
-// lost are the ranks that are not there any more.
+// lost returns the ranks that were lost.
 func (e *runEnv) lost() (out []int) {
 	there := e.peers.liveRanks()
 	for rank := range e.job.Size() {
@@ -78,7 +79,7 @@ func (e *runEnv) together() bool {
 	return slices.Contains([]string{"", "bsp"}, e.cfg.Servers.Consistency)
 }
 
-// ranks are all ranks of the job.
+// ranks returns all ranks of the job.
 func (e *runEnv) ranks() []int {
 	if len(e.all) == 0 {
 		for rank := range e.job.Size() {
@@ -88,10 +89,9 @@ func (e *runEnv) ranks() []int {
 	return e.all
 }
 
-// globalBatch is that of the run's ranks.
 func (e *runEnv) globalBatch() int { return e.cfg.globalBatch(e.job.Size()) }
 
-// usualRate is the model's, where the run has that rate or scales it.
+// usualRate returns the model's rate, if the run uses or scales it.
 func (e *runEnv) usualRate() UsualRate {
 	if d := e.spec.Defaults; e.cfg.Optimizer == d.Optimizer && (e.cfg.LR == d.LR || e.cfg.ScaleLR) {
 		return UsualRate{LR: d.LR, Batch: d.GlobalBatch, Scaled: e.cfg.ScaleLR}
@@ -99,27 +99,28 @@ func (e *runEnv) usualRate() UsualRate {
 	return UsualRate{}
 }
 
-// wall is how many seconds ago the run began or was resumed.
+// wall returns the seconds since the run began or resumed.
 func (e *runEnv) wall() float64 { return time.Since(e.started).Seconds() }
 
-// during records that a phase begins, and, when what it returns is called, that it has ended.
+// during records the begin of a phase, and its end when the caller calls end.
 func (e *runEnv) during(p record.Phase) (end func()) {
 	rec := e.job.Recorder()
 	op := rec.BeginPhase(p, rec.Now())
 	return func() { op.End(rec.Now(), -1, false) }
 }
 
-// remark tells what a person should know. Other ranks than 0 tell nobody.
+// remark reports a fact to the user, on rank 0.
 func (e *runEnv) remark(epoch int, format string, args ...any) {
 	m := Remark{Event: "remark", Epoch: epoch, Text: fmt.Sprintf(format, args...)}
-	if e.replica != nil && e.replica.Opt != nil { // else it is before the first step
+	if e.replica != nil && e.replica.Opt != nil { // nil before the first step
 		m.Step = e.replica.Opt.Steps()
 	}
 	e.obs.Remark(m)
 }
 
-// sync makes the replicas equal before they are evaluated, compared or saved: parameters where ranks may have others, and
-// running statistics, which become the mean over ranks and workers. It is a collective call.
+// sync makes the replicas equal before they are evaluated, compared or saved: parameters that
+// differ between ranks, and running statistics, which become the mean over ranks and threads. The
+// call is collective.
 func (e *runEnv) sync() error {
 	if err := e.replica.params.sync(); err != nil {
 		return err
@@ -131,7 +132,8 @@ func (e *runEnv) sync() error {
 	return err
 }
 
-// meanBuffers are the running statistics, the means over ranks and workers. It is a collective call.
+// meanBuffers returns the means of the running statistics over ranks and threads. The call is
+// collective.
 func (e *runEnv) meanBuffers() ([]float32, error) {
 	means := append([]float32(nil), e.replica.Params.Buffers()...)
 	for _, w := range e.workers[1:] {
@@ -146,7 +148,7 @@ func (e *runEnv) meanBuffers() ([]float32, error) {
 	return means, nil
 }
 
-// copyUntrained gives all workers what the first one has of it.
+// copyUntrained copies the first thread's untrained values to all threads.
 func (e *runEnv) copyUntrained() {
 	for _, w := range e.workers[1:] {
 		for i, x := range e.replica.untrained() {
@@ -155,7 +157,7 @@ func (e *runEnv) copyUntrained() {
 	}
 }
 
-// alive reports that the context of Run has ended.
+// alive returns an error after the end of Run's context.
 func (e *runEnv) alive() error {
 	if e.ctx == nil || e.ctx.Err() == nil {
 		return nil
@@ -163,28 +165,28 @@ func (e *runEnv) alive() error {
 	return fmt.Errorf("the run's context has ended: %w", context.Cause(e.ctx))
 }
 
-// inStep says that the ranks' steps are the same ones, one after the other.
+// inStep reports whether all ranks do the same steps, one after another.
 func (e *runEnv) inStep() bool {
 	return len(e.workers) == 1 && slices.Contains([]string{"", "bsp"}, e.cfg.Servers.Consistency) && !e.job.ServersOnly()
 }
 
-// StepError says where in a run something failed. All errors of Run but those of a bad
-// configuration are, or wrap, one.
+// StepError is an error with its position in a run. All errors of Run are or wrap one, except for
+// those of a bad configuration.
 type StepError struct {
-	// Doing is what the rank was doing: empty for a step of training, else such as
-	// "evaluating", "saving a checkpoint" or "comparing the replicas".
+	// Doing is the rank's activity: "" in a training step, else such as "evaluating", "saving a
+	// checkpoint" or "comparing the replicas".
 	Doing string
 	// Epoch is the epoch, from 1; 0 before the first.
 	Epoch int
-	// Step is the step of the epoch, from 1, or, with Doing, the last one that was done.
+	// Step is the step of the epoch, from 1, or, with Doing, the last finished step.
 	Step int
 	Err  error
 }
 
-// Error is Err's text, behind where in the run it happened.
+// Error returns Err's text after the position.
 func (e *StepError) Error() string {
 	if e.Epoch == 0 {
-		return e.Err.Error() // it says what was being done itself
+		return e.Err.Error() // the error names the activity
 	}
 	return e.Place().Where + ": " + e.Err.Error()
 }
@@ -192,7 +194,8 @@ func (e *StepError) Error() string {
 // Unwrap returns Err.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// Place is "in step 412 of epoch 2", or "while evaluating after step 468 of epoch 3".
+// Place returns a position such as "in step 412 of epoch 2" or "while evaluating after step 468 of
+// epoch 3".
 func (e *StepError) Place() failure.Position {
 	place := func(format string, args ...any) failure.Position {
 		return failure.Position{Where: fmt.Sprintf(format, args...)}
@@ -208,18 +211,18 @@ func (e *StepError) Place() failure.Position {
 	return place("while %s after step %d of epoch %d", e.Doing, e.Step, e.Epoch)
 }
 
-// setPosition notes where the run is, for errors: it costs a few stores.
+// setPosition notes the position for errors, in a few stores.
 func (e *runEnv) setPosition(doing string, epoch, step int) {
 	e.position.Doing, e.position.Epoch, e.position.Step = doing, epoch, step
 }
 
-// prepares says what the run does before its first epoch, to the other ranks too.
+// prepares reports an activity before the first epoch, to other ranks too.
 func (e *runEnv) prepares(doing string) {
 	e.setPosition(doing, 0, 0)
 	e.job.SetStatus(doing)
 }
 
-// located is err with where the run is, unless a thread of it has said so already.
+// located adds the position to err, unless a thread has added its own.
 func (e *runEnv) located(err error) error {
 	if known := (*StepError)(nil); err == nil || errors.As(err, &known) {
 		return err

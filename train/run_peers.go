@@ -14,30 +14,26 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// communicator are all ranks of a run, as one of them knows them. All ranks make the same calls
-// in the same order.
+// communicator connects a rank to all ranks of a run. All ranks make the same calls in the same
+// order.
 type communicator interface {
-	// gather brings own to all ranks and returns what each has brought, by rank: nil of
-	// those that are lost.
+	// gather sends own to all ranks and returns the bytes of each, by rank, nil for a lost rank.
 	gather(own []byte) ([][]byte, error)
-	// mean makes x the mean of those of all ranks.
+	// mean makes x the mean over all ranks.
 	mean(x []float32) error
-	// barrier waits until all have come to it.
+	// barrier waits for all ranks.
 	barrier() error
-	// liveRanks are the ranks that were there at the last of these calls, in order.
+	// liveRanks returns the ranks of the last call, in order.
 	liveRanks() []int
 
-	// validate reports a run that such ranks cannot make.
+	// validate reports a run that the ranks cannot make.
 	validate(c Config) error
-	// whenConnected does what begins with one of the calls above: now, or as soon as the ranks can
-	// meet.
+	// whenConnected calls do immediately, or as soon as the ranks are connected.
 	whenConnected(do func() error) error
-	// setServers says that this rank has found the servers of tables, and does what had to wait for
-	// that.
+	// setServers sets the connections to parameter servers, and does what waited for them.
 	setServers(c *client.Client) error
 }
 
-// peersOf is the ranks of a job.
 func peersOf(job *ringo.Job) communicator {
 	if job.ServersOnly() {
 		return &serverComm{ranks: collective.Ranks(job.Size())}
@@ -45,7 +41,7 @@ func peersOf(job *ringo.Job) communicator {
 	return meshComm{job.Group()}
 }
 
-// meshComm are ranks that form a group, which ends with the first one lost.
+// meshComm connects ranks of a group, which ends with the first lost rank.
 type meshComm struct{ group *collective.Group }
 
 func (m meshComm) liveRanks() []int                    { return collective.Ranks(m.group.Size()) }
@@ -68,7 +64,7 @@ func (m meshComm) gather(own []byte) ([][]byte, error) {
 	return out, nil
 }
 
-// gatherV is AllGatherV of slices whose lengths only their ranks know.
+// gatherV is AllGatherV of slices whose lengths only their ranks have.
 func gatherV[T collective.Number](g *collective.Group, own []T) (all []T, lengths []int, err error) {
 	counts, total := make([]int64, g.Size()), 0
 	if err := collective.AllGather(g, counts, []int64{int64(len(own))}); err != nil {
@@ -82,13 +78,12 @@ func gatherV[T collective.Number](g *collective.Group, own []T) (all []T, length
 	return all, lengths, collective.AllGatherV(g, all, own, lengths)
 }
 
-// serverComm are ranks that meet at a server of tables, and go on without those of them that
-// are lost.
+// serverComm connects ranks at a parameter server, and continues without lost ranks.
 type serverComm struct {
-	// client is nil until the servers are found, and waiting what is to be done then.
+	// client is nil until the servers are found. waiting are the calls until then.
 	client  *client.Client
 	waiting []func() error
-	// ranks are those that were there at the last meeting.
+	// ranks are the ranks of the last meeting.
 	ranks []int
 }
 
@@ -123,7 +118,7 @@ func (a *serverComm) setServers(c *client.Client) error {
 	return nil
 }
 
-// errLostTeller: what a run comes to is told by one of its ranks.
+// errLostTeller reports the loss of rank 0, which reports the results.
 var errLostTeller error = &transport.LostError{Reason: "the servers have given it up, and nobody else tells how the run goes and holds its results"}
 
 func (a *serverComm) liveRanks() []int { return a.ranks }
@@ -150,7 +145,7 @@ func (a *serverComm) barrier() error {
 	return err
 }
 
-// mean adds up in the order of ranks, in float64. It is not made where there is nothing to take the mean of.
+// mean adds in rank order, in float64. Without values it makes no meeting.
 func (a *serverComm) mean(x []float32) error {
 	if len(x) == 0 {
 		return nil
@@ -170,9 +165,9 @@ func (a *serverComm) mean(x []float32) error {
 	return err
 }
 
-// addUp makes numbers the sums of those of all ranks, in the order of ranks: of the same addends they have the same bits
-// everywhere. Of words, as many slices on each rank, it returns those of all. It is one meeting, so that the sums and the words are of
-// the same ranks.
+// addUp makes numbers their sums over all ranks, in rank order: equal addends have equal sums on
+// all ranks. It returns the words of all ranks; each rank has the same number of slices. One
+// meeting ensures that sums and words are of the same ranks.
 func addUp(p communicator, x []*float64, own [][]uint64) (words [][]uint64, err error) {
 	size := len(x) + len(own)
 	for _, w := range own {
@@ -204,7 +199,7 @@ func addUp(p communicator, x []*float64, own [][]uint64) (words [][]uint64, err 
 	return words, nil
 }
 
-// nextBatch adds to numbers and words what a rank has brought.
+// nextBatch adds a rank's bytes to numbers and words.
 func nextBatch(b []byte, x []*float64, words [][]uint64) bool {
 	next := func() (v uint64) {
 		v, b = binary.LittleEndian.Uint64(b), b[8:]
@@ -231,8 +226,7 @@ func nextBatch(b []byte, x []*float64, words [][]uint64) bool {
 	return len(b) == 0
 }
 
-// gatherNumbers is gather of as many numbers of each rank; of those that are lost there is
-// nil.
+// gatherNumbers gathers equally many numbers of each rank; nil for a lost rank.
 func gatherNumbers(p communicator, own ...int64) ([][]int64, error) {
 	var b []byte
 	for _, v := range own {

@@ -9,24 +9,24 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// Predictor is a saved model on every rank of a job, to be run over samples that it was not trained on, by the forward pass that
-// evaluations make: nothing is recorded for backward, and of the same batch the outputs have the same bits as there. It has the
-// memory of a model that trains, and computes on Config.Threads threads of each rank; a batch is one call, and nothing is allocated
-// once the largest batch was seen.
+// Predictor is a saved model on every rank of a job, for new samples. It runs the forward pass of
+// evaluations without recording it, with the same bits for the same batch. It needs the memory of a
+// training model, and computes on Config.Threads threads of each rank; a batch is one call, without
+// allocation after the largest batch.
 //
-// It belongs to one goroutine of each rank. Ranks need not run as many batches; where parameters lie on servers each fetches the rows of its
-// own batches from there.
+// It belongs to one goroutine of each rank. Ranks may run different numbers of batches; with
+// parameters on servers each rank fetches the rows of its own batches.
 type Predictor struct {
 	r      *run
 	failed bool
 }
 
-// NewPredictor loads a model's checkpoint, which cfg.Checkpoint.Dir names, or that folder's last
-// one; no data are opened. The settings of training in cfg are ignored. Parameters on servers are
-// those that the servers began with: see Servers.Start; without servers each rank reads what they
-// have saved: see Servers.OpenServerCheckpoint. It is a collective call, as are Gather and End.
+// NewPredictor loads a model's checkpoint cfg.Checkpoint.Dir, or the last one in that folder, and
+// opens no data. It ignores training settings. Parameters on servers are the values that the
+// servers began with: see Servers.Start; without servers each rank reads the servers' parts: see
+// Servers.OpenServerCheckpoint. The call is collective, as are Gather and End.
 func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (p *Predictor, err error) {
-	cfg.Model, cfg.given = m, true
+	cfg.Model, cfg.hasSet = m, true
 	cfg = cfg.settled(job.Size())
 	r := newRun(ctx, job, cfg, nil)
 	defer func() {
@@ -42,61 +42,61 @@ func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config)
 	return &Predictor{r: r}, nil
 }
 
-// constant makes the parameters those that the replica keeps: what is computed of weights alone,
-// such as their packing for products, is computed once and kept, in as much memory again for most
-// layers. No step may follow: it would move parameters behind the back of what was kept. Rows of
-// tables may change, as those on servers do from batch to batch: nothing is kept of them. The bits
-// are those of an evaluation, in which the same is computed for each batch.
+// constant fixes the replica's parameters: values computed from weights alone, such as packed
+// weights for products, are computed once and retained, in as much memory again for most layers. No
+// step may follow, because it would not update these values. Rows of tables may change, as rows on
+// servers do from batch to batch: none are retained. The bits equal those of an evaluation, which
+// computes the values for each batch.
 func (r *Replica) constant(cfg Config) {
 	r.tape.Close()
 	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.threadsEach(), Constant: true})
 	r.ResetState()
 }
 
-// describedBySaved makes the data those that the checkpoint describes, without samples.
+// describedBySaved makes the data a set without samples, as the checkpoint describes it.
 func (d *runData) describedBySaved(saved checkpointInfo) error {
 	a := saved.About
 	d.set = &data.Dataset{Name: a.Name, Classes: a.Classes, Vocabulary: a.Vocabulary, Rows: a.Rows, Words: a.Words, Encoder: a.Encoder, Layout: a.Layout}
-	if s := a.Shape; s.Size() > 0 || s.IDs > 0 || len(s.Slots) > 0 { // a Loop's has none: its model says all
+	if s := a.Shape; s.Size() > 0 || s.IDs > 0 || len(s.Slots) > 0 { // a Loop has no shape: its model is complete
 		d.cfg.Model = shaped(d.cfg.Model, s)
 	}
 	d.spec = d.cfg.Model
 	return d.describe()
 }
 
-// Description says what the samples are that the model takes.
+// Description describes the samples that the model takes.
 func (p *Predictor) Description() data.Description { return p.r.resumption.found.About }
 
-// Spec is the model's, with the shape of its samples.
+// Spec returns the model with the shape of its samples.
 func (p *Predictor) Spec() model.Spec { return p.r.spec }
 
-// Checkpoint is the file, and after how many steps it was saved.
+// Checkpoint returns the file and its step.
 func (p *Predictor) Checkpoint() (file string, step int64) {
 	return p.r.resumption.found.File, p.r.resumption.found.Step
 }
 
-// Replica is this rank's copy of the model.
+// Replica returns this rank's copy of the model.
 func (p *Predictor) Replica() *Replica { return p.r.replica }
 
-// Forward runs the model over a batch by the forward pass of evaluations, and returns its outputs,
-// which are good until the next call. A model that carries state goes on from the batch before it;
-// Replica().ResetState begins anew.
+// Forward runs the forward pass of evaluations over a batch, and returns its outputs, valid until
+// the next call. A model that carries state continues from the batch before; Replica().ResetState
+// resets it.
 func (p *Predictor) Forward(b *data.Batch) (model.Outputs, error) {
 	out, err := p.r.replica.Forward(p.r.replica.Batch(b))
 	return out, p.note(err)
 }
 
-// Gather brings every rank's bytes to all ranks, by rank. It is a collective call.
+// Gather sends every rank's bytes to all ranks, and returns them by rank. The call is collective.
 func (p *Predictor) Gather(own []byte) ([][]byte, error) {
 	all, err := p.r.peers.gather(own)
 	return all, p.note(err)
 }
 
-// End ends the rank's part, and gives back what the predictor holds. It is called once, whatever has happened:
+// End leaves the job, and releases the predictor. Call it once, after success or error:
 //
-//	return p.End(use(p))
+// return p.End(use(p))
 //
-// It ends in good order unless something has failed, err or a call before, and returns that.
+// It leaves in good order, or returns err or the error of an earlier call.
 func (p *Predictor) End(err error) error {
 	defer p.r.close()
 	if err != nil || p.failed {
@@ -105,7 +105,7 @@ func (p *Predictor) End(err error) error {
 	return p.r.replica.params.leave()
 }
 
-// note keeps that something has failed: then there is no good order to leave in.
+// note notes an error, after which End does not leave in good order.
 func (p *Predictor) note(err error) error {
 	p.failed = p.failed || err != nil
 	return p.r.located(err)

@@ -18,21 +18,23 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// SavedEvaluation is what a saved model was like on the evaluation samples of a data set, over all ranks. As JSON it is one line.
+// SavedEvaluation is the result of a saved model on the evaluation samples of a data set, over all
+// ranks. As JSON it is one line.
 type SavedEvaluation struct {
-	Event string `json:"event"` // "evaluation"
+	Event string `json:"event"`
 	Model string `json:"model"`
-	// Checkpoint is the file, saved after so many steps and whole epochs of a run of TrainedNP ranks.
+	// Checkpoint is the file, saved at Step and after Epoch whole epochs of a run of TrainedNP
+	// ranks.
 	Checkpoint string `json:"checkpoint"`
 	Step       int64  `json:"step"`
 	Epoch      int    `json:"epoch"`
 	TrainedNP  int    `json:"trained_np"`
-	NP         int    `json:"np"` // that evaluated
+	NP         int    `json:"np"` // ranks of the evaluation
 	DataSet    string `json:"data"`
 	Samples    int    `json:"samples"`
-	// LeftOut is what the data set leaves out, by kind.
+	// LeftOut counts the excluded samples, by kind.
 	LeftOut []data.LeftOut `json:"left_out,omitempty"`
-	// EvalLoss is the mean per sample or, of a language model, per token.
+	// EvalLoss is the mean per sample or, in a language model, per token.
 	EvalLoss float64 `json:"eval_loss"`
 	// Eval are the model's metrics. As JSON they are fields such as "eval_accuracy".
 	Eval model.Metrics `json:"-"`
@@ -41,15 +43,16 @@ type SavedEvaluation struct {
 	WallS       float64 `json:"wall_s"`
 }
 
-// Evaluate loads a model's checkpoint, which cfg.Checkpoint.Dir names, or of that folder's last
-// one, and evaluates it as its run did. Nothing is trained or saved; the settings of training are
-// of no matter. Parameters on servers are those that the servers began with: see Servers.Start;
-// without servers each rank reads what they have saved: see Servers.OpenServerCheckpoint. It is a
-// collective call: every rank makes it with the same configuration, and gets the same figures.
+// Evaluate loads a model's checkpoint cfg.Checkpoint.Dir, or the last one in that folder, and
+// evaluates it as its run did. It ignores training settings. Parameters on servers are the values
+// that the servers began with: see Servers.Start; without servers each rank reads the servers'
+// parts: see Servers.OpenServerCheckpoint. The call is collective: every rank makes it with the
+// same configuration, and gets the same metrics.
 //
-// With as many ranks as have trained, figures are those of the run to the last digit; with others what is counted or
-// ordered (accuracy, AUC) is the same, and what is added up, such as the loss, but for rounding. Text is cut as the run has cut it:
-// a model that carries state from batch to batch is evaluated by at most as many ranks as have trained.
+// With as many ranks as in training, metrics equal the run's to the last digit. With another
+// number, counts and orders (accuracy, AUC) are equal, and sums such as the loss differ by
+// rounding. Text is cut as in the run: a model that carries state is evaluated by at most as many
+// ranks as in training.
 func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Dataset, cfg Config) (e SavedEvaluation, err error) {
 	if cfg, err = cfg.of(job, m, set); err != nil {
 		return e, err
@@ -70,7 +73,7 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 	f, seconds := r.resumption.found, time.Since(start).Seconds()
 	e = SavedEvaluation{
 		Event: "evaluation", Model: cfg.name(), Checkpoint: f.File, Step: f.Step, Epoch: f.Epoch, TrainedNP: f.NP, NP: job.Size(), DataSet: cfg.source(),
-		Samples: r.data.shares.eval, LeftOut: r.data.shares.left, EvalLoss: whole.counts.Loss / whole.counts.Terms, Eval: r.evaluated(whole).Figures,
+		Samples: r.data.shares.eval, LeftOut: r.data.shares.excluded, EvalLoss: whole.counts.Loss / whole.counts.Terms, Eval: r.evaluated(whole).Figures,
 		SamplesPerS: float64(r.data.shares.eval) / seconds, WallS: r.wall(),
 	}
 	if !finite(e.EvalLoss) {
@@ -80,7 +83,7 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 	return e, r.replica.params.leave()
 }
 
-// prepareSaved does everything before the first batch: all that a run does but for what is for training.
+// prepareSaved loads a saved model, up to the first batch.
 func (r *run) prepareSaved(openData func(saved checkpointInfo) error) error {
 	if err := r.cfg.Validate(); err != nil {
 		return err
@@ -92,7 +95,7 @@ func (r *run) prepareSaved(openData func(saved checkpointInfo) error) error {
 		return err
 	}
 	r.prepares("opening the checkpoint")
-	if err := r.resumption.tellOf(r.resumption.openOther); err != nil {
+	if err := r.resumption.broadcastInfo(r.resumption.openOther); err != nil {
 		return err
 	}
 	if s := r.resumption.found.About.Shape; r.cfg.Model.AnySlots && r.cfg.Model.IDs > 0 && len(s.Slots) > 0 { // trained by keys
@@ -122,7 +125,7 @@ func (r *run) prepareSaved(openData func(saved checkpointInfo) error) error {
 	return r.resumption.loadSaved()
 }
 
-// openOther opens a checkpoint of a run that may have had other settings, but not another model.
+// openOther opens a checkpoint of the same model; its run may have had other settings.
 func (r *resumption) openOther() (checkpointInfo, error) {
 	head, err := openSaved(r.cfg.Checkpoint.Dir)
 	if err != nil {
@@ -138,7 +141,7 @@ func (r *resumption) openOther() (checkpointInfo, error) {
 	return checkpointInfo{}, err
 }
 
-// openToEvaluate opens the data, which mean what the run's did.
+// openToEvaluate opens data with the same meaning as the run's.
 func (d *runData) openToEvaluate(saved checkpointInfo) (err error) {
 	if d.set == nil {
 		d.prepares("loading the data")
@@ -152,8 +155,8 @@ func (d *runData) openToEvaluate(saved checkpointInfo) (err error) {
 	return d.openData(false)
 }
 
-// sameMeaning reports what of a set has another meaning than in the one that is described, of which a model was trained: it would not know
-// what it sees. Numbers of classes and rows are compared with the model's own when its parameters are read.
+// sameMeaning reports data with another meaning than those that the model was trained on. Numbers
+// of classes and rows are compared when parameters are read.
 func sameMeaning(d data.Description, s *data.Dataset) error {
 	kind := func(e *table.Encoder) string {
 		if e == nil {
@@ -172,7 +175,7 @@ func sameMeaning(d data.Description, s *data.Dataset) error {
 	return nil
 }
 
-// layoutName is what a layout is called in errors.
+// layoutName names a layout in errors.
 func layoutName(l *layout.Layout) string {
 	if l == nil {
 		return "no layout"
@@ -180,23 +183,24 @@ func layoutName(l *layout.Layout) string {
 	return "layout " + l.Name()
 }
 
-// openSetOf opens the data set to evaluate what was saved on: a table by the run's encoding. Of the run's own rows those that it held
-// out are evaluated, of another file all.
+// openSetOf opens the data set to evaluate: a table in the run's encoding. Of the run's own file it
+// evaluates the held-out rows, of another file all rows.
 func (d *runData) openSetOf(s checkpointInfo) (*data.Dataset, error) {
 	cfg := d.cfg
 	if cfg.encoder = s.About.Encoder; cfg.encoder == nil {
 		return openSet(cfg)
 	}
 	now := files{cfg.Data, cfg.TrainFile, cfg.EvalFile}
-	if now.absolute() == s.Files.absolute() { // rows that were appended since are held out by the same rule
+	if now.absolute() == s.Files.absolute() { // later rows are held out by the same rule
 		return openSet(cfg)
 	}
-	// All ranks have the same files, or agreeData finds out: they decide alike without a word.
+	// All ranks have the same files, or agreeData reports an error: they decide alike without
+	// communication.
 	other := cfg.EvalFile
 	if other == "" || now.absolute().Eval == s.Files.absolute().Eval {
 		other = cmp.Or(cfg.Data, cfg.TrainFile)
 		if set, err := openSet(cfg); err == nil && nameOf(set.Fingerprint()) == s.Data {
-			return set, nil // the file lies elsewhere
+			return set, nil // the file was moved
 		}
 	}
 	cfg.Data, cfg.TrainFile, cfg.EvalFile, cfg.Split, cfg.TrainLimit = "", "", other, 0, 0
@@ -207,13 +211,14 @@ func (d *runData) openSetOf(s checkpointInfo) (*data.Dataset, error) {
 	return set, err
 }
 
-// loadSaved fills every rank's memory with what all ranks of the checkpoint had in common. It is a collective call.
+// loadSaved fills every rank's memory with the checkpoint's values that all ranks share. The call
+// is collective.
 func (r *resumption) loadSaved() error {
 	means := make([]float32, len(r.replica.Params.Buffers()))
 	if r.job.Rank() == 0 {
 		read := r.found.file.Read
 		if r.found.Servers != nil {
-			read = r.found.file.ReadSome // heter-trainers' optimizer may be there, too
+			read = r.found.file.ReadSome // the file may have the state of heter-trainers' optimizer
 		}
 		if err := read(r.arrays(means)...); err != nil {
 			return err
@@ -225,11 +230,12 @@ func (r *resumption) loadSaved() error {
 	return r.loaded()
 }
 
-// evaluateSaved runs the model over the evaluation set, each sample once, and adds up what it was like. Ranks share
-// it out as they are or, where a model carries state, as those did that trained. It is a collective call.
+// evaluateSaved runs the model over the evaluation set, each sample once, and adds up the counters.
+// Ranks divide the set evenly or, for a model that carries state, as the ranks of the training did.
+// The call is collective.
 func (l *epochLoop) evaluateSaved() (evaluation, error) {
 	l.prepares("evaluating")
-	ranks := l.data.shares.among(collective.Ranks(l.job.Size()))
+	ranks := l.data.shares.amongSharers(collective.Ranks(l.job.Size()))
 	parts := len(ranks)
 	if l.replica.model.State != nil && parts == l.job.Size() {
 		parts = l.resumption.found.NP

@@ -11,33 +11,31 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// Spread is a figure over several runs.
+// Spread is a value over several runs.
 type Spread struct {
 	Mean float64 `json:"mean"`
-	// SD is the standard deviation of a single run, estimated with n-1; 0 for
-	// one run. The mean's standard error is SD/sqrt(n).
+	// SD is the standard deviation of a single run, estimated with n-1; 0 for one run. The mean's
+	// standard error is SD/sqrt(n).
 	SD float64 `json:"sd"`
 }
 
-// Seeds sums up runs that differ in their seed alone.
+// Seeds sums up runs that differ only in their seed.
 type Seeds struct {
-	Event string   `json:"event"` // "seeds"
+	Event string   `json:"event"`
 	Model string   `json:"model"`
 	NP    int      `json:"np"`
 	Seeds []uint64 `json:"seeds"`
-	// The figures of the runs' summaries.
+	// TrainLoss, EvalLoss and SamplesPerS are over the runs' summaries.
 	TrainLoss   Spread  `json:"train_loss"`
 	EvalLoss    Spread  `json:"eval_loss"`
 	SamplesPerS Spread  `json:"samples_per_s"`
-	WallS       float64 `json:"wall_s"` // of all runs
-	// Eval are those of the metrics that all runs have. As JSON they are fields such as
-	// "eval_accuracy".
+	WallS       float64 `json:"wall_s"` // sum over all runs
+	// Eval are the metrics that all runs have. As JSON they are fields such as "eval_accuracy".
 	Eval map[string]Spread `json:"-"`
 }
 
-// RunSeeds is Run n times, with the seeds cfg.Seed, cfg.Seed+1 and so on, one
-// after the other; each is told every summary. Files are read once; synthetic
-// data are drawn for every seed.
+// RunSeeds calls Run n times, with the seeds cfg.Seed, cfg.Seed+1 and so on; each receives every
+// summary. Files are read once; synthetic data are drawn for every seed.
 func RunSeeds(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Dataset, cfg Config, n int, each func(Summary)) (Seeds, error) {
 	if n < 1 {
 		return Seeds{}, fmt.Errorf("%d seeds: want at least 1", n)

@@ -16,45 +16,44 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// Checkpoint says where and when a run is saved. Only rank 0 needs the folder, and servers that keep parameters, in
-// Servers.Start's part of it.
+// Checkpoint sets where and when a run is saved. Only rank 0 needs the folder, and parameter
+// servers their part of it (Servers.Start).
 //
-// A resumed run has the same bits as one that never stopped, the figures of an
-// epoch that was cut in two among them, times apart. Under
-// distopt.PartialUpdate saving brings the replicas together, as Sync does: there
-// the bits are those of a run that saved as often.
+// A resumed run has the same bits as one that never stopped, including metrics of an epoch that was
+// interrupted, except for times. Under distopt.PartialUpdate a save makes the replicas equal, as
+// Sync does: the bits then equal those of a run with as many saves.
 //
-// After an epoch another number of ranks may go on: what codecs keep of the
-// gradients is shared out among them, and running statistics are the means.
+// After a whole epoch the number of ranks may change: codecs' residuals are divided among the new
+// ranks, and running statistics are the means.
 //
-// Where parameters lie on servers, all ranks bring in what is under way, the servers save their parts at this very
-// moment, and the file that rank 0 then writes names these. There are as many servers as one likes when a run goes on.
-// In sync the bits are those of a run that never stopped; in geo copies are exchanged when the run is saved,
-// and ranks keep the state of their optimizers: it goes on as it would have. In async and ssp it goes on in no
-// certain order, as always. Geo does not go on with another number of ranks.
+// With parameters on servers, all ranks push pending updates, the servers save their parts at that
+// moment, and the file that rank 0 writes names the parts. The number of servers may change on
+// resumption. In sync the bits equal those of a run that never stopped. In geo a save exchanges
+// copies, and ranks save the state of their optimizers, so that the run continues unchanged; the
+// number of ranks cannot change. In async and ssp the order of updates is not fixed.
 type Checkpoint struct {
-	// Dir is the folder, empty for no checkpoints.
+	// Dir is the folder, "" for no checkpoints.
 	Dir string
-	// Every is after how many steps the run is saved; 0: after each epoch. It is
-	// saved at its end in any case.
+	// Every is the number of steps between saves. 0 means after each epoch. A run is always saved
+	// at its end.
 	Every int
-	// Keep is how many checkpoints remain, those of the highest steps; 0:
-	// checkpoint.DefaultKeep. The best one and the last healthy one remain besides.
+	// Keep is the number of latest checkpoints that remain, in addition to the best and the last
+	// healthy one. 0 means checkpoint.DefaultKeep.
 	Keep int
-	// Resume goes on from the folder's last checkpoint, where there is one.
+	// Resume resumes from the folder's last checkpoint, if any.
 	Resume bool
-	// DiskFullWait is how long the run waits at its end for room on a full disk for its last
-	// checkpoint: without it the run fails. 0: DefaultFullWait; negative: it does not wait. Before
-	// the end a full disk stops nothing: see Summary.DiskFullCheckpoints.
+	// DiskFullWait is how long the run waits for space on a full disk for its last checkpoint,
+	// before it fails. 0 means DefaultFullWait, a negative value no wait. A full disk does not stop
+	// a run before its end: see Summary.DiskFullCheckpoints.
 	DiskFullWait time.Duration
-	// Assignments is what the program that starts the run was told. Checkpoints have it for a later
-	// start, which finds it by FindPrevious; it has no effect on the run.
+	// Assignments are the settings given to the program. Checkpoints store them for FindPrevious;
+	// they have no effect on the run.
 	Assignments []setting.Assignment
 
-	create func(path string) (checkpoint.WriteFile, error) // for tests: checkpoint.State.Create
+	create func(path string) (checkpoint.WriteFile, error) // checkpoint.State.Create, for tests
 }
 
-// Validate reports every fault of c at once.
+// Validate reports all errors of c.
 func (c Checkpoint) Validate() error {
 	var f errorList
 	f.add(c.Every < 0, "checkpoint.every", "%d: want at least 1 step, or 0 for each epoch", c.Every)
@@ -62,9 +61,9 @@ func (c Checkpoint) Validate() error {
 	return errors.Join(f...)
 }
 
-// Prepare makes the folder and reports one that cannot be written to, that another job saves to, or that
-// holds another run's checkpoints although this one does not resume. Run does so
-// on rank 0, which has the folder to itself until it ends; a launcher may, to say it once.
+// Prepare makes the folder and reports one that is not writable, that another job saves to, or that
+// has another run's checkpoints while this one does not resume. Run does so on rank 0, which locks
+// the folder until it ends; a launcher may do so to report errors once.
 func (c Checkpoint) Prepare() error {
 	if c.Dir == "" {
 		return nil
@@ -79,14 +78,13 @@ type saver struct {
 	reports    *reports
 	resumption *resumption
 
-	hold      *checkpoint.Hold // of the folder, on rank 0
+	hold      *checkpoint.Hold // lock of the folder, on rank 0
 	finishing *pendingCheckpoint
 	room      diskState
-	saved     epochStep // of the last checkpoint
+	saved     epochStep // position of the last checkpoint
 }
 
-// takeFolder makes rank 0, which writes the checkpoints, the only one that saves to the folder, however the run
-// was started.
+// takeFolder locks the folder on rank 0, which writes the checkpoints.
 func (s *saver) takeFolder() error {
 	c := s.cfg.Checkpoint
 	if c.Dir == "" || s.job.Rank() != 0 {
@@ -102,22 +100,22 @@ func (s *saver) takeFolder() error {
 	return nil
 }
 
-// position is where in its data a run is.
+// position is a position of a run in its data.
 type position struct {
-	// epoch is from 1, and step how many steps of it are done.
+	// epoch is from 1; step is the number of its finished steps.
 	epoch, step int
 	// tally is this rank's, over these steps.
 	tally epochCounters
-	// places are where the streams of all ranks are, if a checkpoint has them.
+	// places are the positions of all ranks' streams in a checkpoint.
 	places []data.StreamPosition
 }
 
-// runHistory is what a run keeps of the epochs that are done.
+// runHistory is the state of the finished epochs.
 type runHistory struct {
 	Last Epoch `json:"last"`
-	// TrainS is how many seconds were spent in training, the mean over ranks.
+	// TrainS is the training time in seconds, the mean over ranks.
 	TrainS float64 `json:"train_s"`
-	// Samples and Terms are what all ranks have trained on.
+	// Samples and Terms count the training of all ranks.
 	Samples int64 `json:"samples"`
 	Terms   int64 `json:"terms"`
 	// Start is the loss of the first step, the mean over ranks.
@@ -128,9 +126,8 @@ type runHistory struct {
 	skips
 }
 
-// due reports whether a checkpoint is to be written after so many steps of the
-// run, which are in the middle of an epoch or, with ended, a whole number of
-// epochs that were evaluated.
+// due reports whether to save after a number of steps of the run: in the middle of an epoch or,
+// with ended, after whole epochs and their evaluation.
 func (s *saver) due(step int, ended bool) bool {
 	c := s.cfg.Checkpoint
 	switch {
@@ -146,8 +143,8 @@ func (s *saver) due(step int, ended bool) bool {
 	return !ended && step%c.Every == 0
 }
 
-// write writes a checkpoint on rank 0. It is a collective call. Where rank 0's disk is full, its error is the only one, and all
-// ranks have sent what they had to send.
+// write writes a checkpoint on rank 0. The call is collective. If rank 0's disk is full, only rank
+// 0 returns an error, and all ranks have sent their values.
 func (s *saver) write(p position) error {
 	s.job.SetStatus("saving a checkpoint")
 	if p.step > 0 {
@@ -179,8 +176,8 @@ func (s *saver) write(p position) error {
 	return s.finish(p, w)
 }
 
-// collect brings to rank 0 what a checkpoint holds, but for what ranks send while it is written. It is a collective
-// call.
+// collect gathers a checkpoint on rank 0, except for values that ranks send while it is written. It
+// is a collective call.
 func (s *saver) collect(p position) (state checkpoint.State, err error) {
 	elsewhere, err := s.replica.params.save(s.resumption.stepsDone(p))
 	if err != nil {
@@ -220,7 +217,8 @@ func (s *saver) collect(p position) (state checkpoint.State, err error) {
 	return state, err
 }
 
-// more is what a checkpoint holds besides parameters and settings; places is empty where there are none.
+// more returns the header's entries in addition to parameters and settings. places is "" without
+// streams.
 func (s *saver) more(p position, places string) (map[string]string, error) {
 	past, err := json.Marshal(s.reports.past)
 	if err != nil {
@@ -240,7 +238,7 @@ func (s *saver) more(p position, places string) (map[string]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("what the run was told cannot be saved: %w", err)
 		}
-		more[moreTold] = string(told)
+		more[moreAssignments] = string(told)
 	}
 	if places != "" && p.step > 0 {
 		more[morePlaces] = places
@@ -248,14 +246,13 @@ func (s *saver) more(p position, places string) (map[string]string, error) {
 	return more, nil
 }
 
-// stepsDone are those of the run at a position.
+// stepsDone returns the steps of the run at a position.
 func (r *resumption) stepsDone(p position) int64 {
-	f := r.found // of another number of ranks, perhaps, whose epochs had other steps
+	f := r.found // epochs of another number of ranks may have had other steps
 	return f.Step + int64((p.epoch-1-f.Epoch)*r.data.steps+p.step-f.Done)
 }
 
-// arrays names what all ranks have in common. buffers is the memory for the
-// running statistics.
+// arrays names the values that all ranks share. buffers is the memory for the running statistics.
 func (e *runEnv) arrays(buffers []float32) []checkpoint.Array {
 	out := e.replica.params.arrays()
 	for _, b := range e.replica.Params.BufferList() {
@@ -265,12 +262,12 @@ func (e *runEnv) arrays(buffers []float32) []checkpoint.Array {
 	return out
 }
 
-// What the names of a checkpoint's weights begin with is known to package weights.
+// Package weights has the same prefixes of names.
 func paramName(name string) string  { return "param/" + name }
 func tableName(name string) string  { return "table/" + name }
 func bufferName(name string) string { return "buffer/" + name }
 
-// shapes are those of the parameters and tables in a checkpoint.
+// shapes returns the shapes of parameters and tables in a checkpoint.
 func (s *saver) shapes() map[string][]int {
 	out := map[string][]int{}
 	for _, p := range s.replica.Params.List() {
@@ -282,8 +279,7 @@ func (s *saver) shapes() map[string][]int {
 	return out
 }
 
-// tallies brings the tallies of all ranks to all, as the bits of their figures, one rank's after the other's. It is a
-// collective call.
+// tallies gathers the bits of all ranks' counters, in rank order. The call is collective.
 func (s *saver) tallies(own epochCounters) (bits []uint64, err error) {
 	var numbers []int64
 	for _, f := range own.values() {
@@ -308,8 +304,7 @@ func (e *runEnv) tallyArrays(bits []uint64) (out []checkpoint.Array) {
 	return out
 }
 
-// saveMidEpoch saves a run whose training clock started at start and returns
-// when it starts again.
+// saveMidEpoch saves a run whose training clock started at start and returns the clock's new start.
 func (s *saver) saveMidEpoch(p *position, start time.Time) (time.Time, error) {
 	p.tally.trainS += time.Since(start).Seconds()
 	s.reports.countTraffic(&p.tally)

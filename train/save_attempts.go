@@ -15,23 +15,24 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/engine"
 )
 
-// A checkpoint of a run whose parameters lie on servers is the file that rank 0 writes and a part of each server, which the file
-// names. The parts lie beside it, in a folder for each time that the job was started: start-1, start-2 and so on. A
-// start reads what an earlier one's servers have saved, and writes to its own folder alone. What no file names is
-// of no use: the file that appears last makes all parts a checkpoint.
+// A checkpoint of a run with parameters on servers is the file that rank 0 writes and a part of
+// each server, which the file names. The parts are next to the file, in a folder for each attempt
+// of the job: start-1, start-2 and so on. An attempt reads parts of earlier attempts, and writes
+// only to its own folder. Parts that no file names are unused: the file appears last and makes all
+// parts a checkpoint.
 
-// ServersPart says which parts of servers belong to a checkpoint.
+// ServersPart identifies the servers' parts of a checkpoint.
 type ServersPart struct {
-	// Start is the number of the start whose servers have saved them, from 1.
+	// Start is the attempt whose servers saved the parts, from 1.
 	Start int `json:"start"`
-	// Numbers are those of the servers' checkpoints, by server.
+	// Numbers are the numbers of the servers' checkpoints, by server.
 	Numbers []uint64 `json:"numbers"`
-	// Folders are the random names that the servers' folders have of themselves, by server; ""
-	// where rank 0 did not see the folder.
+	// Folders are the random names stored in the servers' folders, by server; "" if rank 0 has no
+	// access to the folder.
 	Folders []string `json:"folders,omitempty"`
 }
 
-// foldersOf reads the names of the folders of a start's servers.
+// foldersOf reads the names of an attempt's folders.
 func foldersOf(dir string, start, servers int) []string {
 	out := make([]string, servers)
 	for i := range out {
@@ -42,9 +43,9 @@ func foldersOf(dir string, start, servers int) []string {
 	return out
 }
 
-// check compares the names of the servers' folders beside a checkpoint's file with those that it
-// states: either may have been copied from another run with the same steps. A folder that is
-// missing is the error of its reader.
+// check compares the names of the servers' folders next to a checkpoint's file with the file's:
+// either may be a copy from another run with the same steps. The reader of a missing folder reports
+// it.
 func (p ServersPart) check(file string) error {
 	dir := filepath.Dir(file)
 	for i, have := range foldersOf(dir, p.Start, len(p.Folders)) {
@@ -58,17 +59,17 @@ func (p ServersPart) check(file string) error {
 
 const startPrefix = "start-"
 
-// AttemptDir is the folder of the servers of a start.
+// AttemptDir returns the folder of an attempt's servers.
 func AttemptDir(dir string, start int) string {
 	return filepath.Join(dir, startPrefix+strconv.Itoa(start))
 }
 
-// serverDir is the folder of one server of a start.
+// serverDir returns the folder of one server of an attempt.
 func serverDir(dir string, start, server int) string {
 	return filepath.Join(AttemptDir(dir, start), "server-"+strconv.Itoa(server))
 }
 
-// Attempts are the numbers of the starts that have left a folder, the lowest first.
+// Attempts returns the attempts with a folder, in ascending order.
 func Attempts(dir string) (out []int, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -84,9 +85,8 @@ func Attempts(dir string) (out []int, err error) {
 	return out, nil
 }
 
-// LastServerParts tells of a checkpoint, or a folder's last one, after which step of the run it was
-// saved, and which parts of servers belong to it. Errors: checkpoint.ErrNone; damage; a run that
-// had no such servers.
+// LastServerParts returns the file, step and servers' parts of a checkpoint, or of a folder's last
+// one. Errors: checkpoint.ErrNone; damage; a run without parameter servers.
 func LastServerParts(path string) (file string, step int64, part ServersPart, err error) {
 	if file, err = checkpoint.Of(path); err != nil {
 		return "", 0, part, err
@@ -105,9 +105,9 @@ func LastServerParts(path string) (file string, step int64, part ServersPart, er
 	return file, f.Header.Step, *p, nil
 }
 
-// ServerParts is what a checkpoint's header says of servers; nil: its run had none that keep
-// parameters, and the file has all. The servers' folders beside the file must be those that it was
-// saved with; file "" compares nothing.
+// ServerParts returns the servers' parts in a checkpoint's header; nil for a run without parameter
+// servers, whose file has all values. It compares the servers' folders next to the file with the
+// header, unless file is "".
 func ServerParts(h checkpoint.Header, file string) (*ServersPart, error) {
 	text, ok := h.More[moreServers]
 	if !ok {
@@ -126,11 +126,10 @@ func ServerParts(h checkpoint.Header, file string) (*ServersPart, error) {
 	return &p, p.check(file)
 }
 
-// dropAttempts removes the folders of starts before the current one of which no checkpoint needs a
-// part any more.
+// dropAttempts removes the folders of earlier attempts that no checkpoint needs.
 func dropAttempts(dir string, current int) error {
 	if current == 0 {
-		return nil // it was not started with servers
+		return nil // no parameter servers
 	}
 	starts, err := Attempts(dir)
 	if err != nil || len(starts) == 0 || starts[0] >= current {
@@ -144,7 +143,7 @@ func dropAttempts(dir string, current int) error {
 	for _, step := range steps {
 		f, err := checkpoint.Load(checkpoint.PathOf(dir, step))
 		if err != nil {
-			return nil // what is damaged does not say what it needs
+			return nil // a damaged file does not name its parts
 		}
 		p, err := ServerParts(f.Header, "")
 		_ = f.Close()
@@ -165,7 +164,7 @@ func dropAttempts(dir string, current int) error {
 	return nil
 }
 
-// canSave reports a run whose checkpoints would not be whole.
+// canSave reports a run whose checkpoints would be incomplete.
 func (c Config) canSave() error {
 	if s := c.Servers; c.Checkpoint.Dir != "" && s.Consistency != "" && s.Start == 0 {
 		return fmt.Errorf("the run is to be saved in %s, but its servers were not told so: say it where they are started, `ringo run --checkpoint %[1]s`, or let `ringo train` start them", c.Checkpoint.Dir)
@@ -173,14 +172,14 @@ func (c Config) canSave() error {
 	return nil
 }
 
-// in says that checkpoints are to be in a folder, or that nothing is said of them.
+// in reports whether Dir is dir or empty.
 func (c Checkpoint) in(dir string) bool {
 	whole, err := filepath.Abs(c.Dir)
 	return c.Dir == "" || err == nil && whole == dir
 }
 
-// JobName is what ranks and servers of a start call their job, so that those that go on from different checkpoints
-// refuse each other. step is that of the checkpoint, 0: they begin.
+// JobName returns the job's name for ranks and servers of an attempt, so that those that resume
+// from different checkpoints reject each other. step is the checkpoint's, 0 without one.
 func JobName(start int, step int64) string {
 	return fmt.Sprintf("start %d from step %d", start, step)
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// A full disk is no reason to lose what a run has computed: it goes on, says what is missing, and tries again. Only the
-// last checkpoint must be written, for which it waits within a bound.
+// A full disk does not stop a run: it continues, reports the missing space, and tries again. Only
+// the last checkpoint must be written; the run waits for it up to a limit.
 
-// DefaultFullWait is how long a run waits at its end for room on a full disk.
+// DefaultFullWait is the default of Checkpoint.DiskFullWait.
 const DefaultFullWait = 5 * time.Minute
 
-// fullWait is DiskFullWait with its default.
+// fullWait returns DiskFullWait with its default.
 func (c Checkpoint) fullWait() time.Duration {
 	if c.DiskFullWait == 0 {
 		return DefaultFullWait
@@ -27,31 +27,31 @@ func (c Checkpoint) fullWait() time.Duration {
 	return max(0, c.DiskFullWait)
 }
 
-// pause is the time from one trial to the next at first. It doubles up to fullWait.
+// pause returns the first pause between two attempts. It doubles up to fullWait.
 func (c Checkpoint) pause() time.Duration { return c.fullWait() / 30 }
 
-// diskState is how a run stands with its disk.
+// diskState is the state of failed attempts to save.
 type diskState struct {
-	// retryStep is after which step of the run it tries again, the same on all ranks; 0: the disk
+	// retryStep is the step of the run at which it tries again, equal on all ranks; 0 if the disk
 	// was not full.
 	retryStep int
-	// pause is about how long that takes. Only rank 0 knows.
+	// pause is the approximate time until then, on rank 0.
 	pause time.Duration
-	// failed is how many trials found no room, the same on all ranks.
+	// failed is the number of failed attempts, equal on all ranks.
 	failed int
-	// saved is the step of the last checkpoint; 0: there is none. Only rank 0 knows.
+	// saved is the step of the last checkpoint, on rank 0; 0 without one.
 	saved int64
 }
 
-// What rank 0 makes of a trial to save, and tells all.
+// Results of an attempt to save, which rank 0 broadcasts.
 const (
 	verdictSaved = iota
-	verdictLater // after so many steps
-	verdictWait  // so many microseconds, and try again now
+	verdictLater // argument: steps
+	verdictWait  // argument: microseconds
 )
 
-// save saves the run, or where the disk is full lets it go on and try again later. The last time
-// it waits for room, as long as Checkpoint.DiskFullWait says. It is a collective call.
+// save saves the run; if the disk is full, the run continues and tries again later. The last save
+// waits for space, up to Checkpoint.DiskFullWait. The call is collective.
 func (s *saver) save(p position) error {
 	last, waiting := p.epoch > s.cfg.Epochs || s.ended != "", false
 	for until := time.Now().Add(s.cfg.Checkpoint.fullWait()); ; {
@@ -61,7 +61,7 @@ func (s *saver) save(p position) error {
 			if left := time.Until(until); !last {
 				verdict[0], verdict[1] = verdictLater, s.later(p, err)
 			} else if left > 0 {
-				if !waiting { // else it has been said
+				if !waiting { // reported once
 					s.reportDiskFull(p, err, fmt.Sprintf("the run waits for it for %s", quantity.Duration(left)))
 				}
 				waiting, s.room.pause = true, min(left, s.cfg.Checkpoint.pause())
@@ -89,10 +89,11 @@ func (s *saver) save(p position) error {
 	}
 }
 
-// runStep is how many steps of the run are done at a position, as due counts them.
+// runStep returns the number of steps of the run at a position, as due counts them.
 func (s *saver) runStep(p position) int { return (p.epoch-1)*s.data.steps + p.step }
 
-// later tells that the run goes on without having been saved, and returns after how many steps it tries again.
+// later reports that the run continues without a save, and returns the number of steps until the
+// next attempt.
 func (s *saver) later(p position, fault error) (steps int64) {
 	s.room.pause = min(max(2*s.room.pause, s.cfg.Checkpoint.pause()), s.cfg.Checkpoint.fullWait())
 	steps = 1
@@ -104,7 +105,7 @@ func (s *saver) later(p position, fault error) (steps int64) {
 	return steps
 }
 
-// reportDiskFull tells what to do.
+// reportDiskFull reports the missing space and a remedy.
 func (s *saver) reportDiskFull(p position, fault error, then string) {
 	has, needs := fmt.Sprintf("the last one is of step %d", s.room.saved), ""
 	if s.room.saved == 0 {
@@ -120,7 +121,7 @@ func (s *saver) reportDiskFull(p position, fault error, then string) {
 	s.remark(s.epochOf(p), "no room for the checkpoint of step %d%s: %v: make room in %s: %s; %s", s.resumption.stepsDone(p), needs, cause, s.cfg.Checkpoint.Dir, then, has)
 }
 
-// epochOf is the epoch whose steps were done last.
+// epochOf returns the epoch of the last finished step.
 func (s *saver) epochOf(p position) int {
 	if p.step == 0 {
 		return p.epoch - 1
@@ -136,7 +137,7 @@ func (s *saver) checkpointWritten(p position) {
 	s.room.retryStep, s.room.pause, s.room.saved = 0, 0, s.resumption.stepsDone(p)
 }
 
-// sleep waits, unless ctx ends before.
+// sleep waits, or returns the cause of ctx's end.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -148,17 +149,19 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// A checkpoint holds steps as long as its arrays take to be copied into the system's memory. That they come to the disk, which may take many
-// times as long, and get the file's name is waited for by the next checkpoint, and by the end of the run.
+// A checkpoint delays steps only while its arrays are copied into the system's memory. Writing them
+// to the disk may take many times as long; the next checkpoint, and the end of the run, wait for
+// the finished file.
 
-// pendingCheckpoint is a checkpoint on its way to the disk, on rank 0.
+// pendingCheckpoint is a checkpoint that rank 0 writes to the disk.
 type pendingCheckpoint struct {
-	step, before int64 // of this one, and of the one before it
+	step, before int64 // steps of this checkpoint, and of the one before
 	done         chan struct{}
-	err          error // once it is done
+	err          error // valid after done
 }
 
-// finish has a checkpoint finished, beside the steps that follow unless somebody is told that it is there.
+// finish finishes a checkpoint during the next steps, or before it returns if a caller observes the
+// checkpoint.
 func (s *saver) finish(p position, w *checkpoint.Written) error {
 	f := &pendingCheckpoint{step: s.resumption.stepsDone(p), before: s.room.saved, done: make(chan struct{})}
 	dir, start := s.cfg.Checkpoint.Dir, s.cfg.Servers.Start
@@ -177,10 +180,11 @@ func (s *saver) finish(p position, w *checkpoint.Written) error {
 	return nil
 }
 
-// lastSave says that none follows by itself.
+// lastSave reports whether no save follows.
 func (s *saver) lastSave(p position) bool { return p.epoch > s.cfg.Epochs || s.ended != "" || s.cut }
 
-// finished waits for the checkpoint before. One for which a full disk had no room after all is lost: the next one is written.
+// finished waits for the checkpoint before. If the disk was full after all, that checkpoint is lost
+// and the next one is written.
 func (s *saver) finished(p position) error {
 	f := s.finishing
 	if f == nil {

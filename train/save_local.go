@@ -11,24 +11,24 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// What a rank alone keeps, such as the residuals of its codec, may be as large as the model on each. Rank
-// 0 writes it into the one file without ever holding it: the other ranks send theirs, part after part, as the
-// file is written, and get it as it is read.
+// State of one rank, such as its codecs' residuals, may be as large as the model. Rank 0 writes it
+// into the one file without holding it: other ranks send theirs in pieces while the file is
+// written, and receive it while the file is read.
 
-// stream is a named part of it: n values, some at a time.
+// stream is a named part of a rank's state: n values, in pieces.
 type stream struct {
 	name string
 	n    int
-	// varies says that n differs by rank.
+	// varies reports that n differs by rank.
 	varies bool
-	// give returns what fills one part after the other with the values.
+	// give returns a function that fills consecutive pieces with the values.
 	give func() func(part []float32) error
-	// take returns what puts n values times factor into their places, one part after the other: the first ones instead
-	// of those that are there, others in addition.
+	// take returns a function that stores n values times factor from consecutive pieces; it
+	// replaces values if first, else it adds.
 	take func(n int, first bool, factor float32) (func(part []float32) error, error)
 }
 
-// streamOf is a stream of the values of slices, one after the other.
+// streamOf returns a stream of the values of slices.
 func streamOf(name string, data ...[]float32) stream {
 	n := 0
 	for _, x := range data {
@@ -39,22 +39,22 @@ func streamOf(name string, data ...[]float32) stream {
 		give: func() func([]float32) error {
 			rest := slices.Clone(data)
 			return func(part []float32) error {
-				along(rest, part, func(own, part []float32) { copy(part, own) })
+				splitAlong(rest, part, func(own, part []float32) { copy(part, own) })
 				return nil
 			}
 		},
 		take: func(_ int, first bool, factor float32) (func([]float32) error, error) {
 			rest := slices.Clone(data)
 			return func(part []float32) error {
-				along(rest, part, func(own, part []float32) { absorb(own, part, first, factor) })
+				splitAlong(rest, part, func(own, part []float32) { absorb(own, part, first, factor) })
 				return nil
 			}, nil
 		},
 	}
 }
 
-// along calls do with the first values of slices, as many as a part has, and takes them off.
-func along(rest [][]float32, part []float32, do func(own, part []float32)) {
+// splitAlong calls do with the first values of slices, as many as part has, and removes them.
+func splitAlong(rest [][]float32, part []float32, do func(own, part []float32)) {
 	for i := range rest {
 		n := min(len(rest[i]), len(part))
 		do(rest[i][:n], part[:n])
@@ -62,7 +62,7 @@ func along(rest [][]float32, part []float32, do func(own, part []float32)) {
 	}
 }
 
-// streamsOf are the streams of states, with a prefix to their names.
+// streamsOf returns the streams of states, with a prefix to their names.
 func streamsOf(prefix string, states []optim.State) (out []stream) {
 	for _, s := range states {
 		out = append(out, streamOf(prefix+s.Name, s.Data))
@@ -70,7 +70,7 @@ func streamsOf(prefix string, states []optim.State) (out []stream) {
 	return out
 }
 
-// absorb makes own what a rank kept, times factor, or adds it.
+// absorb sets own to a rank's values times factor, or adds them.
 func absorb(own, part []float32, first bool, factor float32) {
 	for i, v := range part {
 		if v *= factor; !first {
@@ -80,8 +80,8 @@ func absorb(own, part []float32, first bool, factor float32) {
 	}
 }
 
-// localState are the streams of this rank: running statistics, the state that a model carries from
-// batch to batch, and what else its replicas keep.
+// localState returns the streams of this rank: running statistics, the state that a model carries
+// from batch to batch, and the state of its replicas.
 func (e *runEnv) localState() (out []stream) {
 	var buffers [][]float32
 	var kept []stream
@@ -97,7 +97,7 @@ func (e *runEnv) localState() (out []stream) {
 	return append(out, kept...)
 }
 
-// lengthsOf are how many values streams have.
+// lengthsOf returns the lengths of streams.
 func lengthsOf(streams []stream) (out []int64) {
 	for _, s := range streams {
 		out = append(out, int64(s.n))
@@ -105,8 +105,8 @@ func lengthsOf(streams []stream) (out []int64) {
 	return out
 }
 
-// localArrays names the streams of all ranks, for rank 0 to save while the others are in sendLocal,
-// and have none to name. It is a collective call.
+// localArrays names the streams of all ranks, for rank 0 to save while other ranks are in
+// sendLocal; on other ranks it returns none. The call is collective.
 func (s *saver) localArrays() (out []checkpoint.Array, err error) {
 	own := s.localState()
 	if len(own) == 0 {
@@ -131,7 +131,7 @@ func (s *saver) localArrays() (out []checkpoint.Array, err error) {
 	return out, nil
 }
 
-// from receives parts of what a rank keeps.
+// from returns a function that receives pieces of a rank's state.
 func (e *runEnv) from(rank int) func(part []float32) error {
 	return func(part []float32) error {
 		if err := collective.Receive(e.job.Group(), part, rank); err != nil {
@@ -141,7 +141,7 @@ func (e *runEnv) from(rank int) func(part []float32) error {
 	}
 }
 
-// to sends parts of what is kept to a rank.
+// to returns a function that sends pieces of a rank's state.
 func (e *runEnv) to(rank int) func(part []float32) error {
 	return func(part []float32) error {
 		if err := collective.Send(e.job.Group(), part, rank); err != nil {
@@ -151,7 +151,7 @@ func (e *runEnv) to(rank int) func(part []float32) error {
 	}
 }
 
-// sendLocal is the other ranks' part of localArrays.
+// sendLocal is the other ranks' side of localArrays.
 func (s *saver) sendLocal() error {
 	for _, part := range s.localState() {
 		if err := inParts(part.n, part.give(), s.to(0)); err != nil {
@@ -161,7 +161,7 @@ func (s *saver) sendLocal() error {
 	return nil
 }
 
-// inParts passes n values from one to the other, in parts as those of checkpoint.Passing.
+// inParts passes n values on in pieces of checkpoint.PassingPart.
 func inParts(n int, from, to func(part []float32) error) error {
 	room := make([]float32, min(n, checkpoint.PassingPart))
 	for ; n > 0; n -= len(room) {
@@ -176,10 +176,10 @@ func inParts(n int, from, to func(part []float32) error) error {
 	return nil
 }
 
-// inherited is which streams of a checkpoint of so many ranks this run takes, and by how much their
-// values are multiplied: with the same number each rank gets its own, else its share of what is
-// kept; see compress.Inherited. Ranks may take over residuals and velocities; of running statistics
-// there are means, and without thresholds the first selections are exact.
+// inherited returns the streams of a checkpoint of ranks ranks that this run takes, and their
+// factor: with the same number each rank takes its own, else its share; see compress.Inherited.
+// Shares make sense for residuals and velocities; running statistics have means, and without
+// thresholds the first selections are exact.
 func (r *resumption) inherited(ranks int) (own []stream, factor float32) {
 	own = r.localState()
 	np := r.job.Size()
@@ -192,12 +192,12 @@ func (r *resumption) inherited(ranks int) (own []stream, factor float32) {
 	return own, float32(np) / float32(ranks)
 }
 
-// keptLengths are how many values the streams of bequest have in a checkpoint of so many ranks, which rank 0 has opened, by rank
-// and stream. It is a collective call.
+// keptLengths returns the lengths of inherited streams in rank 0's checkpoint, by rank and stream.
+// The call is collective.
 func (r *resumption) keptLengths(f *checkpoint.File, ranks int) (out [][]int64, err error) {
 	own, _ := r.inherited(ranks)
 	for range ranks {
-		out = append(out, lengthsOf(own)) // of a damaged or another file's, reading is an error
+		out = append(out, lengthsOf(own)) // reading reports other lengths
 	}
 	if !slices.ContainsFunc(own, func(s stream) bool { return s.varies }) {
 		return out, nil
@@ -219,8 +219,8 @@ func (r *resumption) keptLengths(f *checkpoint.File, ranks int) (out [][]int64, 
 	return slices.Collect(slices.Chunk(flat, len(own))), nil
 }
 
-// distribute names what the ranks of a checkpoint kept, with lengths by rank and stream, for rank 0
-// to read while the others are in receiveLocal.
+// distribute names the streams of a checkpoint, for rank 0 to read while other ranks are in
+// receiveLocal.
 func (r *resumption) distribute(lengths [][]int64) (out []checkpoint.Array, err error) {
 	own, factor := r.inherited(len(lengths))
 	for old := range lengths {
@@ -238,7 +238,7 @@ func (r *resumption) distribute(lengths [][]int64) (out []checkpoint.Array, err 
 	return out, nil
 }
 
-// receiveLocal is the other ranks' part of distribute.
+// receiveLocal is the other ranks' side of distribute.
 func (r *resumption) receiveLocal(lengths [][]int64) error {
 	own, factor := r.inherited(len(lengths))
 	for _, old := range compress.Inherited(len(lengths), r.job.Size(), r.job.Rank()) {
