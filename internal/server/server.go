@@ -1,5 +1,5 @@
-// Package server is a whole server of tables: what trainers talk to (internal/server/service), and
-// what it keeps for them (internal/server/engine).
+// Package server is a complete parameter server: the network side (internal/server/service) and the
+// tables (internal/server/engine).
 package server
 
 import (
@@ -29,91 +29,92 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Config says who the server is and how it keeps tables. The zero value is not valid.
+// Config identifies the server and configures its tables. The zero value is not valid.
 type Config struct {
-	// Listener is where trainers come. Run closes it.
+	// Listener accepts trainers. Run closes it.
 	Listener net.Listener
 	Ticket   transport.Ticket
-	// TLS says which connections are encrypted, the same at both ends. Zero: those between hosts.
+	// TLS selects the encrypted connections, equally at both ends. Zero: connections between hosts.
 	TLS     transport.TLS
-	Version string // of the program
-	// Index is which of Servers this is, Trainers how many train.
+	Version string // program version
+	// Index is this server's number of Servers, Trainers the number of trainers.
 	Index, Servers, Trainers int
-	// Sessions is how many sessions each trainer has; 0: 1.
+	// Sessions is the number of sessions per trainer; 0: 1.
 	Sessions int
-	// Mode, Staleness, Durability, Fsync and OnLost are those of engine.Config.
+	// Mode, Staleness, Durability, Fsync and OnLost are as in engine.Config.
 	Mode       engine.Mode
 	Staleness  int
 	Durability engine.Durability
 	Fsync      bool
 	OnLost     engine.FailurePolicy
-	// Dir is a folder that servers may have in common; each has one of its own in it.
+	// Dir is a folder that servers may share; each has a subfolder.
 	Dir string
-	// From is the Dir of an earlier job, of any number of servers, whose newest checkpoints this one begins
-	// with. It is looked at only where this server has none of its own.
+	// From is the Dir of an earlier job, of any number of servers, with the newest checkpoints to
+	// start from. It is ignored if this server has a checkpoint.
 	From string
-	// FromNumbers, by server, are the parts of a checkpoint of the whole job in From with which this server begins instead
-	// of the newest ones, and FromStep is its step.
+	// FromNumbers, by server, are the parts of a job checkpoint in From to start from, instead of
+	// the newest ones, and FromStep is the checkpoint's step.
 	FromNumbers []uint64
 	FromStep    uint64
-	// Job, where it is not empty, names a job whose trainers order checkpoints of the whole; trainers of others are
-	// refused. With durability none these checkpoints are the only ones, and Dir is needed for them.
+	// Job, unless empty, names a job with checkpoints of the whole job; trainers of other jobs are
+	// rejected. With durability none these checkpoints are the only ones, and Dir is required.
 	Job string
-	// Begin, where it is not nil, hands out rows that a table begins with in place of initial weights, keys and Dim weights each; the server
-	// takes those that are its own. It is not called where the server begins with a checkpoint, its own or one of From.
+	// Begin, unless nil, passes a table's initial rows to do, keys and Dim weights each, instead of
+	// initial weights; the server takes its own. Begin is not called for a start from a checkpoint.
 	Begin func(table schema.Sparse, do func(keys []uint64, weights []float32) error) error
-	// MemoryBytes bounds the rows in memory, DiskBytes those in Dir that memory has no room
-	// for; 0: no limit, and without one of memory all rows are in memory.
+	// MemoryBytes limits the rows in memory; other rows are stored in Dir, up to DiskBytes. 0 means
+	// no limit.
 	MemoryBytes, DiskBytes int64
-	// Admission says which keys get a row.
+	// Admission selects the keys that get a row.
 	Admission shard.Admission
-	// TableAdmission is that of tables by name, which goes before what the schema says of them.
+	// TableAdmission is the admission by table name, which overrides the schema's.
 	TableAdmission map[string]shard.Admission
-	// DeleteAfter is how many days a row may not be pulled nor pushed, in tables whose rule does not say
-	// so itself; 0: any.
+	// DeleteAfter is the number of days without a pull or push until a row is deleted, in tables
+	// with a rule that does not decide this; 0: never.
 	DeleteAfter int
-	// ShrinkEvery is how long a day is: after each, rows age and some are deleted. 0: a person says so.
+	// ShrinkEvery is the length of a day: after each, rows age and some are deleted. 0: only by an
+	// HTTP request.
 	ShrinkEvery time.Duration
-	// SaveEvery is the time between checkpoints, over restarts, 0 for none but the last. Most are
-	// deltas: see engine.Engine.Checkpoint. With durability checkpoint it is what a lost server
-	// takes with it, and the time that a checkpoint takes; with wal it bounds what a server replays
-	// when it begins, and so does the length of its log, whichever comes first: see
-	// engine.Config.LogFloor.
+	// SaveEvery is the time between checkpoints, including restarts; 0: only a last one. Most
+	// checkpoints are deltas: see engine.Engine.Checkpoint. With durability checkpoint a lost
+	// server loses up to this time, and the time of a checkpoint; with wal it limits the replay of
+	// a restart, as does the length of the log: see engine.Config.LogFloor.
 	SaveEvery time.Duration
-	// FullWait is how long the server waits for room on a full disk for its last checkpoint, and for its part of one of
-	// the job, which waits meanwhile. 0: it does not.
+	// FullWait is the maximum wait for space on a full disk, for the last checkpoint and for a part
+	// of a job checkpoint. 0: no wait.
 	FullWait time.Duration
-	// Times and Rejoin say when a trainer is lost: see service.Config.
+	// Times and Rejoin decide the loss of a trainer: see service.Config.
 	Times  cluster.Times
 	Rejoin time.Duration
-	// HTTP is HOST:PORT of server 0, where a person may ask by HTTP; the others take the next ports, and port 0 is any free one.
-	// ListenHTTP makes Admin and AdminHost of it.
+	// HTTP is the HOST:PORT for HTTP at server 0; the other servers use the next ports, and port 0
+	// is any free port. ListenHTTP sets Admin and AdminHost from it.
 	HTTP string
-	// Admin, where it is not nil, is where a person may ask by HTTP: see service.Handler. Whoever reaches it may read:
-	// let it listen on this host only, or say which other host requests may be for in AdminHost. Run closes it.
+	// Admin, unless nil, accepts HTTP: see service.Handler. Clients may read health and metrics
+	// without the token: use a loopback address, or set AdminHost to the host that requests name.
+	// Run closes it.
 	Admin     net.Listener
 	AdminHost string
-	// AdminToken is what orders must show; empty: one made of Ticket, the same for all servers of a job and each start of
-	// them. Report says where a person finds such a one: in a file in the server's folder that only its owner
-	// reads, or where there is no folder in the line itself.
+	// AdminToken authorises POST requests; empty: a token derived from Ticket, equal for all
+	// servers and attempts of a job. Report then names a file in the server's folder that only its
+	// owner can read or, without a folder, the token.
 	AdminToken string
-	// JobSettings are the settings that the server was told of its job, by path, besides Mode and
-	// Staleness: trainers that were told otherwise are refused with an error that names the
-	// setting, both processes and both values. nil: nothing.
+	// JobSettings are the server's job settings, by path, in addition to Mode and Staleness:
+	// trainers with other values are rejected with an error that names the setting, both processes
+	// and both values. nil: none.
 	JobSettings setting.Values
-	// Record is where requests are recorded. It may be nil.
+	// Record records requests. It may be nil.
 	Record *record.Recorder
-	// Report gets lines about what a person should know, from many goroutines. It may be nil.
+	// Report receives lines for users, from many goroutines. It may be nil.
 	Report func(line string)
 }
 
-// Stats are what a server has done.
+// Stats are a server's counters.
 type Stats struct {
 	service.Stats
 	Tables engine.Stats `json:"tables"`
 }
 
-// server is one run.
+// server is a run.
 type server struct {
 	cfg     Config
 	service *service.Server
@@ -121,11 +122,11 @@ type server struct {
 	mu     sync.Mutex
 	engine *engine.Engine
 	tiers  *tiers.Tiers
-	ready  chan struct{} // closed when engine is there
+	ready  chan struct{} // closed once engine is set
 	from   []string
 }
 
-// Validate reports all faults together.
+// Validate returns all errors together.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Listener == nil {
@@ -134,7 +135,7 @@ func (c Config) Validate() error {
 	return errors.Join(append(errs, c.check())...)
 }
 
-// check is Validate without what a server needs to run.
+// check is Validate without the fields needed to run.
 func (c Config) check() error {
 	var errs []error
 	if c.FullWait < 0 {
@@ -146,7 +147,7 @@ func (c Config) check() error {
 	return errors.Join(append(errs, c.faults().Err(), c.tables().Validate())...)
 }
 
-// sharedSettings is JobSettings, and what the server decides by its other fields.
+// sharedSettings returns JobSettings with the server's decisions from other fields.
 func (c Config) sharedSettings() setting.Values {
 	told := setting.Values{}
 	maps.Copy(told, c.JobSettings)
@@ -157,13 +158,12 @@ func (c Config) sharedSettings() setting.Values {
 	return told
 }
 
-// serverDir is the server's folder.
 func (c Config) serverDir() string { return offline.ServerDir(c.Dir, c.Index) }
 
 func (c Config) tables() engine.Config {
 	job := sha256.Sum256(append([]byte("ringo tables "), c.Ticket...))
 	t := engine.Config{
-		Job:   hex.EncodeToString(job[:8]), // a server that is started again goes on, another job does not
+		Job:   hex.EncodeToString(job[:8]), // equal after a restart, different for another job
 		Index: c.Index, Servers: c.Servers, Trainers: c.Trainers, Sessions: c.Sessions, Mode: c.Mode, Staleness: c.Staleness,
 		Durability: c.Durability, Fsync: c.Fsync, Lost: c.OnLost,
 	}
@@ -176,8 +176,8 @@ func (c Config) tables() engine.Config {
 	return t
 }
 
-// Run serves until all trainers have left, and then returns nil, ctx ends, or something fails. Errors of what
-// it does at its end are joined to the first.
+// Run serves until all trainers have left, and then returns nil, until ctx ends, or until an error.
+// Errors of the shutdown are joined to the first.
 func Run(ctx context.Context, cfg Config) (Stats, error) {
 	for _, l := range []net.Listener{cfg.Listener, cfg.Admin} {
 		if l != nil {
@@ -221,12 +221,12 @@ func Run(ctx context.Context, cfg Config) (Stats, error) {
 	}
 	err = s.service.Serve(ctx, cfg.Listener)
 	if err == nil {
-		err = context.Cause(ctx) // nil where all trainers have left
+		err = context.Cause(ctx) // nil if all trainers have left
 	}
 	cancel(nil)
 	beside.Wait()
 	if s.opened() != nil && cfg.Admin != nil && cfg.Dir != "" {
-		_ = os.Remove(s.tokenPath()) // it opens nothing any more; it is not there where it was given
+		_ = os.Remove(s.tokenPath()) // no longer valid; missing if configured
 	}
 	stats := Stats{Stats: s.service.Stats()}
 	errs := []error{err}
@@ -243,8 +243,8 @@ func Run(ctx context.Context, cfg Config) (Stats, error) {
 	return stats, errors.Join(errs...)
 }
 
-// begun is the schema of the tables that an earlier process of this server has logged, nil without them. What
-// cannot be read is an error when the tables are opened.
+// begun returns the schema of the tables logged by an earlier process of this server, or nil.
+// Unreadable data are an error when the tables are opened.
 func (c Config) begun() *schema.Schema {
 	t := c.tables()
 	if t.Durability != engine.WAL {
@@ -265,7 +265,7 @@ func (c Config) begun() *schema.Schema {
 	return &about.Layout
 }
 
-// open makes the engine for the trainers' schema.
+// open opens the engine with the trainers' schema.
 func (s *server) open(sc schema.Schema) (service.Engine, error) {
 	if err := s.cfg.daysFit(sc); err != nil {
 		return nil, err
@@ -277,7 +277,7 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 	if s.cfg.MemoryBytes > 0 {
 		below.Dir, below.MemoryBytes, below.DiskBytes = offline.Below(s.cfg.serverDir()), s.cfg.MemoryBytes, s.cfg.DiskBytes
 	}
-	below.Deltas = c.Durability != engine.None // else there are no checkpoints
+	below.Deltas = c.Durability != engine.None // otherwise without checkpoints
 	if begun, err := s.begun(); err != nil {
 		return nil, err
 	} else if s.cfg.Begin != nil && len(s.from) == 0 && !begun {
@@ -311,8 +311,8 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 	return diskFullEngine{e, s}, nil
 }
 
-// daysFit reports days that would do nothing to the tables: rules that count (click) say themselves what
-// days do, others need DeleteAfter.
+// daysFit returns an error if days have no effect on the tables: counting rules (click) define the
+// effect of days, others need DeleteAfter.
 func (c Config) daysFit(sc schema.Schema) error {
 	own := 0
 	for i := range sc.Sparse {

@@ -13,7 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Settings that several rows or faults name.
+// Settings that several rows or errors name.
 const (
 	pathDir         setting.Path = "ps.dir"
 	pathMemory      setting.Path = "ps.memory"
@@ -27,26 +27,26 @@ const (
 	pathOptimizer   setting.Path = "training.optimizer"
 )
 
-// ruleOfDays is the optimizer whose rule says itself what days do.
+// ruleOfDays is the optimizer with a rule for days.
 const ruleOfDays = "click"
 
-// Defaults are what the settings of servers are where nobody says anything.
+// Defaults returns the default settings of servers.
 func Defaults() Config {
 	return Config{Durability: engine.None, OnLost: engine.FailJob}
 }
 
-// Settings are the rows of what a person says of servers that keep parameters, bound to c.
+// Settings returns the setting rows of parameter servers, bound to c.
 func (c *Config) Settings() []setting.Row {
 	return setting.For(setting.Run|setting.Server, slices.Concat(c.keeping(), c.joining(), c.aging())...)
 }
 
-// keeps is what all settings of servers that keep parameters need, and perhaps more.
+// keeps returns the condition of all settings of parameter servers, with further ones.
 func keeps(more ...setting.Condition) setting.Condition {
 	mode := setting.Equals("sync", string(engine.BSP), string(engine.SSP), string(engine.Async), string(engine.Geo))
 	return setting.All(append([]setting.Condition{mode}, more...)...)
 }
 
-// keeping says what servers keep, and where.
+// keeping returns the rows about stored data.
 func (c *Config) keeping() []setting.Row {
 	return []setting.Row{
 		{
@@ -82,7 +82,7 @@ func (c *Config) keeping() []setting.Row {
 	}
 }
 
-// joining says what a job begins with, who may leave it, and which rows it has.
+// joining returns the rows about the start, lost ranks, and admission.
 func (c *Config) joining() []setting.Row {
 	return []setting.Row{
 		{
@@ -103,7 +103,7 @@ func (c *Config) joining() []setting.Row {
 	}
 }
 
-// aging says when rows go.
+// aging returns the rows about the deletion of rows.
 func (c *Config) aging() []setting.Row {
 	return []setting.Row{
 		{
@@ -121,13 +121,14 @@ func (c *Config) aging() []setting.Row {
 	}
 }
 
-// CheckSettings reports faults of the settings before it is known who the server is: Validate without a place in a job.
+// CheckSettings returns errors of the settings, like Validate, before the server has a role in a
+// job.
 func (c Config) CheckSettings() error {
 	c.Mode, c.Trainers, c.Servers = cmp.Or(c.Mode, engine.BSP), max(1, c.Trainers), max(1, c.Servers)
 	return c.check()
 }
 
-// faults are those of the settings, besides those that package engine finds.
+// faults returns errors of the settings, in addition to those of package engine.
 func (c Config) faults() (faults setting.ErrorList) {
 	fault := func(wrong bool, p setting.Path, format string, args ...any) {
 		if wrong {
@@ -155,7 +156,7 @@ func (c Config) faults() (faults setting.ErrorList) {
 	return faults
 }
 
-// httpAddress is where a server listens for people.
+// httpAddress returns a server's HTTP address.
 func (c Config) httpAddress(index int) (string, *setting.Error) {
 	host, n, err := hostport.Split(c.HTTP, 0)
 	if err != nil {
@@ -170,7 +171,8 @@ func (c Config) httpAddress(index int) (string, *setting.Error) {
 	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), strconv.Itoa(n)), nil
 }
 
-// ListenHTTP opens Admin where HTTP says, for this server, and sets AdminHost. Without HTTP it does nothing.
+// ListenHTTP opens Admin from HTTP for this server, and sets AdminHost. It has no effect without
+// HTTP.
 func (c *Config) ListenHTTP() error {
 	if c.HTTP == "" {
 		return nil
