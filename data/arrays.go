@@ -31,7 +31,7 @@ func partOf(name string) (part, base string) {
 		switch {
 		case part == "" && (word == "train" || word == "training"):
 			part = "train"
-		case part == "" && (slices.Contains(evalParts(), word) || slices.Contains(evalWords(), word)):
+		case part == "" && (slices.Contains(datafile.EvalParts(), word) || slices.Contains(datafile.EvalWords(), word)):
 			part = word
 		default:
 			rest = append(rest, word)
@@ -148,7 +148,7 @@ func (in *arrayFiles) make(path, evalPath string, split float64) error {
 	if train.classes > 0 {
 		s.Notes = append(s.Notes, balance(train.labels, train.classes, nil)...)
 	}
-	parts := append(evalParts(), evalWords()...)
+	parts := append(datafile.EvalParts(), datafile.EvalWords()...)
 	used := slices.IndexFunc(parts, func(part string) bool { return len(in.parts[part]) > 0 })
 	if used < 0 {
 		share := cmp.Or(split, usualSplit)

@@ -1,11 +1,9 @@
 package data
 
 import (
-	"archive/tar"
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/datatest"
+	"github.com/ringo-ml/ringo/internal/data/images"
 )
 
 // cifarFiles are a small CIFAR-10 in its binary form: 2 images per training
@@ -20,39 +20,17 @@ import (
 func cifarFiles() map[string][]byte {
 	files := map[string][]byte{}
 	label := byte(0)
-	content := noise(13 * cifarRecord)
+	content := datatest.Noise(13 * images.CIFARRecord)
 	for n, name := range []string{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"} {
-		for range 2 + n/cifarTest {
-			record := content[:cifarRecord]
-			content = content[cifarRecord:]
+		for range 2 + n/images.CIFARTest {
+			record := content[:images.CIFARRecord]
+			content = content[images.CIFARRecord:]
 			record[0] = label % 10
 			label++
 			files[name] = append(files[name], record...)
 		}
 	}
 	return files
-}
-
-// pack makes a .tar of files below a folder.
-func pack(t testing.TB, folder string, files map[string][]byte) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	w.WriteHeader(&tar.Header{Name: folder, Typeflag: tar.TypeDir, Mode: 0o755})
-	var names []string
-	for name := range files {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	slices.Reverse(names) // the set's order is its own
-	for _, name := range names {
-		w.WriteHeader(&tar.Header{Name: folder + name, Typeflag: tar.TypeReg, Size: int64(len(files[name])), Mode: 0o644})
-		w.Write(files[name])
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
 }
 
 // all are the samples of a source in order.
@@ -67,14 +45,14 @@ func all(t testing.TB, s Source) *Batch {
 func TestCIFARBinary(t *testing.T) {
 	files := cifarFiles()
 	plain, below, packed, single := t.TempDir(), t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "cifar.tgz")
-	write(t, plain, files)
-	if err := os.Mkdir(filepath.Join(below, cifarFolder), 0o777); err != nil {
+	datatest.Write(t, plain, files)
+	if err := os.Mkdir(filepath.Join(below, images.CIFARFolder), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(below, cifarFolder), files)
-	archive := compress(pack(t, cifarFolder+"/", files))
-	write(t, packed, map[string][]byte{"cifar-10-binary.tar.gz": archive})
-	write(t, filepath.Dir(single), map[string][]byte{"cifar.tgz": archive})
+	datatest.Write(t, filepath.Join(below, images.CIFARFolder), files)
+	archive := datatest.Compress(datatest.Pack(t, images.CIFARFolder+"/", files))
+	datatest.Write(t, packed, map[string][]byte{"cifar-10-binary.tar.gz": archive})
+	datatest.Write(t, filepath.Dir(single), map[string][]byte{"cifar.tgz": archive})
 	for _, dir := range []string{plain, below, packed, single} {
 		if err := Find("cifar10", Config{Dir: dir}); err != nil {
 			t.Fatal(err)
@@ -86,12 +64,12 @@ func TestCIFARBinary(t *testing.T) {
 		if set.Train.Len() != 10 || set.Eval.Len() != 3 || set.Classes != 10 || set.Words[3] != "cat" {
 			t.Fatalf("%s: %+v", dir, set)
 		}
-		record := files["data_batch_2.bin"][cifarRecord:] // sample 3
+		record := files["data_batch_2.bin"][images.CIFARRecord:] // sample 3
 		got := fill(t, set.Train, Draw{}, 3)
 		mean, deviation := []float32{0.4914, 0.4822, 0.4465}, []float32{0.2470, 0.2435, 0.2616}
 		for c := range 3 {
-			for p := range cifarPlane {
-				if want := (float32(record[1+c*cifarPlane+p])/255 - mean[c]) / deviation[c]; got.Values[3*p+c] != want {
+			for p := range images.CIFARPlane {
+				if want := (float32(record[1+c*images.CIFARPlane+p])/255 - mean[c]) / deviation[c]; got.Values[3*p+c] != want {
 					t.Fatalf("channel %d of pixel %d is %v, want %v", c, p, got.Values[3*p+c], want)
 				}
 			}
@@ -105,8 +83,8 @@ func TestCIFARBinary(t *testing.T) {
 
 // The naive twin of pad, crop and flip.
 func TestJitter(t *testing.T) {
-	im := &Images{N: 3, Rows: 5, Cols: 7, Channels: 3, Pixels: noise(3 * 105), Labels: make([]uint8, 3)}
-	p := newPixels(im, cifarStatistics())
+	im := &images.Images{N: 3, Rows: 5, Cols: 7, Channels: 3, Pixels: datatest.Noise(3 * 105), Labels: make([]uint8, 3)}
+	p := newPixels(im, images.CIFARStatistics())
 	jittered := p.jittered(2)
 	seen := map[string]bool{}
 	for epoch := range 200 {
@@ -149,8 +127,8 @@ func TestCIFARFaults(t *testing.T) {
 		f(files)
 		return files
 	}
-	cut := change(func(f map[string][]byte) { f["data_batch_4.bin"] = f["data_batch_4.bin"][:cifarRecord+100] })
-	label := change(func(f map[string][]byte) { f["data_batch_3.bin"][cifarRecord] = 77 })
+	cut := change(func(f map[string][]byte) { f["data_batch_4.bin"] = f["data_batch_4.bin"][:images.CIFARRecord+100] })
+	label := change(func(f map[string][]byte) { f["data_batch_3.bin"][images.CIFARRecord] = 77 })
 	gone := change(func(f map[string][]byte) { delete(f, "data_batch_5.bin") })
 	empty := change(func(f map[string][]byte) { f["test_batch.bin"] = nil })
 	for _, c := range []struct {
@@ -158,14 +136,14 @@ func TestCIFARFaults(t *testing.T) {
 		files map[string][]byte
 		says  []string
 	}{
-		{"truncated record", cut, []string{"data_batch_4.bin", fmt.Sprintf("byte %d", cifarRecord+100), "record 1", "100 of 3073"}},
+		{"truncated record", cut, []string{"data_batch_4.bin", fmt.Sprintf("byte %d", images.CIFARRecord+100), "record 1", "100 of 3073"}},
 		{"label", label, []string{"data_batch_3.bin", "byte 3073", "impossible label 77 of image 1", "data.max-bad-records"}},
 		{"missing", gone, []string{"has no data_batch_5.bin", "ringo data cifar10"}},
 		{"empty", empty, []string{"test_batch.bin", "truncated"}},
 	} {
 		plain, packed := t.TempDir(), t.TempDir()
-		write(t, plain, c.files)
-		write(t, packed, map[string][]byte{"c.tar.gz": compress(pack(t, "x/", c.files))})
+		datatest.Write(t, plain, c.files)
+		datatest.Write(t, packed, map[string][]byte{"c.tar.gz": datatest.Compress(datatest.Pack(t, "x/", c.files))})
 		for _, dir := range []string{plain, packed} {
 			_, err := Open("cifar10", Config{Dir: dir})
 			for _, says := range c.says {
@@ -176,7 +154,7 @@ func TestCIFARFaults(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	write(t, dir, label)
+	datatest.Write(t, dir, label)
 	set, err := Open("cifar10", Config{Dir: dir, SkipBad: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -188,11 +166,11 @@ func TestCIFARFaults(t *testing.T) {
 
 // A cut or damaged archive is named, wherever it is cut.
 func TestCutArchive(t *testing.T) {
-	whole := compress(pack(t, cifarFolder+"/", cifarFiles()))
+	whole := datatest.Compress(datatest.Pack(t, images.CIFARFolder+"/", cifarFiles()))
 	dir := t.TempDir()
 	path := filepath.Join(dir, "cifar-10-binary.tar.gz")
 	for _, n := range []int{0, 5, 1000, len(whole) / 2, len(whole) - 300, len(whole) - 1} {
-		write(t, dir, map[string][]byte{"cifar-10-binary.tar.gz": whole[:n]})
+		datatest.Write(t, dir, map[string][]byte{"cifar-10-binary.tar.gz": whole[:n]})
 		_, err := Open("cifar10", Config{Dir: dir, SkipBad: 100})
 		var fault *datafile.FormatError
 		if !errors.As(err, &fault) || fault.File != path || !strings.Contains(err.Error(), "truncated") {
@@ -201,7 +179,7 @@ func TestCutArchive(t *testing.T) {
 	}
 	broken := bytes.Clone(whole)
 	broken[len(broken)-6] ^= 1
-	write(t, dir, map[string][]byte{"cifar-10-binary.tar.gz": broken})
+	datatest.Write(t, dir, map[string][]byte{"cifar-10-binary.tar.gz": broken})
 	if _, err := Open("cifar10", Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), "checksum") {
 		t.Errorf("checksum: %v", err)
 	}
@@ -209,8 +187,8 @@ func TestCutArchive(t *testing.T) {
 
 func TestImageSetsMissing(t *testing.T) {
 	empty, two, file := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "file.txt")
-	write(t, two, map[string][]byte{"a.tar.gz": nil, "b.tgz": nil})
-	write(t, filepath.Dir(file), map[string][]byte{"file.txt": nil})
+	datatest.Write(t, two, map[string][]byte{"a.tar.gz": nil, "b.tgz": nil})
+	datatest.Write(t, filepath.Dir(file), map[string][]byte{"file.txt": nil})
 	for _, name := range []string{"cifar10", "images"} {
 		for _, c := range []struct{ dir, says string }{
 			{"/nowhere", "no folder or archive"}, {empty, "holds no such set"}, {two, "2 archives"}, {file, "neither a folder nor"},
@@ -240,7 +218,7 @@ func TestCIFARReal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if set.Train.Len() != 50000 || set.Eval.Len() != 10000 || !slices.Equal(set.Words, cifarNames()) {
+	if set.Train.Len() != 50000 || set.Eval.Len() != 10000 || !slices.Equal(set.Words, images.CIFARNames()) {
 		t.Errorf("%d + %d images of %q", set.Train.Len(), set.Eval.Len(), set.Words)
 	}
 	var sum, squares [3]float64 // over every 50th image: near 0 and 1 if normalised rightly
@@ -254,53 +232,11 @@ func TestCIFARReal(t *testing.T) {
 			sum[j%3] += float64(v)
 			squares[j%3] += float64(v) * float64(v)
 		}
-		n += cifarPlane
+		n += images.CIFARPlane
 	}
 	for c := range 3 {
 		if mean, square := sum[c]/float64(n), squares[c]/float64(n); mean < -0.05 || mean > 0.05 || square < 0.9 || square > 1.1 {
 			t.Errorf("channel %d: mean %.3f, mean square %.3f", c, mean, square)
 		}
 	}
-}
-
-func FuzzDecodeCIFAR(f *testing.F) {
-	f.Add(cifarFiles()["test_batch.bin"], 0)
-	f.Add(noise(cifarRecord+1), 5)
-	f.Fuzz(func(t *testing.T, raw []byte, most int) {
-		got, err := decodeCIFAR("f", bytes.NewReader(raw), &datafile.Skips{Max: max(0, most)})
-		if err != nil {
-			var fault *datafile.FormatError
-			if !errors.As(err, &fault) || fault.Offset < 0 || fault.Offset > int64(len(raw)) {
-				t.Fatalf("%v in %d bytes", err, len(raw))
-			}
-			return
-		}
-		if len(got.pix) != len(got.labels)*3*cifarPlane || len(raw)%cifarRecord != 0 {
-			t.Fatalf("%d pixels, %d labels of %d bytes", len(got.pix), len(got.labels), len(raw))
-		}
-	})
-}
-
-func FuzzWalkTar(f *testing.F) {
-	f.Add(pack(f, "x/", map[string][]byte{"train/a/1.jpg": noise(700), "test/a/1.png": nil}))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		tr := newTree("f")
-		total := 0
-		keep := tr.keep("f")
-		err := datafile.WalkTar("f", bytes.NewReader(raw), func(name string, size int64, r io.Reader) error {
-			return keep(name, size, r)
-		}, tr.other)
-		for _, part := range tr.parts {
-			for _, p := range part {
-				total += len(p.encoded)
-			}
-		}
-		if total > len(raw)+1<<20 { // a sparse file reads as zeros
-			t.Fatalf("%d bytes of images out of %d", total, len(raw))
-		}
-		var fault *datafile.FormatError
-		if err != nil && (!errors.As(err, &fault) || fault.File == "") {
-			t.Fatalf("%v", err)
-		}
-	})
 }

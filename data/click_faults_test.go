@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/datatest"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
 
@@ -55,8 +56,8 @@ func TestClickStreamBadLines(t *testing.T) {
 		}
 		text := bytes.Join(lines, nil)
 		offset := func(at int) int { return len(bytes.Join(lines[:at], nil)) }
-		packed := map[string]func() []byte{"": func() []byte { return text }, ".gz": func() []byte { return compress(text) }, ".zst": func() []byte { return zstdOf(t, text) }}[form]()
-		write(t, filepath.Dir(files[1]), map[string][]byte{filepath.Base(files[1]): packed})
+		packed := map[string]func() []byte{"": func() []byte { return text }, ".gz": func() []byte { return datatest.Compress(text) }, ".zst": func() []byte { return zstdOf(t, text) }}[form]()
+		datatest.Write(t, filepath.Dir(files[1]), map[string][]byte{filepath.Base(files[1]): packed})
 		for _, threads := range []int{1, 3} {
 			cfg := ClickStreamConfig{Files: files, Batch: 10, Keys: true, Remainder: true, Threads: threads, BlockBytes: 3000}
 			for limit, at := range order {
@@ -114,7 +115,7 @@ func TestClickStreamBadLines(t *testing.T) {
 func TestClickStreamFaults(t *testing.T) {
 	leakcheck.Check(t)
 	text := bytes.Join(clickLines(0, 300), nil)
-	gz, zst := compress(text), zstdOf(t, text)
+	gz, zst := datatest.Compress(text), zstdOf(t, text)
 	flipped := bytes.Clone(zst)
 	flipped[len(flipped)/2] ^= 0x40
 	long := append(bytes.Clone(text), bytes.Repeat([]byte("x"), lineLimit+1)...)
@@ -129,13 +130,13 @@ func TestClickStreamFaults(t *testing.T) {
 		"plain.gz":    {text, "not a gzip file", 0},
 		"plain.zst":   {text, "no zstd frame here", 0},
 		"long":        {long, fmt.Sprintf("byte %d: a line of more than %d bytes", len(text), lineLimit), 250},
-		"long.gz":     {compress(long), fmt.Sprintf("byte %d: a line of more than %d bytes", len(text), lineLimit), 250},
+		"long.gz":     {datatest.Compress(long), fmt.Sprintf("byte %d: a line of more than %d bytes", len(text), lineLimit), 250},
 		"empty":       {nil, "has 0 rows of 1 file", 0},
-		"empty.gz":    {compress(nil), "has 0 rows of 1 file", 0},
+		"empty.gz":    {datatest.Compress(nil), "has 0 rows of 1 file", 0},
 		"few":         {bytes.Join(clickLines(0, 4), nil), "has 4 rows of 1 file", 0},
 	} {
 		dir := t.TempDir()
-		write(t, dir, map[string][]byte{name: c.content})
+		datatest.Write(t, dir, map[string][]byte{name: c.content})
 		s := openStream(t, ClickStreamConfig{Files: []string{filepath.Join(dir, name)}, Batch: 5, Keys: true, BlockBytes: 1000, SkipBad: 1000})
 		s.Start(0)
 		rows, err := failure(t, s)
@@ -151,7 +152,7 @@ func TestClickStreamFaults(t *testing.T) {
 	}
 	// A line as long as may be is only a bad line.
 	dir := t.TempDir()
-	write(t, dir, map[string][]byte{"a": long[:len(long)-1], "b.gz": compress(long[:len(long)-1]), "c": append(long[:len(long)-1:len(long)-1], '\n')})
+	datatest.Write(t, dir, map[string][]byte{"a": long[:len(long)-1], "b.gz": datatest.Compress(long[:len(long)-1]), "c": append(long[:len(long)-1:len(long)-1], '\n')})
 	for _, name := range []string{"a", "b.gz", "c"} {
 		s := openStream(t, ClickStreamConfig{Files: []string{filepath.Join(dir, name)}, Batch: 5, Keys: true, BlockBytes: 1000, SkipBad: 1})
 		s.Start(0)
@@ -179,7 +180,7 @@ func TestClickStreamFilesChange(t *testing.T) {
 	if err := os.Remove(files[1]); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Dir(files[0]), map[string][]byte{filepath.Base(files[0]): texts[0]})
+	datatest.Write(t, filepath.Dir(files[0]), map[string][]byte{filepath.Base(files[0]): texts[0]})
 	s.Start(1)
 	if rows, err := failure(t, s); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), files[1]) || rows != 3000 {
 		t.Errorf("%d rows, %v", rows, err)
@@ -191,7 +192,7 @@ func TestClickStreamBadAfterResume(t *testing.T) {
 	lines := clickLines(0, 100)
 	lines[3], lines[90] = []byte("x\n"), []byte("y\n")
 	dir := t.TempDir()
-	write(t, dir, map[string][]byte{"f": bytes.Join(lines, nil)})
+	datatest.Write(t, dir, map[string][]byte{"f": bytes.Join(lines, nil)})
 	cfg := ClickStreamConfig{Files: []string{filepath.Join(dir, "f")}, Batch: 2, Keys: true, BlockBytes: 1000, SkipBad: 1}
 	s := openStream(t, cfg)
 	s.Start(0)

@@ -83,7 +83,7 @@ func (c *clickFileSource) evidence(w io.Writer) {
 		for _, label := range page {
 			labels = append(labels, int32(label))
 		}
-		writeInts(w, labels)
+		_, _ = w.Write(bytesview.Bytes(labels)) // to a hash: never fails
 	}
 }
 

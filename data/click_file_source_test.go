@@ -12,13 +12,14 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/datatest"
 )
 
 // evalSets opens a file to evaluate on twice: rows of which are in memory, and read again.
 func evalSets(t *testing.T, text []byte, limit, most int) (memory, again *Dataset) {
 	t.Helper()
 	dir := t.TempDir()
-	write(t, dir, map[string][]byte{"train.tsv": clickText(10), "test.tsv": text})
+	datatest.Write(t, dir, map[string][]byte{"train.tsv": clickText(10), "test.tsv": text})
 	var sets []*Dataset
 	for _, stream := range []bool{false, true} {
 		s, err := Open("criteo", Config{Dir: dir, Rows: 1000, Stream: stream, EvalLimit: limit, SkipBad: most, Threads: 2})

@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/data/datatest"
 )
 
 func TestClickFiles(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"day_10.gz", "day_2.gz", "day_2", "day_1.tsv.zst", "day_01a", "README.md", ".hidden", "x.tar.gz"} {
-		write(t, dir, map[string][]byte{name: nil})
+		datatest.Write(t, dir, map[string][]byte{name: nil})
 	}
 	got, err := ClickFiles(filepath.Join(dir, "README.md"), dir)
 	for i := range got {

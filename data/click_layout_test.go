@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/datatest"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
@@ -41,9 +42,9 @@ func numberedFiles(t *testing.T, dir string, counts ...int) (files []string) {
 		}
 		name, content := fmt.Sprintf("train_%d.csv", i), []byte(text)
 		if i%2 == 1 {
-			name, content = name+".gz", compress(content)
+			name, content = name+".gz", datatest.Compress(content)
 		}
-		write(t, dir, map[string][]byte{name: content})
+		datatest.Write(t, dir, map[string][]byte{name: content})
 		files = append(files, filepath.Join(dir, name))
 	}
 	return files
@@ -146,7 +147,7 @@ func TestLayoutStreamFaults(t *testing.T) {
 	dir := t.TempDir()
 	l := layoutOf(t, numberedLayout)
 	files := numberedFiles(t, dir, 40)
-	write(t, dir, map[string][]byte{"none.csv": []byte("y,line,x\n1,2,3\n"), "bad.csv": []byte("y,line,x,tags\n1,2,3,a\n0,4,5,a||b\n1,5,5,\n"), "empty.csv": nil})
+	datatest.Write(t, dir, map[string][]byte{"none.csv": []byte("y,line,x\n1,2,3\n"), "bad.csv": []byte("y,line,x,tags\n1,2,3,a\n0,4,5,a||b\n1,5,5,\n"), "empty.csv": nil})
 	for name, says := range map[string]string{
 		"none.csv":  `none.csv: byte 0: line 1: there is no column "tags"`,
 		"bad.csv":   `bad.csv: byte 28: line 3: column 4, tags: "a||b": an empty value`,
@@ -210,7 +211,7 @@ func TestLayoutStreamLargeBag(t *testing.T) {
 func TestLayoutSet(t *testing.T) {
 	dir := t.TempDir()
 	numberedFiles(t, dir, 30, 20)
-	write(t, dir, map[string][]byte{"l.yaml": []byte(numberedLayout), "test.csv": []byte("tags,y,line,x\na|b,1,7,0.5\n,0,8,\n")})
+	datatest.Write(t, dir, map[string][]byte{"l.yaml": []byte(numberedLayout), "test.csv": []byte("tags,y,line,x\na|b,1,7,0.5\n,0,8,\n")})
 	cfg := Config{Dir: dir, Layout: filepath.Join(dir, "l.yaml"), Stream: true}
 	set, err := Open("clicks", cfg)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
@@ -72,7 +71,7 @@ func findClicks(c Config) error {
 func findClickStream(c Config) (train []string, p pair, err error) {
 	if c.TrainFile != "" {
 		train, err = ClickFiles(c.TrainFile)
-	} else if folder := filepath.Join(c.Dir, "train"); isFolder(folder) {
+	} else if folder := filepath.Join(c.Dir, "train"); datafile.IsFolder(folder) {
 		train, err = ClickFiles(folder)
 	} else {
 		var names []string
@@ -89,11 +88,6 @@ func findClickStream(c Config) (train []string, p pair, err error) {
 	}
 	p, err = findPair(c.clickSet(), Config{Dir: c.Dir, TrainFile: train[0], EvalFile: c.EvalFile})
 	return train, p, err
-}
-
-func isFolder(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
 }
 
 // openClicks reads the two files into memory, but for what is streamed: then rows to evaluate are

@@ -7,13 +7,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/data/datatest"
 )
 
 // With Stream a set names its training files, and reads the other one alone.
 func TestOpenClickStreamSet(t *testing.T) {
 	text := clickText(30)
 	dir := t.TempDir()
-	write(t, dir, map[string][]byte{"Train_2.tsv": text, "train_10.tsv.gz": compress(text), "train_2.tsv.zst": nil, "train.md": nil, "test.tsv": clickText(20)})
+	datatest.Write(t, dir, map[string][]byte{"Train_2.tsv": text, "train_10.tsv.gz": datatest.Compress(text), "train_2.tsv.zst": nil, "train.md": nil, "test.tsv": clickText(20)})
 	open := func(cfg Config) (*Dataset, error) { return Open("criteo", cfg) }
 	set, err := open(Config{Dir: dir, Stream: true})
 	if err != nil {
@@ -27,11 +29,11 @@ func TestOpenClickStreamSet(t *testing.T) {
 		t.Errorf("%q, want %q; %+v", names, want, set)
 	}
 	before := set.Fingerprint()
-	write(t, dir, map[string][]byte{"train_10.tsv.gz": compress(clickText(31))})
+	datatest.Write(t, dir, map[string][]byte{"train_10.tsv.gz": datatest.Compress(clickText(31))})
 	if again, err := open(Config{Dir: dir, Stream: true}); err != nil || again.Fingerprint() == before {
 		t.Errorf("the fingerprint does not show that a file changed (%v)", err)
 	}
-	folder := writeTree(t, map[string][]byte{"train/a": text, "train/b.csv": text, "valid.txt": text})
+	folder := datatest.WriteTree(t, map[string][]byte{"train/a": text, "train/b.csv": text, "valid.txt": text})
 	if set, err := open(Config{Dir: folder, Stream: true}); err != nil || len(set.Files) != 2 || set.Eval.Len() != 30 {
 		t.Errorf("a folder: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/ringo-ml/ringo/internal/data/datatest"
 	"github.com/ringo-ml/ringo/internal/data/prng"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
@@ -61,9 +62,9 @@ func clickFolder(t *testing.T, forms []string, counts ...int) (files []string, t
 		form := forms[i%len(forms)]
 		name := fmt.Sprintf("part_%d%s", i, form)
 		content := map[string]func() []byte{
-			"": func() []byte { return text }, ".gz": func() []byte { return compress(text) }, ".zst": func() []byte { return zstdOf(t, text) },
+			"": func() []byte { return text }, ".gz": func() []byte { return datatest.Compress(text) }, ".zst": func() []byte { return zstdOf(t, text) },
 		}[form]()
-		write(t, dir, map[string][]byte{name: content})
+		datatest.Write(t, dir, map[string][]byte{name: content})
 		files, texts = append(files, filepath.Join(dir, name)), append(texts, text)
 	}
 	return files, texts
@@ -312,7 +313,7 @@ func TestClickStreamResume(t *testing.T) {
 		for l := 5; l < len(lines); l += 23 {
 			lines[l] = append([]byte("bad "), lines[l]...)
 		}
-		write(t, filepath.Dir(files[i]), map[string][]byte{filepath.Base(files[i]): bytes.Join(lines, nil)})
+		datatest.Write(t, filepath.Dir(files[i]), map[string][]byte{filepath.Base(files[i]): bytes.Join(lines, nil)})
 	}
 	for _, cfg := range []ClickStreamConfig{
 		{Batch: 7}, {Batch: 7, Window: 70}, {Batch: 16, Window: 16, Interleave: 2}, {Batch: 8, Window: 48, Rank: 1, Size: 2, Interleave: 3, Remainder: true},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/datatest"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 )
 
@@ -134,7 +135,7 @@ func TestTypedFaults(t *testing.T) {
 // A binary that reads no Parquet says how to build one that does, and Parquet is not streamed; a folder's Parquet files are found.
 func TestTypedFiles(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, map[string][]byte{"train.parquet": []byte("PAR1"), "test.parquet": []byte("PAR1"), "l.yaml": []byte(numberedLayout)})
+	datatest.Write(t, dir, map[string][]byte{"train.parquet": []byte("PAR1"), "test.parquet": []byte("PAR1"), "l.yaml": []byte(numberedLayout)})
 	cfg := Config{Dir: dir, Layout: filepath.Join(dir, "l.yaml")}
 	if _, err := Open("clicks", cfg); err == nil || !strings.Contains(err.Error(), "train.parquet: this binary reads no Parquet") {
 		t.Errorf("%v", err)

@@ -24,8 +24,8 @@ func (c *clicks) Shape() Shape { return c.shape }
 
 func (c *clicks) evidence(w io.Writer) {
 	for _, p := range c.pages {
-		writeInts(w, p.labels)
-		if c.shape.bagged() { // of a hash: never fails
+		_, _ = w.Write(bytesview.Bytes(p.labels)) // to a hash: never fails
+		if c.shape.bagged() {                     // of a hash: never fails
 			_, _ = w.Write(bytesview.Bytes(p.numbers))
 			_, _ = w.Write(bytesview.Bytes(p.keys))
 			_, _ = w.Write(bytesview.Bytes(p.ends))

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/datatest"
 	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
@@ -224,7 +225,7 @@ func TestCriteoFaultsInOrder(t *testing.T) {
 func TestOpenCriteo(t *testing.T) {
 	train, eval := clickText(50), clickText(20)
 	dir := t.TempDir()
-	write(t, dir, map[string][]byte{"day_train.tsv.gz": compress(train), "day_dev.tsv": eval, "README.md": []byte("train"), "test.part": nil})
+	datatest.Write(t, dir, map[string][]byte{"day_train.tsv.gz": datatest.Compress(train), "day_dev.tsv": eval, "README.md": []byte("train"), "test.part": nil})
 	set, err := Open("criteo", Config{Dir: dir, Rows: 500, TrainLimit: 30})
 	if err != nil {
 		t.Fatal(err)
@@ -236,8 +237,8 @@ func TestOpenCriteo(t *testing.T) {
 	if err != nil || set.Train.Len() != 20 || set.Rows != 1_000_001 {
 		t.Errorf("files by name: %v", err)
 	}
-	packed := compress(train)
-	write(t, dir, map[string][]byte{"day_train.tsv.gz": packed[:len(packed)-20]})
+	packed := datatest.Compress(train)
+	datatest.Write(t, dir, map[string][]byte{"day_train.tsv.gz": packed[:len(packed)-20]})
 	var fault *datafile.FormatError
 	if _, err = Open("criteo", Config{Dir: dir}); !errors.As(err, &fault) || !strings.Contains(fault.File, "day_train.tsv.gz") || !strings.Contains(fault.Problem, "truncated") {
 		t.Errorf("cut: %v", err)
@@ -260,7 +261,7 @@ func TestFindPair(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		for _, f := range c.files {
-			write(t, dir, map[string][]byte{f: nil})
+			datatest.Write(t, dir, map[string][]byte{f: nil})
 		}
 		set := "text"
 		if strings.HasSuffix(c.eval, ".tsv.gz") {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/images"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 )
 
@@ -50,10 +51,10 @@ func (d Description) Validate() error {
 // Normalisation is by which numbers pixels become a model's inputs, by channel: (pixel/255 - mean)/deviation. ok is false of a set that
 // has no pixels, or is the program's own.
 func (d Description) Normalisation() (mean, deviation []float32, ok bool) {
-	of, ok := map[string]func() statistics{"mnist": mnistStatistics, "cifar10": cifarStatistics, "images": imagenetStatistics}[d.Name]
+	of, ok := map[string]func() images.Statistics{"mnist": images.MNISTStatistics, "cifar10": images.CIFARStatistics, "images": images.ImageNetStatistics}[d.Name]
 	if !ok {
 		return nil, nil, false
 	}
 	s := of()
-	return s.mean, s.deviation, true
+	return s.Mean, s.Deviation, true
 }

@@ -19,9 +19,6 @@ type pair struct {
 	unused      []string // names of the folder that could have been eval
 }
 
-// evalWords are in the names of files to evaluate on, the first choice first.
-func evalWords() []string { return []string{"test", "dev", "valid", "eval"} }
-
 // notes are what a person should know of the choice.
 func (p pair) notes() []string {
 	if len(p.unused) == 0 {
@@ -59,7 +56,7 @@ func findPair(set string, c Config) (p pair, err error) {
 		}
 	}
 	if p.eval == "" {
-		if p.eval, err = named(c.Dir, names, evalWords()...); err != nil {
+		if p.eval, err = named(c.Dir, names, datafile.EvalWords()...); err != nil {
 			return p, fmt.Errorf("%s: %w; %w", set, err, textAlternatives(set, c.Dir))
 		}
 		p.unused = unusedFiles(names, p)
@@ -78,7 +75,7 @@ func unusedFiles(names []string, p pair) (unused []string) {
 	used, _ := datafile.UnpackedName(filepath.Base(p.eval))
 	for _, name := range names {
 		plain, _ := datafile.UnpackedName(name)
-		isEval := slices.ContainsFunc(evalWords(), func(word string) bool { return strings.Contains(strings.ToLower(name), word) })
+		isEval := slices.ContainsFunc(datafile.EvalWords(), func(word string) bool { return strings.Contains(strings.ToLower(name), word) })
 		if isEval && plain != used && name != filepath.Base(p.train) && !slices.Contains(unused, plain) {
 			unused = append(unused, name)
 		}

@@ -18,22 +18,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ringo-ml/ringo/internal/data/prng"
+	"github.com/ringo-ml/ringo/internal/data/datatest"
 )
 
-// noise does not compress, so that a transfer has a length worth cutting.
-func noise(n int) []byte {
-	out := make([]byte, n)
-	r := prng.New(1, 2, 3)
-	for i := range out {
-		out[i] = byte(r.Next())
-	}
-	return out
-}
-
 var (
-	plain  = noise(200_000)
-	packed = compress(plain)
+	plain  = datatest.Noise(200_000)
+	packed = datatest.Compress(plain)
 	wanted = describe("set", plain)
 )
 
@@ -129,7 +119,7 @@ func checkFolder(t *testing.T, dir string, want ...string) {
 }
 
 func TestFetch(t *testing.T) {
-	other := noise(200_001)[1:]
+	other := datatest.Noise(200_001)[1:]
 	half := len(packed) / 2
 	resumed := fmt.Sprintf("/mnist/set.gz bytes=%d-", half)
 	for _, c := range []struct {
@@ -142,7 +132,7 @@ func TestFetch(t *testing.T) {
 		{"plainly", nil, []http.HandlerFunc{serve(packed)}, [][]string{{"/mnist/set.gz"}}, nil},
 		{"404, second mirror", nil, []http.HandlerFunc{http.NotFound, serve(packed)},
 			[][]string{{"/mnist/set.gz"}, {"/mnist/set.gz"}}, nil},
-		{"wrong content, second mirror", nil, []http.HandlerFunc{serve(compress(other)), serve(packed)},
+		{"wrong content, second mirror", nil, []http.HandlerFunc{serve(datatest.Compress(other)), serve(packed)},
 			[][]string{{"/mnist/set.gz"}, {"/mnist/set.gz"}}, nil},
 		{"a page instead, second mirror", nil, []http.HandlerFunc{whole([]byte("<html>sign in</html>")), serve(packed)},
 			[][]string{{"/mnist/set.gz"}, {"/mnist/set.gz"}}, nil},
@@ -166,7 +156,7 @@ func TestFetch(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			write(t, dir, c.before)
+			datatest.Write(t, dir, c.before)
 			var mirrors []*mirror
 			for _, h := range c.mirrors {
 				mirrors = append(mirrors, newMirror(t, h))
@@ -199,9 +189,9 @@ func TestFetchFailures(t *testing.T) {
 		left   []string
 	}{
 		{"404", http.NotFound, []string{"/mnist/set.gz", "404 Not Found"}, nil},
-		{"checksum", serve(compress(noise(200_001)[1:])), []string{"sha256", wanted.SHA256}, nil},
-		{"shorter", serve(compress(plain[1:])), []string{"only 199999 bytes decompressed, want 200000"}, nil},
-		{"longer", serve(compress(noise(200_009))), []string{"at least 200001 bytes"}, nil},
+		{"checksum", serve(datatest.Compress(datatest.Noise(200_001)[1:])), []string{"sha256", wanted.SHA256}, nil},
+		{"shorter", serve(datatest.Compress(plain[1:])), []string{"only 199999 bytes decompressed, want 200000"}, nil},
+		{"longer", serve(datatest.Compress(datatest.Noise(200_009))), []string{"at least 200001 bytes"}, nil},
 		{"endless", bomb, []string{"more than"}, nil},
 		{"empty", whole(nil), []string{"truncated"}, nil},
 		{"always breaks off", cut(packed, 1000), []string{"broken off after 4000 bytes"}, []string{"set.gz.part"}},
@@ -244,7 +234,7 @@ func TestFetchOffline(t *testing.T) {
 func TestFetchProgress(t *testing.T) {
 	dir := t.TempDir()
 	half := int64(len(packed) / 2)
-	write(t, dir, map[string][]byte{"set.gz.part": packed[:half]})
+	datatest.Write(t, dir, map[string][]byte{"set.gz.part": packed[:half]})
 	f := fetcher(dir, newMirror(t, serve(packed)))
 	var seen []int64
 	f.Progress = func(file string, done, total int64) {
@@ -353,7 +343,7 @@ func TestFetchLocalFault(t *testing.T) {
 		t.Errorf("%v; the second mirror was asked %q", err, b.asked)
 	}
 	file := filepath.Join(dir, "file")
-	write(t, dir, map[string][]byte{"file": nil})
+	datatest.Write(t, dir, map[string][]byte{"file": nil})
 	if err := fetcher(filepath.Join(file, "below"), a).Fetch(t.Context()); err == nil {
 		t.Error("a folder below a file")
 	}

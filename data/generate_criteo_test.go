@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/datatest"
 	"github.com/ringo-ml/ringo/internal/data/prng"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
@@ -127,7 +128,7 @@ func TestGeneratedCriteoIsLearnable(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	write(t, dir, map[string][]byte{
+	datatest.Write(t, dir, map[string][]byte{
 		"train.tsv": generate(t, m, GenerateConfig{Rows: 20_000, Seed: 1, Threads: 2}),
 		"test.tsv":  generate(t, m, GenerateConfig{Rows: 5_000, Seed: 1, Part: 1, Threads: 2}),
 	})

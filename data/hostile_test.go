@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/datatest"
+	"github.com/ringo-ml/ringo/internal/data/images"
 )
 
 // endless gives one byte for ever.
@@ -41,7 +43,7 @@ func TestReadersEnd(t *testing.T) {
 	_, err = readClicks("f", endless('a'), criteoFormat(10, false), 2, 0, &datafile.Skips{Max: datafile.MaxElements})
 	check("a row without end", err, "a line of more than")
 	if !testing.Short() { // 3 GiB go by
-		_, err = decodeCIFAR("f", endless(0xff), &datafile.Skips{Max: datafile.MaxElements})
+		_, err = images.DecodeCIFAR("f", endless(0xff), &datafile.Skips{Max: datafile.MaxElements})
 		check("images without end", err, "more than 65536 images")
 	}
 	text := []byte("a b\nc")
@@ -53,30 +55,16 @@ func TestReadersEnd(t *testing.T) {
 	}
 }
 
-// An archive's images are held in memory up to a limit.
-func TestArchiveHasALimit(t *testing.T) {
-	raw := pack(t, "", map[string][]byte{"train/a/1.png": noise(700), "test/a/1.png": noise(700)})
-	for room, whole := range map[int64]bool{1400: true, 1399: false, 0: false} {
-		tr := newTree("f")
-		tr.room = room
-		err := datafile.WalkTar("f", bytes.NewReader(raw), tr.keep("f"), tr.other)
-		var f *datafile.FormatError
-		if whole && err != nil || !whole && (!errors.As(err, &f) || !strings.Contains(f.Problem, "unpack it")) {
-			t.Errorf("room for %d bytes: %v", room, err)
-		}
-	}
-}
-
 // What is behind or instead of a compressed file's content is a fault with file and offset,
 // whatever reads it.
 func TestCompressedGarbage(t *testing.T) {
 	text := bytes.Repeat([]byte("some words of a text\n"), 200)
 	rows := bytes.Join(clickLines(0, 50), nil)
 	dir := t.TempDir()
-	behind := func(content []byte) []byte { return append(compress(content), "garbage behind"...) }
-	write(t, dir, map[string][]byte{
-		"text.gz": behind(text), "rows.gz": behind(rows), "cut.gz": compress(text)[:40], "none.gz": nil, "plain": text, "rows": rows,
-		"packed.tar.gz": behind(pack(t, "", pictures(8, 8))), "cut.tar.gz": compress(pack(t, "", pictures(8, 8)))[:600],
+	behind := func(content []byte) []byte { return append(datatest.Compress(content), "garbage behind"...) }
+	datatest.Write(t, dir, map[string][]byte{
+		"text.gz": behind(text), "rows.gz": behind(rows), "cut.gz": datatest.Compress(text)[:40], "none.gz": nil, "plain": text, "rows": rows,
+		"packed.tar.gz": behind(datatest.Pack(t, "", datatest.TreeFiles(8, 8))), "cut.tar.gz": datatest.Compress(datatest.Pack(t, "", datatest.TreeFiles(8, 8)))[:600],
 	})
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for name, open := range map[string]func(path string) error{

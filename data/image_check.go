@@ -5,15 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/ringo-ml/ringo/internal/data/images"
 )
 
 // imageParts are the images of a set that are decoded when they are needed: those to train on, and
 // those to evaluate on.
 type imageParts struct {
-	pictures [2][]picture
+	pictures [2][]images.Picture
 	labels   [2][]int32
 	threads  int
-	open     func(pictures [2][]picture, labels [2][]int32) (train, eval Source, err error)
+	open     func(pictures [2][]images.Picture, labels [2][]int32) (train, eval Source, err error)
 }
 
 // badImage is a fault of one image, which a rank reports to the others.
@@ -68,7 +70,7 @@ func (s *Dataset) exclude(bad [2]map[int]string) (err error) {
 	if len(bad[0])+len(bad[1]) == 0 {
 		return nil
 	}
-	var pictures [2][]picture
+	var pictures [2][]images.Picture
 	var labels [2][]int32
 	for part, all := range s.images.pictures {
 		for i := range all {
@@ -99,7 +101,7 @@ func (p *imageParts) faults(first, rank, size, most int) (bad []badImage) {
 		for t := range p.threads {
 			all.Go(func() {
 				for i := t; i < len(problems); i += p.threads {
-					if err := pictures[rank+i*size].check(); err != nil {
+					if err := pictures[rank+i*size].Check(); err != nil {
 						problems[i] = err.Error()
 					}
 				}
@@ -113,13 +115,4 @@ func (p *imageParts) faults(first, rank, size, most int) (bad []badImage) {
 		}
 	}
 	return bad
-}
-
-// check decodes the picture.
-func (p *picture) check() error {
-	content, err := p.load()
-	if err == nil {
-		_, _, err = decodeImage(p.path, content)
-	}
-	return err
 }

@@ -55,7 +55,7 @@ func askedArray(d Description, c InputConfig, f *npy.File, names []string) (*arr
 		parts[part] = append(parts[part], a)
 	}
 	var found []*npy.Array
-	for _, part := range append(append(evalParts(), evalWords()...), "train") {
+	for _, part := range append(append(datafile.EvalParts(), datafile.EvalWords()...), "train") {
 		if found = parts[part]; len(found) > 0 {
 			break
 		}

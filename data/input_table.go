@@ -31,7 +31,7 @@ func openAskedTable(d Description, c InputConfig, bad *datafile.Skips) (PredictI
 // openRows opens a table where it lies.
 func openRows(c InputConfig) (table.Reader, error) {
 	switch {
-	case c.Path == Synthetic || isFolder(c.Path) && !isParts(c.Path):
+	case c.Path == Synthetic || datafile.IsFolder(c.Path) && !isParts(c.Path):
 		return nil, setting.Errorf(datafile.DirPath, "%s: the model was trained on a table: name a file of rows such as my.csv, or - for the standard input", c.Path)
 	case c.Path != Stdin:
 		return OpenTable(c.Path)

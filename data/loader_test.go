@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/data/images"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
 
@@ -174,13 +175,13 @@ func TestLoaderErrorsInOrder(t *testing.T) {
 }
 
 func TestLoaderDoesNotAllocate(t *testing.T) {
-	train, _ := SyntheticMNIST(1, 103, 0)
+	train, _ := images.SyntheticMNIST(1, 103, 0)
 	for _, workers := range []int{0, 2} {
 		sampler, err := NewSampler(SamplerConfig{N: 103, Batch: 5, Size: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := NewLoader(LoaderConfig{Source: newPixels(train, mnistStatistics()).jittered(2), Sampler: sampler, Augment: true, Workers: workers})
+		l, err := NewLoader(LoaderConfig{Source: newPixels(train, images.MNISTStatistics()).jittered(2), Sampler: sampler, Augment: true, Workers: workers})
 		if err != nil {
 			t.Fatal(err)
 		}

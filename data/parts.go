@@ -9,14 +9,9 @@ import (
 
 	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/images"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
-
-// isFile reports whether a path names a regular file.
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
-}
 
 // isTablePart reports whether a file of a folder has a name as part of a table: as Spark writes
 // parts, or with the ending of a table.
@@ -35,7 +30,7 @@ func isParts(dir string) bool {
 	found := false
 	for _, e := range entries {
 		name := e.Name()
-		if plain, _ := datafile.UnpackedName(name); !unread(name) && (e.IsDir() && !strings.Contains(name, "=") || isImage(name) || datafile.IsArchive(name) || strings.HasSuffix(plain, "-ubyte") || ending(name) == ".bin") {
+		if plain, _ := datafile.UnpackedName(name); !unread(name) && (e.IsDir() && !strings.Contains(name, "=") || images.IsImage(name) || datafile.IsArchive(name) || strings.HasSuffix(plain, "-ubyte") || ending(name) == ".bin") {
 			return false
 		}
 		found = found || isTablePart(name) || e.IsDir() && strings.Contains(name, "=")
@@ -74,7 +69,7 @@ func partsOf(dir string) (paths []string, err error) {
 			return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(strings.ToLower(name), word) })
 		})
 	}
-	if has("train") && has(evalWords()...) {
+	if has("train") && has(datafile.EvalWords()...) {
 		return nil, setting.Errorf(datafile.DirPath, "%s has files to train on and to evaluate on (%s): name one of each with %v and %v", dir, strings.Join(names[:min(len(names), 5)], ", "), datafile.TrainFilePath, datafile.EvalFilePath)
 	}
 	return paths, nil
@@ -99,7 +94,7 @@ func openParts(dir string) (table.Reader, error) {
 
 // converted is the remedy for a file that is no table by its name.
 func converted(path string) string {
-	if isIDX(path) {
+	if images.IsIDX(path) {
 		return "; it is an IDX file: `ringo train mnist --data " + filepath.Dir(path) + "` reads a folder of them"
 	}
 	by := []struct{ endings, remedy string }{

@@ -171,11 +171,11 @@ func (p *indexedInput) Next() (*Rows, bool, error) {
 	files, named := p.source.(*encoded)
 	shape, kept := p.source.Shape(), 0
 	for i, n := range idx {
-		if named && files.known(n) {
+		if named && files.Known(n) {
 			continue
 		}
 		if p.rows.Numbers = append(p.rows.Numbers, int64(n)); named {
-			p.rows.Files = append(p.rows.Files, files.pictures[n].path)
+			p.rows.Files = append(p.rows.Files, files.Pictures[n].Path)
 		}
 		if kept < i {
 			p.rows.At(shape, kept).copy(p.rows.At(shape, i))

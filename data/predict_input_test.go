@@ -15,6 +15,7 @@ import (
 	"testing/iotest"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/images"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
 
@@ -94,7 +95,7 @@ func TestInputOfImages(t *testing.T) {
 	}
 	defer in.Close()
 	r, ok, err := in.Next()
-	white := mnistStatistics().tables()[0][255]
+	white := images.MNISTStatistics().Tables()[0][255]
 	if err != nil || !ok || r.N != 1 || len(r.Values) != 28*28 || slices.ContainsFunc(r.Values, func(x float32) bool { return x != white }) {
 		t.Errorf("%v, %v, %v", ok, err, r)
 	}
@@ -111,25 +112,25 @@ func TestInputOfImages(t *testing.T) {
 // An image that has the size already is seen as it is, by the statistics of its set.
 func TestSmallImagesAreSeenWhole(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.png")
-	drawPNG(t, path, cifarSide, cifarSide, color.RGBA{10, 20, 30, 255})
+	drawPNG(t, path, images.CIFARSide, images.CIFARSide, color.RGBA{10, 20, 30, 255})
 	in, err := OpenInput(Description{Name: "cifar10", Shape: Shape{Values: []int{32, 32, 3}, Labels: 1}}, InputConfig{Path: path, Batch: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer in.Close()
 	r, _, err := in.Next()
-	table := cifarStatistics().tables()
+	table := images.CIFARStatistics().Tables()
 	for i, x := range r.Values {
 		if want := table[i%3][10+10*(i%3)]; err != nil || x != want {
 			t.Fatalf("value %d is %v, want %v, %v", i, x, want, err)
 		}
 	}
 	for _, c := range [][5]int{{32, 32, 0, 0, 32}, {40, 32, 4, 0, 32}, {3, 10, 0, 3, 3}} {
-		if x, y, side := middle(c[0], c[1]); [3]int{x, y, side} != [3]int(c[2:]) {
+		if x, y, side := images.Middle(c[0], c[1]); [3]int{x, y, side} != [3]int(c[2:]) {
 			t.Errorf("the middle of %v is %d, %d, %d", c, x, y, side)
 		}
 	}
-	if got := grey([]byte{255, 255, 255, 0, 0, 0, 255, 0, 0}); !slices.Equal(got, []byte{255, 0, 76}) {
+	if got := images.Grey([]byte{255, 255, 255, 0, 0, 0, 255, 0, 0}); !slices.Equal(got, []byte{255, 0, 76}) {
 		t.Errorf("grey of white, black and red: %v", got)
 	}
 }

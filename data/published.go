@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/images"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
@@ -55,10 +55,10 @@ func Published(set string) (f Fetcher, ok bool) {
 // MNISTFiles returns the four files of MNIST.
 func MNISTFiles() []File {
 	return []File{
-		{Name: trainImages, Size: 47040016, SHA256: "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"},
-		{Name: trainLabels, Size: 60008, SHA256: "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"},
-		{Name: testImages, Size: 7840016, SHA256: "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"},
-		{Name: testLabels, Size: 10008, SHA256: "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"},
+		{Name: images.TrainImages, Size: 47040016, SHA256: "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"},
+		{Name: images.TrainLabels, Size: 60008, SHA256: "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"},
+		{Name: images.TestImages, Size: 7840016, SHA256: "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"},
+		{Name: images.TestLabels, Size: 10008, SHA256: "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"},
 	}
 }
 
@@ -143,14 +143,6 @@ func UnpackCriteo(dir string) error {
 		for range clickSampleRows - clickSampleEval {
 			at += bytes.IndexByte(text[at:], '\n') + 1
 		}
-		return errors.Join(writeWhole(train, text[:at]), writeWhole(test, text[at:]))
+		return errors.Join(datafile.WriteWhole(train, text[:at]), datafile.WriteWhole(test, text[at:]))
 	})
-}
-
-// writeWhole gives a file its name once it is all there.
-func writeWhole(path string, content []byte) error {
-	if err := os.WriteFile(path+".part", content, 0o666); err != nil {
-		return err
-	}
-	return os.Rename(path+".part", path)
 }

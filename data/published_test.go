@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ringo-ml/ringo/internal/data/datatest"
 )
 
 // clickArchive is Criteo's sample in form: rows numbered in the first count.
@@ -16,7 +18,7 @@ func clickArchive(t *testing.T, rows int) []byte {
 	for i := range rows {
 		fmt.Fprintf(&text, "%d\t%d%s\n", i%2, i, strings.Repeat("\t", 38))
 	}
-	return compress(pack(t, "./", map[string][]byte{clickSampleText: text.Bytes(), "license.txt": []byte("x"), "readme.txt": nil}))
+	return datatest.Compress(datatest.Pack(t, "./", map[string][]byte{clickSampleText: text.Bytes(), "license.txt": []byte("x"), "readme.txt": nil}))
 }
 
 func TestFetchCriteo(t *testing.T) {
@@ -72,8 +74,8 @@ func TestCheckClickSample(t *testing.T) {
 		says    string
 	}{
 		{whole[:len(whole)/2], "truncated"},
-		{compress(pack(t, "", map[string][]byte{"other.txt": nil})), "has no dac_sample.txt"},
-		{compress(pack(t, "", map[string][]byte{clickSampleText: []byte("1\n")})), "line 1"},
+		{datatest.Compress(datatest.Pack(t, "", map[string][]byte{"other.txt": nil})), "has no dac_sample.txt"},
+		{datatest.Compress(datatest.Pack(t, "", map[string][]byte{clickSampleText: []byte("1\n")})), "line 1"},
 	} {
 		if err := checkClickSample(bytes.NewReader(c.content)); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v\ndoes not say %q", err, c.says)
@@ -89,7 +91,7 @@ func TestFetchPlain(t *testing.T) {
 	m := newMirror(t, serve(packed))
 	dir := t.TempDir()
 	f := &Fetcher{Dir: dir, Files: []File{file}, Mirrors: []string{m.URL}}
-	write(t, dir, map[string][]byte{"set.tar.gz.part": packed[:500]})
+	datatest.Write(t, dir, map[string][]byte{"set.tar.gz.part": packed[:500]})
 	for range 2 {
 		if err := f.Fetch(t.Context()); err != nil {
 			t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/datatest"
+	"github.com/ringo-ml/ringo/internal/data/images"
 )
 
 // The readers of arrays and shards, each beside reading the same bytes plainly. bench/README.md has figures.
@@ -126,7 +128,7 @@ func BenchmarkArrays(b *testing.B) {
 
 func BenchmarkShards(b *testing.B) {
 	const n = 512
-	jpg := encodeJPEG(colourful(160, 120, 1))
+	jpg := datatest.EncodeJPEG(datatest.Colourful(160, 120, 1))
 	var all bytes.Buffer
 	w := tar.NewWriter(&all)
 	for i := range n {
@@ -175,9 +177,9 @@ func BenchmarkShards(b *testing.B) {
 			}
 		}
 	})
-	var pictures []picture
+	var pictures []images.Picture
 	for range n {
-		pictures = append(pictures, picture{path: "x", encoded: jpg})
+		pictures = append(pictures, images.Picture{Path: "x", Encoded: jpg})
 	}
 	memory := newEncoded(pictures, make([]int32, n), 112, new(datafile.Skips))
 	b.Run("decode-from-memory", func(b *testing.B) {

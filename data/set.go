@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/images"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/setting"
@@ -200,10 +201,10 @@ type datasetFormat struct {
 
 func formats() []datasetFormat {
 	return []datasetFormat{
-		{"mnist", false, false, false, false, func(c Config) error { return findMNIST(c.Dir) }, openMNISTSet, syntheticMNISTSet},
-		{"cifar10", false, false, false, true, findCIFAR, openCIFAR, syntheticCIFAR},
-		{"images", false, false, false, true, findImages, openImages, syntheticImages},
-		{"imagenet", false, false, false, true, findImages, openImages, syntheticImages},
+		{"mnist", false, false, false, false, func(c Config) error { return images.FindMNIST(c.Dir) }, openMNISTSet, syntheticMNISTSet},
+		{"cifar10", false, false, false, true, func(c Config) error { return images.FindCIFAR(c.Dir) }, openCIFAR, syntheticCIFARSet},
+		{"images", false, false, false, true, func(c Config) error { return images.FindTree("images", c.Dir) }, openImages, syntheticImages},
+		{"imagenet", false, false, false, true, func(c Config) error { return images.FindTree("images", c.Dir) }, openImages, syntheticImages},
 		{"text", true, false, false, true, findText, openText, syntheticText},
 		{"chars", true, false, false, false, findChars, openChars, syntheticChars},
 		{"criteo", true, false, false, true, findClicks, openClicks, syntheticCriteo},

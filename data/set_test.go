@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/data/datatest"
+	"github.com/ringo-ml/ringo/internal/data/images"
 )
 
 // fill is Fill that must succeed.
@@ -35,10 +38,10 @@ func TestMNISTSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	train, test := SyntheticMNIST(1, 50, 20)
+	train, test := images.SyntheticMNIST(1, 50, 20)
 	for _, c := range []struct {
 		src Source
-		im  *Images
+		im  *images.Images
 	}{{set.Train, train}, {set.Eval, test}} {
 		idx := []int32{3, 0, int32(c.im.N - 1)}
 		var values []float32
@@ -65,7 +68,7 @@ func TestMNISTSet(t *testing.T) {
 
 func TestOpenMNISTSetFromFolder(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, content())
+	datatest.Write(t, dir, content())
 	cfg := Config{Dir: dir, TrainLimit: 5}
 	if err := Find("mnist", cfg); err != nil {
 		t.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/data/images"
 )
 
 // linearAccuracy trains a softmax regression on a source's values and returns
@@ -82,8 +84,8 @@ func TestSyntheticCIFAR(t *testing.T) {
 			same := true
 			for i := range 25 * 25 {
 				x, y := i%25-12, i/25-12
-				same = same && inShape(class, x, y, 9) == inShape(other, x, y, 9)
-				if inShape(class, x, y, 9) != inShape(class, -x, y, 9) {
+				same = same && images.InShape(class, x, y, 9) == images.InShape(other, x, y, 9)
+				if images.InShape(class, x, y, 9) != images.InShape(class, -x, y, 9) {
 					t.Fatalf("class %d is not symmetric", class)
 				}
 			}

@@ -1,8 +1,6 @@
 package data
 
 import (
-	"archive/tar"
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -12,26 +10,9 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/datatest"
+	"github.com/ringo-ml/ringo/internal/data/images"
 )
-
-// tarred is an archive of files, given as names and contents.
-func tarred(t *testing.T, files ...string) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for f := range slices.Chunk(files, 2) {
-		if err := w.WriteHeader(&tar.Header{Name: f[0], Size: int64(len(f[1])), Mode: 0o666, Typeflag: tar.TypeReg}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write([]byte(f[1])); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
 
 // shardFiles writes shards 0.tar, 1.tar and so on, and says in which folder.
 func shardFiles(t *testing.T, shards ...[]byte) string {
@@ -48,14 +29,14 @@ func shardFiles(t *testing.T, shards ...[]byte) string {
 // Shards have the samples of a tree with the same images: the same values, augmented or not.
 func TestShardsAreTheirImages(t *testing.T) {
 	var files []string
-	var pictures []picture
+	var pictures []images.Picture
 	var labels []int32
 	for i := range 4 {
-		image := encodeJPEG(colourful(60+i, 50, uint64(i)))
+		image := datatest.EncodeJPEG(datatest.Colourful(60+i, 50, uint64(i)))
 		files = append(files, fmt.Sprintf("d.x/%03d.cls", i), fmt.Sprint(3-i), fmt.Sprintf("d.x/%03d.jpg", i), string(image))
-		pictures, labels = append(pictures, picture{path: "x", encoded: image}), append(labels, int32(3-i))
+		pictures, labels = append(pictures, images.Picture{Path: "x", Encoded: image}), append(labels, int32(3-i))
 	}
-	dir := shardFiles(t, tarred(t, files[:8]...), tarred(t, files[8:]...))
+	dir := shardFiles(t, datatest.Tar(t, files[:8]...), datatest.Tar(t, files[8:]...))
 	c := Config{Dir: filepath.Join(dir, "{0..1}.tar"), EvalFile: filepath.Join(dir, "[1].tar"), ImageSize: 16, Threads: 3}
 	if NameOf("images", c) != "shards" || NameOf("images", Config{Dir: filepath.Join(dir, "1.tar")}) != "shards" {
 		t.Error("these are no shards")
@@ -81,8 +62,8 @@ func TestShardsAreTheirImages(t *testing.T) {
 
 // Labels are what the best of their files says.
 func TestLabelsOfShards(t *testing.T) {
-	image := string(encodeJPEG(colourful(9, 9, 1)))
-	dir := shardFiles(t, tarred(t,
+	image := string(datatest.EncodeJPEG(datatest.Colourful(9, 9, 1)))
+	dir := shardFiles(t, datatest.Tar(t,
 		"a.txt", "dog\n", "a.png", image, "a.json", `{"label": "cat", "x": [1]}`,
 		"b.jpg", image, "b.json", `{"cls": 7}`, "b.txt", "no", "c.txt", "ant", "c.jpg", image))
 	s, err := Open("shards", Config{Dir: filepath.Join(dir, "0.tar"), EvalFile: filepath.Join(dir, "*.tar"), ImageSize: 8})
@@ -96,7 +77,7 @@ func TestLabelsOfShards(t *testing.T) {
 
 // What is wrong in a shard is an error with file and byte, or is left out if it may be.
 func TestBadShards(t *testing.T) {
-	image := string(encodeJPEG(colourful(9, 9, 1)))
+	image := string(datatest.EncodeJPEG(datatest.Colourful(9, 9, 1)))
 	good := []string{"g.jpg", image, "g.cls", "1", "h.jpg", image, "h.cls", "0"}
 	for want, files := range map[string][]string{
 		"sample a has no label":                   {"a.jpg", image},
@@ -106,9 +87,9 @@ func TestBadShards(t *testing.T) {
 		"want a class of 1 to 256 bytes":          {"a.cls", " "},
 		"no field label, cls, class or target":    {"a.json", "{}"},
 		"a.json: invalid character":               {"a.json", "x"},
-		"1048577 bytes are no label: want 104857": {"a.cls", strings.Repeat("1", maxLabelText+1)},
+		"1048577 bytes are no label: want 104857": {"a.cls", strings.Repeat("1", images.MaxLabelText+1)},
 	} {
-		path := filepath.Join(shardFiles(t, tarred(t, append(slices.Clone(files), good...)...)), "0.tar")
+		path := filepath.Join(shardFiles(t, datatest.Tar(t, append(slices.Clone(files), good...)...)), "0.tar")
 		_, err := Open("shards", Config{Dir: path})
 		var fault *datafile.FormatError
 		if !errors.As(err, &fault) || fault.File != path || !strings.Contains(err.Error(), want) {
@@ -125,23 +106,6 @@ func TestBadShards(t *testing.T) {
 	}
 }
 
-// A shard that is cut anywhere is an error that names it.
-func TestCutShards(t *testing.T) {
-	whole := tarred(t, "a.jpg", string(encodeJPEG(colourful(9, 9, 1))), "a.cls", "1", "b.jpg", "x", "b.cls", "0")
-	path := filepath.Join(t.TempDir(), "x.tar")
-	last := len(whole) - 1024 // zeros, of which an archive that is cut may have half
-	for n := 0; n < len(whole); n += 37 {
-		if err := os.WriteFile(path, whole[:n], 0o666); err != nil {
-			t.Fatal(err)
-		}
-		_, err := indexShards([]string{path}, 1, new(datafile.Skips), new(datafile.LeftOuts))
-		var fault *datafile.FormatError
-		if n < last+512 && (!errors.As(err, &fault) || fault.File != path) {
-			t.Fatalf("cut at %d of %d: %v", n, len(whole), err)
-		}
-	}
-}
-
 func FuzzShard(f *testing.F) {
 	f.Add([]byte("a.cls"))
 	dir := f.TempDir()
@@ -150,9 +114,9 @@ func FuzzShard(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		all, err := indexShards([]string{path}, 1, &datafile.Skips{Max: 3}, new(datafile.LeftOuts))
+		all, err := images.IndexShards([]string{path}, 1, &datafile.Skips{Max: 3}, new(datafile.LeftOuts))
 		for _, p := range all {
-			if err == nil && (p.size < 1 || p.at < 512 || p.at+p.size > int64(len(content)) || p.class == "") {
+			if err == nil && (p.Size < 1 || p.At < 512 || p.At+p.Size > int64(len(content)) || p.Class == "") {
 				t.Fatalf("%+v of %d bytes", p, len(content))
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/images"
 	"github.com/ringo-ml/ringo/internal/data/prng"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/quantity"
@@ -46,13 +47,13 @@ func NameOf(usual string, c Config) string {
 		if name, ok := endings[ending(path)]; ok {
 			return name
 		}
-		if isShards(path) {
+		if images.IsShards(path) {
 			return "shards"
 		}
-		if usual == "mnist" && isIDX(path) {
+		if usual == "mnist" && images.IsIDX(path) {
 			return usual // whose error names the folder that it reads
 		}
-		if isParts(path) || isFile(path) && !datafile.IsArchive(path) { // of which no set is, but a table's errors name remedies
+		if isParts(path) || datafile.IsFile(path) && !datafile.IsArchive(path) { // of which no set is, but a table's errors name remedies
 			return "table"
 		}
 	}
@@ -80,7 +81,7 @@ func oneFile(set string, c Config) (train, eval string, err error) {
 		if path == "" {
 			continue
 		}
-		if set == "table" && isFolder(path) {
+		if set == "table" && datafile.IsFolder(path) {
 			if _, err := partsOf(path); err != nil {
 				return "", "", fmt.Errorf("table: %w", err)
 			}
@@ -117,7 +118,7 @@ func findTable(c Config) error {
 // are Arrow, both of which binaries read that are built with data/parquet, and any other file is
 // text, compressed or not. A folder of such files is one table.
 func OpenTable(path string) (table.Reader, error) {
-	if isFolder(path) {
+	if datafile.IsFolder(path) {
 		return openParts(path)
 	}
 	if _, err := pathname.Check(path); err != nil {

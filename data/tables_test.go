@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/datatest"
 )
 
 // shops is a table of n rows of two numbers, a category and a class.
@@ -25,7 +26,7 @@ func shops(n int) []byte {
 // A table is split by the hash of each row's number, the same whether it is packed, and as Split would.
 func TestTablesAreOpened(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, map[string][]byte{"t.csv": shops(500), "t.csv.gz": compress(shops(500)), "t.tsv": bytes.ReplaceAll(shops(500), []byte(","), []byte("\t"))})
+	datatest.Write(t, dir, map[string][]byte{"t.csv": shops(500), "t.csv.gz": datatest.Compress(shops(500)), "t.tsv": bytes.ReplaceAll(shops(500), []byte(","), []byte("\t"))})
 	var first *Dataset
 	for _, name := range []string{"t.csv", "t.csv.gz", "t.tsv"} {
 		c := Config{Dir: filepath.Join(dir, name), Split: 0.2}
@@ -65,7 +66,7 @@ func TestTablesAreOpened(t *testing.T) {
 // A file to evaluate on is encoded as the one to train on, and so are the rows of a run that goes on elsewhere.
 func TestTablesKeepTheirEncoding(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, map[string][]byte{"train.csv": shops(100), "test.csv": []byte("open,town,age,size,new\nyes,Basel,1,2,3\n")})
+	datatest.Write(t, dir, map[string][]byte{"train.csv": shops(100), "test.csv": []byte("open,town,age,size,new\nyes,Basel,1,2,3\n")})
 	s, err := Open("table", Config{TrainFile: filepath.Join(dir, "train.csv"), EvalFile: filepath.Join(dir, "test.csv")})
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +87,7 @@ func TestTablesKeepTheirEncoding(t *testing.T) {
 func TestTablesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	bad := append(shops(100), "1,2\n3,4,Bern,yes\n"...)
-	write(t, dir, map[string][]byte{"t.csv": shops(100), "bad.csv": bad, "t.xls": nil, "cut.csv.gz": compress(shops(5000))[:500]})
+	datatest.Write(t, dir, map[string][]byte{"t.csv": shops(100), "bad.csv": bad, "t.xls": nil, "cut.csv.gz": datatest.Compress(shops(5000))[:500]})
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for says, c := range map[string]Config{
 		"want a name that ends in .arrow, .arrows, .csv, .data, .feather, .parquet, .tsv or .txt; save it as CSV UTF-8": {Dir: at("t.xls")},
@@ -119,7 +120,7 @@ func writeBelow(t *testing.T, dir string, files map[string][]byte) {
 			t.Fatal(err)
 		}
 	}
-	write(t, dir, files)
+	datatest.Write(t, dir, files)
 }
 
 // A folder of part files is one table: in the order of names, without empty files, marks and
@@ -135,7 +136,7 @@ func TestPartFilesAreOneTable(t *testing.T) {
 		"d/part-00000.csv":     part(1, 101),
 		"d/part-00001.csv":     lines[0],
 		"d/part-00002.csv":     {},
-		"d/part-00003.csv.gz":  compress(part(101, 301)),
+		"d/part-00003.csv.gz":  datatest.Compress(part(101, 301)),
 		"other/part-00000.csv": part(1, 101),
 		"other/part-00001.csv": []byte("size,age,open\n1,2,no\n"),
 		"two/train.csv":        part(1, 101),
@@ -210,7 +211,7 @@ func TestRowsWithoutLabelAreSkippedOnce(t *testing.T) {
 	text := string(shops(300))
 	text = strings.Replace(text, "Bern,yes\n", "Bern,\n", 2)
 	text = strings.Replace(text, "Zug,no\n", "Zug\n", 1)
-	write(t, dir, map[string][]byte{"t.csv": []byte(text)})
+	datatest.Write(t, dir, map[string][]byte{"t.csv": []byte(text)})
 	c := Config{Dir: filepath.Join(dir, "t.csv"), SkipBad: 3}
 	s, err := Open("table", c)
 	if err != nil {
@@ -228,7 +229,7 @@ func TestRowsWithoutLabelAreSkippedOnce(t *testing.T) {
 // Values of categories that training has not seen are noted with their number.
 func TestUnseenCategoriesAreNoted(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, map[string][]byte{"train.csv": shops(100), "test.csv": []byte("size,age,town,open\n1,2,Basel,yes\n1,2,Zug,no\n1,2,Genf,no\n")})
+	datatest.Write(t, dir, map[string][]byte{"train.csv": shops(100), "test.csv": []byte("size,age,town,open\n1,2,Basel,yes\n1,2,Zug,no\n1,2,Genf,no\n")})
 	s, err := Open("table", Config{TrainFile: filepath.Join(dir, "train.csv"), EvalFile: filepath.Join(dir, "test.csv")})
 	if err != nil {
 		t.Fatal(err)

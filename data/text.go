@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
@@ -33,7 +34,7 @@ type tokens struct {
 
 func (s *tokens) Len() int             { return (len(s.ids) - 1) / s.steps }
 func (s *tokens) Shape() Shape         { return Shape{IDs: s.steps, Labels: s.steps} }
-func (s *tokens) evidence(w io.Writer) { writeInts(w, s.ids) }
+func (s *tokens) evidence(w io.Writer) { _, _ = w.Write(bytesview.Bytes(s.ids)) }
 
 // Fill copies the sequences.
 func (s *tokens) Fill(b *Batch, idx []int32, _ Draw) error {

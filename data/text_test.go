@@ -12,12 +12,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/datatest"
 )
 
 func textSet(t *testing.T, name, train, eval string, cfg Config) (*Dataset, error) {
 	t.Helper()
 	cfg.Dir = t.TempDir()
-	write(t, cfg.Dir, map[string][]byte{"train.txt": []byte(train), "valid.txt.gz": compress([]byte(eval))})
+	datatest.Write(t, cfg.Dir, map[string][]byte{"train.txt": []byte(train), "valid.txt.gz": datatest.Compress([]byte(eval))})
 	return Open(name, cfg)
 }
 
@@ -190,10 +191,10 @@ func TestTextTellsWhatItEvaluatesOn(t *testing.T) {
 		dir, files := t.TempDir(), map[string][]byte{}
 		for _, name := range c.names {
 			if files[name] = text; strings.HasSuffix(name, ".gz") {
-				files[name] = compress(text)
+				files[name] = datatest.Compress(text)
 			}
 		}
-		write(t, dir, files)
+		datatest.Write(t, dir, files)
 		set, err := Open("text", Config{Dir: dir})
 		if err != nil {
 			t.Fatal(err)

@@ -204,3 +204,12 @@ func Map(change func(values []float32)) Transform {
 		return nil
 	}
 }
+
+// mirrorRow reverses a row of pixels of c values.
+func mirrorRow(row []float32, c int) {
+	for i, j := 0, len(row)-c; i < j; i, j = i+c, j-c {
+		for k := range c {
+			row[i+k], row[j+k] = row[j+k], row[i+k]
+		}
+	}
+}

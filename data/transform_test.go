@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/bytesview"
+	"github.com/ringo-ml/ringo/internal/data/datatest"
+	"github.com/ringo-ml/ringo/internal/data/images"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
 
@@ -95,9 +97,9 @@ func TestCropAndFlip(t *testing.T) {
 
 // Normalise has the bits of the tables by which the program's own sets are normalised, in training and in evaluation.
 func TestNormaliseHasTheBitsOfTables(t *testing.T) {
-	for _, stats := range []statistics{mnistStatistics(), cifarStatistics()} {
-		c := len(stats.mean)
-		im := &Images{N: 2, Rows: 16, Cols: 16, Channels: c, Pixels: noise(2 * 256 * c), Labels: []uint8{1, 2}}
+	for _, stats := range []images.Statistics{images.MNISTStatistics(), images.CIFARStatistics()} {
+		c := len(stats.Mean)
+		im := &images.Images{N: 2, Rows: 16, Cols: 16, Channels: c, Pixels: datatest.Noise(2 * 256 * c), Labels: []uint8{1, 2}}
 		b := Batch{N: 2, Values: make([]float32, len(im.Pixels)), Labels: []int32{1, 2}}
 		for i, x := range im.Pixels {
 			b.Values[i] = float32(x)
@@ -110,7 +112,7 @@ func TestNormaliseHasTheBitsOfTables(t *testing.T) {
 			for i := range v {
 				v[i] /= 255
 			}
-		}), Normalise(stats.mean, stats.deviation))
+		}), Normalise(stats.Mean, stats.Deviation))
 		want := fill(t, newPixels(im, stats), Draw{}, 1, 0)
 		for _, augment := range []bool{false, true} {
 			if got := fill(t, s, Draw{Augment: augment}, 1, 0); !slices.Equal(got.Values, want.Values) || got.Labels[0] != 2 {

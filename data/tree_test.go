@@ -5,9 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"image"
-	"image/color"
-	"image/jpeg"
-	"image/png"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,70 +13,18 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
-	"github.com/ringo-ml/ringo/internal/data/prng"
+	"github.com/ringo-ml/ringo/internal/data/datatest"
+	"github.com/ringo-ml/ringo/internal/data/images"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// colourful is an image that decoders of either kind keep apart.
-func colourful(w, h int, seed uint64) *image.NRGBA {
-	im := image.NewNRGBA(image.Rect(0, 0, w, h))
-	r := prng.New(seed, 0, 0)
-	base := [3]int{r.Below(200), r.Below(200), r.Below(200)}
-	for y := range h {
-		for x := range w {
-			im.SetNRGBA(x, y, color.NRGBA{uint8(base[0] + x%50), uint8(base[1] + y%50), uint8(base[2] + r.Below(50)), 255})
-		}
-	}
-	return im
-}
-
-func encodePNG(im image.Image) []byte {
-	var b bytes.Buffer
-	png.Encode(&b, im)
-	return b.Bytes()
-}
-
-func encodeJPEG(im image.Image) []byte {
-	var b bytes.Buffer
-	jpeg.Encode(&b, im, &jpeg.Options{Quality: 90})
-	return b.Bytes()
-}
-
-// pictures is a small tree of size w x h, with what does not belong to it.
-func pictures(w, h int) map[string][]byte {
-	files := map[string][]byte{"README.md": []byte("x"), "train/._a.jpg": []byte("x"), "train/notes.txt": nil, "train/dog/._1.png": []byte("x")}
-	for i, name := range []string{
-		"train/dog/1.png", "train/dog/deep/2.PNG", "train/ant/1.jpg", "train/ant/2.JPEG", "train/cow/1.png", "test/dog/1.png", "test/ant/9.jpg", "val/dog/3.png",
-	} {
-		im := colourful(w, h, uint64(i))
-		if strings.HasSuffix(strings.ToLower(name), ".png") {
-			files[name] = encodePNG(im)
-		} else {
-			files[name] = encodeJPEG(im)
-		}
-	}
-	return files
-}
-
-func writeTree(t *testing.T, files map[string][]byte) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, content := range files {
-		path := filepath.Join(dir, name)
-		if os.MkdirAll(filepath.Dir(path), 0o777) != nil || os.WriteFile(path, content, 0o666) != nil {
-			t.Fatalf("cannot write %s", path)
-		}
-	}
-	return dir
-}
-
 func TestTreeFolderAndArchive(t *testing.T) {
-	files := pictures(32, 32)
-	dir := writeTree(t, files)
+	files := datatest.TreeFiles(32, 32)
+	dir := datatest.WriteTree(t, files)
 	packed := filepath.Join(t.TempDir(), "tree.tar.gz")
 	plain := filepath.Join(t.TempDir(), "tree.tar")
-	write(t, filepath.Dir(packed), map[string][]byte{"tree.tar.gz": compress(pack(t, "some/where/", files))})
-	write(t, filepath.Dir(plain), map[string][]byte{"tree.tar": pack(t, "./", files)})
+	datatest.Write(t, filepath.Dir(packed), map[string][]byte{"tree.tar.gz": datatest.Compress(datatest.Pack(t, "some/where/", files))})
+	datatest.Write(t, filepath.Dir(plain), map[string][]byte{"tree.tar": datatest.Pack(t, "./", files)})
 	for _, name := range []string{"cifar10", "images"} {
 		var first *Batch
 		for _, path := range []string{dir, packed, plain} {
@@ -105,9 +50,9 @@ func TestTreeFolderAndArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	im := colourful(32, 32, 4) // train/cow/1.png
-	got, table := fill(t, set.Train, Draw{}, 2), cifarStatistics().tables()
-	for i := range cifarPlane {
+	im := datatest.Colourful(32, 32, 4) // train/cow/1.png
+	got, table := fill(t, set.Train, Draw{}, 2), images.CIFARStatistics().Tables()
+	for i := range images.CIFARPlane {
 		c := im.NRGBAAt(i%32, i/32)
 		if !slices.Equal(got.Values[3*i:][:3], []float32{table[0][c.R], table[1][c.G], table[2][c.B]}) {
 			t.Fatalf("pixel %d", i)
@@ -115,49 +60,11 @@ func TestTreeFolderAndArchive(t *testing.T) {
 	}
 }
 
-// Every kind of image that the decoders return becomes the same RGB as by the
-// image's own colours.
-func TestRGB(t *testing.T) {
-	src := colourful(13, 9, 1)
-	grey, deep := image.NewGray(src.Rect), image.NewRGBA64(src.Rect)
-	opaque := image.NewRGBA(src.Rect)
-	paletted := image.NewPaletted(src.Rect, color.Palette{color.NRGBA{1, 2, 3, 255}, color.NRGBA{200, 100, 50, 255}})
-	for y := range 9 {
-		for x := range 13 {
-			grey.Set(x, y, src.At(x, y))
-			deep.Set(x, y, src.At(x, y))
-			opaque.Set(x, y, src.At(x, y))
-			paletted.Set(x, y, src.At(x, y))
-		}
-	}
-	kinds := []image.Image{src, grey, deep, opaque, paletted}
-	for _, ratio := range []image.YCbCrSubsampleRatio{image.YCbCrSubsampleRatio444, image.YCbCrSubsampleRatio420, image.YCbCrSubsampleRatio422} {
-		im := image.NewYCbCr(src.Rect, ratio)
-		copy(im.Y, noise(len(im.Y)))
-		copy(im.Cb, noise(len(im.Cb)))
-		copy(im.Cr, noise(len(im.Cr)))
-		kinds = append(kinds, im)
-	}
-	box := image.Rect(2, 1, 11, 9)
-	for _, im := range kinds {
-		got := make([]uint8, 3*box.Dx()*box.Dy())
-		rgb(got, im, box)
-		for y := range box.Dy() {
-			for x := range box.Dx() {
-				c := color.NRGBAModel.Convert(im.At(box.Min.X+x, box.Min.Y+y)).(color.NRGBA)
-				if p := got[(y*box.Dx()+x)*3:][:3]; !slices.Equal(p, []uint8{c.R, c.G, c.B}) {
-					t.Fatalf("%T (%d, %d): %v, want %v", im, x, y, p, c)
-				}
-			}
-		}
-	}
-}
-
 func TestTreeFaults(t *testing.T) {
-	good := encodePNG(colourful(32, 32, 1))
+	good := datatest.EncodePNG(datatest.Colourful(32, 32, 1))
 	huge := bytes.Clone(good)
 	copy(huge[16:], []byte{0, 0xff, 0, 0, 0, 0xff, 0, 0}) // the header's size; its checksum is wrong then
-	vast := encodeJPEG(colourful(32, 32, 1))
+	vast := datatest.EncodeJPEG(datatest.Colourful(32, 32, 1))
 	copy(vast[bytes.Index(vast, []byte{0xff, 0xc0})+5:], []byte{0xff, 0xff, 0xff, 0xff})
 	for _, c := range []struct {
 		name    string
@@ -165,17 +72,17 @@ func TestTreeFaults(t *testing.T) {
 		says    []string
 	}{
 		{"vast JPEG", vast, []string{"impossible size 65535x65535"}},
-		{"cut JPEG", encodeJPEG(colourful(32, 32, 1))[:500], []string{"truncated"}},
+		{"cut JPEG", datatest.EncodeJPEG(datatest.Colourful(32, 32, 1))[:500], []string{"truncated"}},
 		{"cut PNG", good[:len(good)/2], []string{"not enough pixel data"}},
 		{"text", []byte("hello there"), []string{"neither a JPEG nor a PNG", "68 65 6c"}},
 		{"empty", nil, []string{"empty file"}},
 		{"huge", huge, []string{"damaged"}},
 	} {
-		files := pictures(32, 32)
+		files := datatest.TreeFiles(32, 32)
 		files["train/cow/1.png"] = c.content
-		dir := writeTree(t, files)
+		dir := datatest.WriteTree(t, files)
 		packed := filepath.Join(t.TempDir(), "tree.tar.gz")
-		write(t, filepath.Dir(packed), map[string][]byte{"tree.tar.gz": compress(pack(t, "", files))})
+		datatest.Write(t, filepath.Dir(packed), map[string][]byte{"tree.tar.gz": datatest.Compress(datatest.Pack(t, "", files))})
 		for _, path := range []string{dir, packed} {
 			_, err := Open("cifar10", Config{Dir: path})
 			set, lazy := Open("images", Config{Dir: path})
@@ -205,18 +112,18 @@ func TestTreeFaults(t *testing.T) {
 			}
 		}
 	}
-	other := pictures(32, 32)
-	other["train/cow/2.png"] = encodePNG(colourful(31, 32, 1))
-	if _, err := Open("cifar10", Config{Dir: writeTree(t, other)}); err == nil || !strings.Contains(err.Error(), "an image of 31x32, want 32x32") || !strings.Contains(err.Error(), "cow/2.png") {
+	other := datatest.TreeFiles(32, 32)
+	other["train/cow/2.png"] = datatest.EncodePNG(datatest.Colourful(31, 32, 1))
+	if _, err := Open("cifar10", Config{Dir: datatest.WriteTree(t, other)}); err == nil || !strings.Contains(err.Error(), "an image of 31x32, want 32x32") || !strings.Contains(err.Error(), "cow/2.png") {
 		t.Errorf("wrong size: %v", err)
 	}
-	unknown := pictures(32, 32)
+	unknown := datatest.TreeFiles(32, 32)
 	unknown["test/yak/1.png"] = good
-	if _, err := Open("images", Config{Dir: writeTree(t, unknown)}); err == nil || !strings.Contains(err.Error(), `class "yak"`) {
+	if _, err := Open("images", Config{Dir: datatest.WriteTree(t, unknown)}); err == nil || !strings.Contains(err.Error(), `class "yak"`) {
 		t.Errorf("unknown class: %v", err)
 	}
 	lone := map[string][]byte{"train/a/1.png": good}
-	if _, err := Open("images", Config{Dir: writeTree(t, lone)}); err == nil || !strings.Contains(err.Error(), "1 image in train/CLASS") {
+	if _, err := Open("images", Config{Dir: datatest.WriteTree(t, lone)}); err == nil || !strings.Contains(err.Error(), "1 image in train/CLASS") {
 		t.Errorf("no evaluation: %v", err)
 	}
 }
@@ -224,12 +131,12 @@ func TestTreeFaults(t *testing.T) {
 // An image's crop depends on seed, epoch and index, not on the batch; images
 // of any size and colour go into one batch.
 func TestEncodedAugmentation(t *testing.T) {
-	files := pictures(60, 40)
+	files := datatest.TreeFiles(60, 40)
 	grey := image.NewGray(image.Rect(0, 0, 33, 77))
-	copy(grey.Pix, noise(len(grey.Pix)))
-	files["train/ant/3.jpg"] = encodeJPEG(grey)
-	files["train/cow/tiny.png"] = encodePNG(colourful(1, 1, 5))
-	set, err := Open("images", Config{Dir: writeTree(t, files), ImageSize: 24})
+	copy(grey.Pix, datatest.Noise(len(grey.Pix)))
+	files["train/ant/3.jpg"] = datatest.EncodeJPEG(grey)
+	files["train/cow/tiny.png"] = datatest.EncodePNG(datatest.Colourful(1, 1, 5))
+	set, err := Open("images", Config{Dir: datatest.WriteTree(t, files), ImageSize: 24})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,18 +160,8 @@ func TestEncodedAugmentation(t *testing.T) {
 	}
 }
 
-func BenchmarkDecodeCIFAR(b *testing.B) { // one 32x32 JPEG into memory
-	p := picture{path: "x", encoded: encodeJPEG(colourful(32, 32, 1))}
-	dst := make([]uint8, 3*cifarPlane)
-	for b.Loop() {
-		if err := decodeSmall(dst, &p); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func BenchmarkDecodeImageNet(b *testing.B) { // one 500x375 JPEG to a 224x224 sample
-	e := newEncoded([]picture{{path: "x", class: "a", encoded: encodeJPEG(colourful(500, 375, 1))}}, []int32{0}, 224, new(datafile.Skips))
+	e := newEncoded([]images.Picture{{Path: "x", Class: "a", Encoded: datatest.EncodeJPEG(datatest.Colourful(500, 375, 1))}}, []int32{0}, 224, new(datafile.Skips))
 	for _, augment := range []bool{true, false} {
 		b.Run(map[bool]string{true: "training", false: "evaluation"}[augment], func(b *testing.B) {
 			var batch Batch
@@ -299,9 +196,9 @@ func TestTreeLimit(t *testing.T) {
 		set  string
 		side int
 	}{{"cifar10", 32}, {"images", 40}} {
-		files := pictures(c.side, c.side) // train: ant 1, ant 2, cow 1, dog 1, dog deep/2
+		files := datatest.TreeFiles(c.side, c.side) // train: ant 1, ant 2, cow 1, dog 1, dog deep/2
 		files["train/dog/1.png"] = []byte("no image")
-		s, err := Open(c.set, Config{Dir: writeTree(t, files), TrainLimit: 3, EvalLimit: 1, ImageSize: 8})
+		s, err := Open(c.set, Config{Dir: datatest.WriteTree(t, files), TrainLimit: 3, EvalLimit: 1, ImageSize: 8})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -328,7 +225,7 @@ func kinds(left []LeftOut) (lines []string) {
 // TestTreeNamesWhatItLeavesOut names files, hidden folders and empty class folders, in a folder as
 // in an archive.
 func TestTreeNamesWhatItLeavesOut(t *testing.T) {
-	files := pictures(32, 32)
+	files := datatest.TreeFiles(32, 32)
 	for _, name := range []string{
 		"train/ant/1.webp", "train/ant/2.WEBP", "test/dog/3.webp", "train/dog/x.bmp", "train/beside.jpg", "test/dog/LICENSE", "docs/a.webp", "train/yak/notes.md",
 		"train/.ipynb_checkpoints/1-checkpoint.png", "train/.ipynb_checkpoints/2-checkpoint.png", "test/dog/.ipynb_checkpoints/3.png", "train/.DS_Store", ".git/x",
@@ -337,7 +234,7 @@ func TestTreeNamesWhatItLeavesOut(t *testing.T) {
 	}
 	delete(files, "train/notes.txt")
 	packed := filepath.Join(t.TempDir(), "tree.tar.gz")
-	write(t, filepath.Dir(packed), map[string][]byte{"tree.tar.gz": compress(pack(t, "", files))})
+	datatest.Write(t, filepath.Dir(packed), map[string][]byte{"tree.tar.gz": datatest.Compress(datatest.Pack(t, "", files))})
 	want := []string{
 		"left out 1 .bmp file: train/dog/x.bmp",
 		"left out 1 .jpg file outside of a class folder: train/beside.jpg",
@@ -349,7 +246,7 @@ func TestTreeNamesWhatItLeavesOut(t *testing.T) {
 		"left out 2 hidden folders: test/dog/.ipynb_checkpoints; train/.ipynb_checkpoints",
 	}
 	notes := []string{"evaluating on the images in test, not on the 1 in val", "1 class of train without an image in test: cow"}
-	dir := writeTree(t, files)
+	dir := datatest.WriteTree(t, files)
 	for _, name := range []string{"cifar10", "images"} {
 		for _, path := range []string{dir, packed} {
 			set, err := Open(name, Config{Dir: path})
@@ -359,12 +256,12 @@ func TestTreeNamesWhatItLeavesOut(t *testing.T) {
 		}
 	}
 	one := map[string][]byte{"train/a/1.webp": nil}
-	if _, err := Open("images", Config{Dir: writeTree(t, one)}); err == nil || !strings.Contains(err.Error(), "left out 1 .webp file: train/a/1.webp") {
+	if _, err := Open("images", Config{Dir: datatest.WriteTree(t, one)}); err == nil || !strings.Contains(err.Error(), "left out 1 .webp file: train/a/1.webp") {
 		t.Errorf("%v", err)
 	}
-	image := encodePNG(colourful(8, 8, 1))
+	image := datatest.EncodePNG(datatest.Colourful(8, 8, 1))
 	plain := map[string][]byte{"train/a/1.png": image, "train/b/1.png": image, "val/a/1.png": image, "val/b/1.png": image}
-	if set, err := Open("images", Config{Dir: writeTree(t, plain)}); err != nil || set.Notes != nil || set.LeftOut() != nil {
+	if set, err := Open("images", Config{Dir: datatest.WriteTree(t, plain)}); err != nil || set.Notes != nil || set.LeftOut() != nil {
 		t.Errorf("nothing left out: %q, %v, %v", set.Notes, set.LeftOut(), err)
 	}
 }
@@ -372,9 +269,9 @@ func TestTreeNamesWhatItLeavesOut(t *testing.T) {
 // TestTreeFollowsLinks reads a linked class folder, and leaves out links to a folder that they are
 // in and empty folders.
 func TestTreeFollowsLinks(t *testing.T) {
-	good := encodePNG(colourful(8, 8, 1))
-	elsewhere := writeTree(t, map[string][]byte{"1.png": good, "2.png": good})
-	dir := writeTree(t, map[string][]byte{"train/a/1.png": good, "val/a/1.png": good, "val/linked/1.png": good})
+	good := datatest.EncodePNG(datatest.Colourful(8, 8, 1))
+	elsewhere := datatest.WriteTree(t, map[string][]byte{"1.png": good, "2.png": good})
+	dir := datatest.WriteTree(t, map[string][]byte{"train/a/1.png": good, "val/a/1.png": good, "val/linked/1.png": good})
 	if err := errors.Join(os.Symlink(elsewhere, filepath.Join(dir, "train/linked")), os.Symlink("..", filepath.Join(dir, "train/a/up")),
 		os.Symlink("/nowhere", filepath.Join(dir, "train/a/README")), os.Mkdir(filepath.Join(dir, "train/none"), 0o777)); err != nil {
 		t.Fatal(err)
@@ -393,7 +290,7 @@ func TestTreeFollowsLinks(t *testing.T) {
 // TestArchiveNamesLinksAndEmptyFolders counts entries of an archive that have no content of their
 // own.
 func TestArchiveNamesLinksAndEmptyFolders(t *testing.T) {
-	good := encodePNG(colourful(8, 8, 1))
+	good := datatest.EncodePNG(datatest.Colourful(8, 8, 1))
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, h := range []tar.Header{
@@ -426,9 +323,9 @@ func TestArchiveNamesLinksAndEmptyFolders(t *testing.T) {
 // TestVerifyIsTheSameForAnyRanks leaves out the same images, of all of which one rank decodes each,
 // for 1, 2 and 4 ranks.
 func TestVerifyIsTheSameForAnyRanks(t *testing.T) {
-	files := pictures(16, 16)
+	files := datatest.TreeFiles(16, 16)
 	files["train/ant/0.png"], files["train/dog/0.jpg"], files["test/dog/0.png"] = nil, []byte("text"), files["train/dog/1.png"][:60]
-	dir := writeTree(t, files)
+	dir := datatest.WriteTree(t, files)
 	for _, n := range []int{1, 2, 4} {
 		for _, most := range []int{3, 2} {
 			sets, parts := make([]*Dataset, n), make([][]byte, n)
@@ -465,7 +362,7 @@ func TestVerifyIsTheSameForAnyRanks(t *testing.T) {
 
 // TestVerifiedSetEndsWithLaterFault ends with an error if an image breaks after it was checked.
 func TestVerifiedSetEndsWithLaterFault(t *testing.T) {
-	dir := writeTree(t, pictures(16, 16))
+	dir := datatest.WriteTree(t, datatest.TreeFiles(16, 16))
 	set, err := Open("images", Config{Dir: dir, ImageSize: 8, SkipBad: 9})
 	if err = errors.Join(err, set.Verify(true, 0, 1, nil), os.WriteFile(filepath.Join(dir, "train/cow/1.png"), nil, 0o666)); err != nil {
 		t.Fatal(err)
@@ -479,12 +376,12 @@ func TestVerifiedSetEndsWithLaterFault(t *testing.T) {
 // too large to be one is not read.
 func TestTreeWithWhatIsNoFile(t *testing.T) {
 	for _, name := range []string{"cifar10", "images"} {
-		dir := writeTree(t, pictures(32, 32))
+		dir := datatest.WriteTree(t, datatest.TreeFiles(32, 32))
 		pipe, huge := filepath.Join(dir, "train/ant/0.png"), filepath.Join(dir, "train/ant/00.png")
 		if err := syscall.Mkfifo(pipe, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if os.WriteFile(huge, nil, 0o666) != nil || os.Truncate(huge, maxEntry+1) != nil {
+		if os.WriteFile(huge, nil, 0o666) != nil || os.Truncate(huge, images.MaxEntry+1) != nil {
 			t.Fatal("no file with a hole")
 		}
 		read := func(skip int) (int, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/cli/commandtest"
+	"github.com/ringo-ml/ringo/internal/data/images"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/models"
 )
@@ -185,7 +186,7 @@ func TestFullDisk(t *testing.T) {
 // their file.
 func mnistFolder(t *testing.T, dir string) (truncated string) {
 	t.Helper()
-	train, test := data.SyntheticMNIST(1, 64, 16)
+	train, test := images.SyntheticMNIST(1, 64, 16)
 	idx := func(content []byte, dims ...byte) []byte {
 		out := []byte{0, 0, 8, byte(len(dims))}
 		for _, d := range dims {

@@ -25,7 +25,7 @@ var ownForms = []struct {
 // wholeUnits are files whose text is a constant of a whole number of units, a number of a file or a
 // limit that a user writes in that unit.
 var wholeUnits = map[string]bool{
-	"collective/choose.go": true, "data/encoded.go": true, "internal/usage/system.go": true, "internal/server/server.go": true,
+	"collective/choose.go": true, "internal/data/images/tree.go": true, "internal/usage/system.go": true, "internal/server/server.go": true,
 	"internal/server/settings.go": true, "internal/server/rows/reserve_linux.go": true,
 }
 

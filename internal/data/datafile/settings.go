@@ -20,3 +20,9 @@ const (
 	SchemaPath     setting.Path = "data.schema"
 	LayoutPath     setting.Path = "data.layout"
 )
+
+// EvalWords are words in the names of evaluation files, in order of preference.
+func EvalWords() []string { return []string{"test", "dev", "valid", "eval"} }
+
+// EvalParts are the names of evaluation folders, in order of preference.
+func EvalParts() []string { return []string{"test", "val", "validation", "eval"} }

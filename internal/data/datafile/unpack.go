@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -76,4 +77,24 @@ type unzstd struct {
 func (u *unzstd) Close() error {
 	u.Decoder.Close()
 	return u.file.Close()
+}
+
+// IsFile reports whether a path names a regular file.
+func IsFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// IsFolder reports whether a path names a folder.
+func IsFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// WriteWhole writes a file that has its name only when it is complete.
+func WriteWhole(path string, content []byte) error {
+	if err := os.WriteFile(path+".part", content, 0o666); err != nil {
+		return err
+	}
+	return os.Rename(path+".part", path)
 }

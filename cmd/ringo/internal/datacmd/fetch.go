@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/data/images"
 )
 
 // Command is `ringo data`.
@@ -138,7 +139,7 @@ func cifar(s set) *cobra.Command {
 
 // convert writes images in CIFAR-10's binary form.
 func convert(cmd *cobra.Command, from, out string, skipBad int) error {
-	left, err := data.ConvertCIFAR(from, out, runtime.GOMAXPROCS(0), skipBad)
+	left, err := images.ConvertCIFAR(from, out, runtime.GOMAXPROCS(0), skipBad)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,8 @@
-package data
+package images
 
-// glyphs are the ways to write each digit: strokes as control points in a box
-// about 60 wide and 100 high around (0, 0), y downwards. A corner is where one
-// stroke ends and another begins. Never written.
-var glyphs = [mnistClasses][][][]point{
+// glyphs are the shapes of each digit: strokes as control points in a box of about 60 x 100 around
+// (0, 0), y downwards. At a corner one stroke ends and another begins. Never written.
+var glyphs = [MNISTClasses][][][]point{
 	0: {
 		{{{6, -50}, {-18, -42}, {-30, -4}, {-20, 38}, {2, 50}, {22, 36}, {30, 0}, {20, -40}, {0, -50}}},
 		{{{0, -48}, {-16, -34}, {-20, 6}, {-12, 42}, {4, 48}, {16, 30}, {20, -6}, {12, -42}, {-6, -46}}},

@@ -1,4 +1,4 @@
-package data
+package images
 
 import (
 	"crypto/sha256"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/data/datatest"
 	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
@@ -58,7 +59,7 @@ func TestResize(t *testing.T) {
 		{8, 8, 8, 8}, {31, 17, 8, 9}, {5, 7, 13, 29}, {1, 1, 4, 4}, {2, 3, 1, 1}, {100, 3, 7, 9}, {64, 48, 63, 49}, {3, 90, 30, 9}, {9, 9, 2, 1},
 	} {
 		w, h, ow, oh := c[0], c[1], c[2], c[3]
-		src := noise(3 * w * h)
+		src := datatest.Noise(3 * w * h)
 		want := naiveResize(src, w, h, ow, oh)
 		got := make([]uint8, 3*ow*oh)
 		r.resize(got, src, w, h, window{ow, 0, ow}, window{oh, 0, oh})
@@ -159,7 +160,7 @@ func TestCentreWindows(t *testing.T) { // as torchvision's Resize(256), CenterCr
 
 func TestFlip(t *testing.T) {
 	for _, w := range []int{1, 2, 5} {
-		pix := noise(3 * w * 2)
+		pix := datatest.Noise(3 * w * 2)
 		got := slices.Clone(pix)
 		flip(got, w)
 		for y := range 2 {
@@ -174,7 +175,7 @@ func TestFlip(t *testing.T) {
 }
 
 func BenchmarkResize(b *testing.B) {
-	src, dst := noise(3*500*375), make([]uint8, 3*224*224)
+	src, dst := datatest.Noise(3*500*375), make([]uint8, 3*224*224)
 	for _, c := range [][2]int{{500, 375}, {150, 200}} {
 		b.Run(fmt.Sprintf("%dx%d", c[0], c[1]), func(b *testing.B) {
 			var r resizer

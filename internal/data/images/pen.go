@@ -1,18 +1,18 @@
-package data
+package images
 
-// pen draws smooth strokes on a canvas by stamping discs along them.
+// pen draws smooth strokes on a canvas by stamping discs along a curve.
 type pen struct {
 	canvas []uint8
 	points []point // control points of the stroke being drawn
 	soft   int     // width of the grey edge, 1/256 pixel
-	slope  int     // of the grey edge, in 1/256 grey per 1/256 pixel
-	// root[i] is the square root of i, where i counts (1/16 pixel)^2, in 1/256
-	// pixel: a look-up instead of a square root per pixel. Squares reach 5 pixels
-	// in both directions; the widest pen needs 4.
+	slope  int     // slope of the grey edge, 1/256 grey per 1/256 pixel
+	// root[i] is the square root of i, with i in (1/16 pixel)^2 and the root in 1/256 pixel: a
+	// table instead of a square root per pixel. Squares reach 5 pixels in both directions; the
+	// widest pen needs 4.
 	root [rootSize]uint16
 }
 
-// rootSize is a power of two, so that masking an index proves it in range.
+// rootSize is a power of two: a masked index needs no bounds check.
 const rootSize = 1 << 14
 
 func newPen() *pen {
@@ -26,8 +26,8 @@ func newPen() *pen {
 	return p
 }
 
-// stroke draws the Catmull-Rom curve through the control points (Catmull &
-// Rom 1974), its radius going from r0 to r1.
+// stroke draws the Catmull-Rom curve through the control points (Catmull & Rom 1974), with a radius
+// from r0 to r1.
 func (p *pen) stroke(r0, r1 int) {
 	last := len(p.points) - 1
 	radius := r0
@@ -36,7 +36,7 @@ func (p *pen) stroke(r0, r1 int) {
 		c, d := p.points[i+1], p.points[min(i+2, last)]
 		end := r0 + (r1-r0)*(i+1)/last
 		dx, dy := abs(c.x-b.x), abs(c.y-b.y)
-		steps := (max(dx, dy)+min(dx, dy)/2)/(pixel/2) + 1 // about half a pixel each
+		steps := (max(dx, dy)+min(dx, dy)/2)/(pixel/2) + 1 // half a pixel each
 		step := 256 * 256 / steps
 		for k := range steps {
 			t := k * step >> 8
@@ -60,7 +60,7 @@ func (p *pen) stamp(x, y, radius int) {
 	x0, x1 := max((x-outer)>>8, 0), min((x+outer)>>8, mnistSide-1)
 	y0, y1 := max((y-outer)>>8, 0), min((y+outer)>>8, mnistSide-1)
 	if x0 > x1 {
-		return // off the canvas
+		return // outside the canvas
 	}
 	slope := p.slope
 	for py := y0; py <= y1; py++ {
@@ -70,7 +70,7 @@ func (p *pen) stamp(x, y, radius int) {
 		for i, old := range row {
 			d := outer - int(p.root[(dx*dx+dy*dy)>>8&(rootSize-1)])
 			dx += pixel
-			// max and min compile to moves: which branch is taken is noise
+			// max and min compile to moves: a branch would be mispredicted.
 			row[i] = uint8(max(min(d*slope>>8, 255), int(old)))
 		}
 	}

@@ -1,4 +1,4 @@
-package data
+package images
 
 import (
 	"archive/tar"
@@ -16,19 +16,17 @@ import (
 	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/pathname"
-	"github.com/ringo-ml/ringo/internal/quantity"
-	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Limits of what names of shards may stand for, and of what the text of a label may be.
+// Limits of the files of a pattern, and of the text of a label.
 const (
 	maxShards    = 1 << 16
-	maxLabelText = 1 << 20
+	MaxLabelText = 1 << 20
 )
 
-// shardNames are the files that a pattern stands for: {000..146} and {a,b} in braces, *, ? and [] as filepath.Match has
-// them, several patterns separated by "::".
-func shardNames(pattern string) ([]string, error) {
+// ShardNames returns the files of a pattern: {000..146} and {a,b} in braces, *, ? and [] as in
+// filepath.Match, several patterns separated by "::".
+func ShardNames(pattern string) ([]string, error) {
 	var out []string
 	for _, p := range strings.Split(pattern, "::") {
 		names, err := braced(p)
@@ -61,7 +59,7 @@ func shardNames(pattern string) ([]string, error) {
 	return out, nil
 }
 
-// braced are the names that one with braces stands for.
+// braced expands the braces of a name.
 func braced(name string) ([]string, error) {
 	before, rest, open := strings.Cut(name, "{")
 	inner, after, closed := strings.Cut(rest, "}")
@@ -96,9 +94,9 @@ func braced(name string) ([]string, error) {
 	return out, nil
 }
 
-// isShards tells whether a name stands for shards and not for the archive of a tree: it is a pattern, or the first files
-// of the archive are an image and its label.
-func isShards(path string) bool {
+// IsShards reports whether a name is of shards, not of the archive of a tree: a pattern, or an
+// archive with an image and its label among the first files.
+func IsShards(path string) bool {
 	if !strings.EqualFold(filepath.Ext(path), ".tar") {
 		return false
 	}
@@ -111,14 +109,14 @@ func isShards(path string) bool {
 	}
 	defer f.Close()
 	in := tar.NewReader(f)
-	kinds := map[string]int{} // by key: 1 of an image, 2 of a label
+	kinds := map[string]int{} // by key, bits: 1 image, 2 label
 	for range 8 {
 		h, err := in.Next()
 		if err != nil || slices.ContainsFunc(strings.Split(h.Name, "/"), isPart) {
 			return false
 		}
 		key, field := member(h.Name)
-		if isImage(h.Name) {
+		if IsImage(h.Name) {
 			kinds[key] |= 1
 		} else if slices.Contains(labelFields, field) {
 			kinds[key] |= 2
@@ -130,33 +128,32 @@ func isShards(path string) bool {
 	return false
 }
 
-// labelFields are the endings of files that hold a sample's label, the first choice first.
+// labelFields are the file endings of a sample's label, in order of preference.
 var labelFields = []string{"cls", "json", "txt"} // never written
 
-// member is the sample that a file of a shard is of, and which of its fields: what precedes and what follows the first
-// dot of its name.
+// member splits the name of a file at its first dot into the sample and the field.
 func member(name string) (key, field string) {
 	dir, base := filepath.Split(filepath.FromSlash(name))
 	base, field, _ = strings.Cut(base, ".")
 	return dir + base, strings.ToLower(field)
 }
 
-// shard is an archive as it is indexed.
+// shard is an archive with its index.
 type shard struct {
 	path string
 	size int64
-	most int // faults that may be left out
+	most int // limit of faults left out
 
-	samples []picture
-	faults  []error           // of samples that are left out
-	left    datafile.LeftOuts // files that are of no sample
-	key     string            // of the sample that is being read
-	now     picture
-	spoilt  bool // one of its files is bad
-	field   int  // of labelFields that now has its label of; len(labelFields): it has none yet
+	samples []Picture
+	faults  []error           // samples left out
+	leftOut datafile.LeftOuts // files without a sample
+	key     string            // current sample
+	now     Picture
+	spoilt  bool // current sample has a bad file
+	field   int  // index in labelFields of the current label; len(labelFields): no label
 }
 
-// index lists the samples of the shard. Images are skipped and labels are read.
+// index lists the samples of the shard. It reads labels and seeks past images.
 func (s *shard) index() error {
 	f, err := pathname.Open(s.path)
 	if err != nil {
@@ -168,7 +165,7 @@ func (s *shard) index() error {
 		return err
 	}
 	s.size, s.field = info.Size(), len(labelFields)
-	in := tar.NewReader(f) // which seeks
+	in := tar.NewReader(f) // a seeking reader
 	end := int64(0)
 	for {
 		h, err := in.Next()
@@ -177,7 +174,7 @@ func (s *shard) index() error {
 			return seekErr
 		}
 		if err == io.EOF && at-end < 512 {
-			err = io.ErrUnexpectedEOF // an archive ends with zeros
+			err = io.ErrUnexpectedEOF // archives end with zeros
 		}
 		if err == io.EOF {
 			return s.finish()
@@ -187,7 +184,7 @@ func (s *shard) index() error {
 		}
 		if h.Typeflag != tar.TypeReg {
 			if kind := datafile.EntryKind(h); kind != "" {
-				s.left.Add(kind, s.path+": "+h.Name)
+				s.leftOut.Add(kind, s.path+": "+h.Name)
 			}
 			end = at
 			continue
@@ -202,8 +199,7 @@ func (s *shard) index() error {
 	}
 }
 
-// skip notes a fault of the sample that is being read. It ends the shard where there are more than
-// may be.
+// skip records a fault of the current sample. Above the limit it returns the fault.
 func (s *shard) skip(fault error) error {
 	s.faults, s.spoilt = append(s.faults, fault), true
 	if len(s.faults) > s.most {
@@ -212,10 +208,10 @@ func (s *shard) skip(fault error) error {
 	return nil
 }
 
-// add takes a file of the shard.
+// add processes a file of the shard.
 func (s *shard) add(h *tar.Header, at int64, content io.Reader) error {
 	if datafile.IsHidden(h.Name) {
-		s.left.Add(datafile.HiddenFile, s.path+": "+h.Name)
+		s.leftOut.Add(datafile.HiddenFile, s.path+": "+h.Name)
 		return nil
 	}
 	key, field := member(h.Name)
@@ -227,16 +223,16 @@ func (s *shard) add(h *tar.Header, at int64, content io.Reader) error {
 	}
 	fault := func(problem string) error { return datafile.Errorf(s.path, at, "%s", h.Name+": "+problem) }
 	switch n := slices.Index(labelFields, field); {
-	case isImage(h.Name) && s.now.size > 0:
+	case IsImage(h.Name) && s.now.Size > 0:
 		return s.skip(fault("a second image of the sample"))
-	case isImage(h.Name) && (h.Size > maxEntry || h.Size == 0):
-		return s.skip(fault(fmt.Sprintf("%d bytes are no image: want 1 to %d", h.Size, maxEntry)))
-	case isImage(h.Name):
-		s.now.path, s.now.archive, s.now.at, s.now.size = s.path+": "+h.Name, s.path, at, h.Size
-		s.now.key = filepath.Base(s.path) + "/" + h.Name
+	case IsImage(h.Name) && (h.Size > MaxEntry || h.Size == 0):
+		return s.skip(fault(fmt.Sprintf("%d bytes are no image: want 1 to %d", h.Size, MaxEntry)))
+	case IsImage(h.Name):
+		s.now.Path, s.now.archive, s.now.At, s.now.Size = s.path+": "+h.Name, s.path, at, h.Size
+		s.now.Key = filepath.Base(s.path) + "/" + h.Name
 	case n >= 0 && n < s.field:
-		if h.Size > maxLabelText {
-			return s.skip(fault(fmt.Sprintf("%d bytes are no label: want %d at most", h.Size, maxLabelText)))
+		if h.Size > MaxLabelText {
+			return s.skip(fault(fmt.Sprintf("%d bytes are no label: want %d at most", h.Size, MaxLabelText)))
 		}
 		text := make([]byte, h.Size)
 		if _, err := io.ReadFull(content, text); err != nil {
@@ -246,30 +242,30 @@ func (s *shard) add(h *tar.Header, at int64, content io.Reader) error {
 		if problem != "" {
 			return s.skip(fault(problem))
 		}
-		s.now.class, s.field = class, n
+		s.now.Class, s.field = class, n
 	}
 	return nil
 }
 
-// finish takes the sample whose files are all seen.
+// finish adds the current sample.
 func (s *shard) finish() error {
 	p, labelled, spoilt := s.now, s.field < len(labelFields), s.spoilt
-	s.now, s.field, s.spoilt = picture{}, len(labelFields), false
+	s.now, s.field, s.spoilt = Picture{}, len(labelFields), false
 	switch {
-	case p.size > 0 && labelled:
+	case p.Size > 0 && labelled:
 		s.samples = append(s.samples, p)
-	case spoilt: // it is counted
-	case p.size > 0:
-		return s.skip(datafile.Errorf(s.path, p.at, "sample %s has no label: want a file .cls, .json or .txt beside the image", s.key))
+	case spoilt: // counted as a fault
+	case p.Size > 0:
+		return s.skip(datafile.Errorf(s.path, p.At, "sample %s has no label: want a file .cls, .json or .txt beside the image", s.key))
 	case labelled:
 		return s.skip(datafile.Errorf(s.path, 0, "sample %s has no image: want a file .jpg, .jpeg or .png beside the label", s.key))
 	case s.key != "":
-		s.left.Add("file of no sample", s.path+": "+s.key)
+		s.leftOut.Add("file of no sample", s.path+": "+s.key)
 	}
 	return nil
 }
 
-// labelOf is the class that a file says, as text.
+// labelOf returns the class in a label file, as text.
 func labelOf(field string, text []byte) (class, problem string) {
 	if field == "json" {
 		var all map[string]json.RawMessage
@@ -278,7 +274,7 @@ func labelOf(field string, text []byte) (class, problem string) {
 		}
 		for _, name := range []string{"label", "cls", "class", "target"} {
 			if v, ok := all[name]; ok {
-				if json.Unmarshal(v, &class) != nil { // no text
+				if json.Unmarshal(v, &class) != nil { // not a string
 					class = string(v)
 				}
 				text = []byte(class)
@@ -296,9 +292,9 @@ func labelOf(field string, text []byte) (class, problem string) {
 	return class, ""
 }
 
-// indexShards lists the samples of all shards, several at once. Bad samples are counted in the
-// order of the shards.
-func indexShards(names []string, threads int, bad *datafile.Skips, left *datafile.LeftOuts) ([]picture, error) {
+// IndexShards lists the samples of all shards, on several goroutines. Bad samples are counted in
+// the order of the shards.
+func IndexShards(names []string, threads int, bad *datafile.Skips, left *datafile.LeftOuts) ([]Picture, error) {
 	shards, errs := make([]shard, len(names)), make([]error, len(names))
 	var wait sync.WaitGroup
 	for t := range min(threads, len(names)) {
@@ -310,7 +306,7 @@ func indexShards(names []string, threads int, bad *datafile.Skips, left *datafil
 		})
 	}
 	wait.Wait()
-	var all []picture
+	var all []Picture
 	for i, s := range shards {
 		for _, fault := range s.faults {
 			if err := bad.Skip(fault); err != nil {
@@ -320,80 +316,18 @@ func indexShards(names []string, threads int, bad *datafile.Skips, left *datafil
 		if errs[i] != nil {
 			return nil, errs[i]
 		}
-		left.Merge(s.left)
+		left.Merge(s.leftOut)
 		all = append(all, s.samples...)
 	}
 	return all, nil
 }
 
-func findShards(c Config) error {
-	_, _, err := shardsOf(c)
-	return err
-}
-
-// shardsOf are the shards to train on and those to evaluate on, if there are any.
-func shardsOf(c Config) (train, eval []string, err error) {
-	if c.TrainFile != "" && c.Dir != "" {
-		return nil, nil, setting.Errorf(datafile.TrainFilePath, "%s with %v %s: name one of both", c.TrainFile, datafile.DirPath, c.Dir)
-	}
-	if c.EvalFile != "" && c.Split != 0 {
-		return nil, nil, setting.Errorf(datafile.SplitPath, "%s with %v %s: there is nothing to hold out", quantity.Exact(c.Split), datafile.EvalFilePath, c.EvalFile)
-	}
-	if train, err = shardNames(cmp.Or(c.TrainFile, c.Dir)); err == nil && c.EvalFile != "" {
-		eval, err = shardNames(c.EvalFile)
-	}
-	if err != nil {
-		err = fmt.Errorf("shards: %w", err)
-	}
-	return train, eval, err
-}
-
-// openShards lists the samples of shards; their images are read and decoded when they are needed.
-func openShards(c Config, bad *datafile.Skips) (*Dataset, error) {
-	train, eval, err := shardsOf(c)
-	if err != nil {
-		return nil, err
-	}
-	var left datafile.LeftOuts
-	samples, err := indexShards(train, c.threads(), bad, &left)
-	var others []picture
-	if err == nil {
-		others, err = indexShards(eval, c.threads(), bad, &left)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("shards: %w", err)
-	}
-	if len(samples) == 0 || len(eval) > 0 && len(others) == 0 || len(samples)+len(others) > datafile.MaxElements {
-		return nil, fmt.Errorf("shards: %d samples in %d files to train on and %d in %d to evaluate on: want some", len(samples), len(train), len(others), len(eval))
-	}
-	labels, classes, words, err := classesOf(samples, others)
-	if err != nil {
-		return nil, err
-	}
-	sizes := balance(labels[:len(samples)], classes, words)
-	size := or(c.ImageSize, 224)
-	n, share := len(samples), cmp.Or(c.Split, usualSplit)
-	s := &Dataset{Classes: classes, Words: words, left: left.Sorted(), Notes: []string{fmt.Sprintf("%s in %s, one of %s each", quantity.Count(n, "sample"), quantity.Count(len(train), "shard"), quantity.Count(classes, "class"))}}
-	s.Notes = append(s.Notes, sizes...)
-	if len(eval) > 0 {
-		s.Notes = append(s.Notes, fmt.Sprintf("evaluates on %s in %s", quantity.Count(len(others), "sample"), quantity.Count(len(eval), "shard")))
-	} else {
-		s.Notes = append(s.Notes, fmt.Sprintf("held out for evaluation: a share of %s (%v)", quantity.Exact(share), datafile.SplitPath))
-	}
-	return s, s.openParts(c, bad, [2][]picture{samples, others}, [2][]int32{labels[:n], labels[n:]}, func(pictures [2][]picture, labels [2][]int32) (train, other Source, err error) {
-		train = newEncoded(pictures[0], labels[0], size, bad)
-		if len(eval) == 0 {
-			return Split(train, share)
-		}
-		return train, newEncoded(pictures[1], labels[1], size, bad), nil
-	})
-}
-
-// classesOf numbers the classes of samples: by themselves where all are small numbers, else in the order of words.
-func classesOf(train, eval []picture) (labels []int32, classes int, words []string, err error) {
+// ClassesOf numbers the classes of samples: by value if all are small numbers, otherwise in the
+// order of words.
+func ClassesOf(train, eval []Picture) (labels []int32, classes int, words []string, err error) {
 	all := slices.Concat(train, eval)
 	for _, p := range all {
-		n, err := strconv.Atoi(p.class)
+		n, err := strconv.Atoi(p.Class)
 		if err != nil || n < 0 || n >= table.MaxClasses {
 			labels = nil
 			break
@@ -404,7 +338,7 @@ func classesOf(train, eval []picture) (labels []int32, classes int, words []stri
 		return labels, classes, nil, nil
 	}
 	for _, p := range train {
-		words = append(words, p.class)
+		words = append(words, p.Class)
 	}
 	slices.Sort(words)
 	words = slices.Compact(words)
@@ -412,9 +346,9 @@ func classesOf(train, eval []picture) (labels []int32, classes int, words []stri
 		return nil, 0, nil, fmt.Errorf("shards: %d classes: want %d at most", len(words), table.MaxClasses)
 	}
 	for _, p := range eval {
-		if _, ok := slices.BinarySearch(words, p.class); !ok {
-			return nil, 0, nil, fmt.Errorf("shards: %s: class %q is not among the %d classes to train on", p.path, p.class, len(words))
+		if _, ok := slices.BinarySearch(words, p.Class); !ok {
+			return nil, 0, nil, fmt.Errorf("shards: %s: class %q is not among the %d classes to train on", p.Path, p.Class, len(words))
 		}
 	}
-	return labelsOf(all, words), len(words), words, nil
+	return LabelsOf(all, words), len(words), words, nil
 }

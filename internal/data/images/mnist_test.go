@@ -1,8 +1,7 @@
-package data
+package images
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"io/fs"
@@ -12,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/datatest"
 )
 
 // encode is the inverse of decodeIDX.
@@ -23,29 +23,12 @@ func encode(data []byte, dims ...uint32) []byte {
 	return append(out, data...)
 }
 
-func compress(content []byte) []byte {
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	z.Write(content)
-	z.Close()
-	return b.Bytes()
-}
-
 // content is a small MNIST by file name.
 func content() map[string][]byte {
 	train, test := SyntheticMNIST(1, 7, 3)
 	return map[string][]byte{
-		trainImages: encode(train.Pixels, 7, 28, 28), trainLabels: encode(train.Labels, 7),
-		testImages: encode(test.Pixels, 3, 28, 28), testLabels: encode(test.Labels, 3),
-	}
-}
-
-func write(t *testing.T, dir string, files map[string][]byte) {
-	t.Helper()
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		TrainImages: encode(train.Pixels, 7, 28, 28), TrainLabels: encode(train.Labels, 7),
+		TestImages: encode(test.Pixels, 3, 28, 28), TestLabels: encode(test.Labels, 3),
 	}
 }
 
@@ -55,11 +38,11 @@ func TestOpenMNIST(t *testing.T) {
 		dir := t.TempDir()
 		for name, data := range content() {
 			if gzipped {
-				name, data = name+".gz", compress(data)
+				name, data = name+".gz", datatest.Compress(data)
 			}
-			write(t, dir, map[string][]byte{name: data})
+			datatest.Write(t, dir, map[string][]byte{name: data})
 		}
-		gotTrain, gotTest, err := openMNIST(dir)
+		gotTrain, gotTest, err := ReadMNIST(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +59,7 @@ func TestOpenMNIST(t *testing.T) {
 // Faults in the content: name and offset are exact.
 func TestOpenMNISTFaults(t *testing.T) {
 	good := content()
-	images, labels := good[trainImages], good[trainLabels]
+	images, labels := good[TrainImages], good[TrainLabels]
 	patch := func(data []byte, at int, with ...byte) []byte {
 		out := bytes.Clone(data)
 		copy(out[at:], with)
@@ -88,23 +71,23 @@ func TestOpenMNISTFaults(t *testing.T) {
 		offset     int64
 		says       string
 	}{
-		{"magic of labels in images", trainImages, patch(images, 3, 1), 0, "magic number 0x00000801, want 0x00000803"},
-		{"element type", trainLabels, patch(labels, 2, 13), 0, "magic number 0x00000d01"},
-		{"empty", trainLabels, nil, 0, "truncated"},
-		{"header cut", trainImages, images[:9], 9, "truncated: the content ends here, the header is to be 16 bytes long"},
-		{"images cut", trainImages, images[:len(images)-1], 5503, "truncated: the content ends here, the file is to be 5504"},
-		{"labels cut", trainLabels, labels[:10], 10, "truncated: the content ends here, the file is to be 15"},
-		{"header only", trainImages, images[:16], 16, "truncated"},
-		{"trailing", trainImages, append(bytes.Clone(images), 1), 5504, "trailing"},
-		{"trailing labels", trainLabels, append(bytes.Clone(labels), 1, 2), 15, "trailing"},
-		{"label 10", trainLabels, patch(labels, 11, 10), 11, "impossible label 10 of image 3"},
-		{"no image", trainImages, patch(images, 4, 0, 0, 0, 0), 4, "size 0"},
-		{"more images than labels", trainImages, patch(images, 7, 8), 4, "8 images, but"},
-		{"a million labels", trainLabels, patch(labels, 4, 0, 16, 0, 0), 15, "truncated"},
-		{"four billion labels", trainLabels, patch(labels, 4, 255, 255, 255, 255), 4, "impossible size 4294967295"},
-		{"rows", trainImages, patch(images, 11, 14), 8, "images of 14x28, want 28x28"},
-		{"columns", trainImages, patch(images, 15, 1), 12, "images of 28x1, want 28x28"},
-		{"overflowing product", trainImages, patch(images, 4, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255), 8, "impossible size"},
+		{"magic of labels in images", TrainImages, patch(images, 3, 1), 0, "magic number 0x00000801, want 0x00000803"},
+		{"element type", TrainLabels, patch(labels, 2, 13), 0, "magic number 0x00000d01"},
+		{"empty", TrainLabels, nil, 0, "truncated"},
+		{"header cut", TrainImages, images[:9], 9, "truncated: the content ends here, the header is to be 16 bytes long"},
+		{"images cut", TrainImages, images[:len(images)-1], 5503, "truncated: the content ends here, the file is to be 5504"},
+		{"labels cut", TrainLabels, labels[:10], 10, "truncated: the content ends here, the file is to be 15"},
+		{"header only", TrainImages, images[:16], 16, "truncated"},
+		{"trailing", TrainImages, append(bytes.Clone(images), 1), 5504, "trailing"},
+		{"trailing labels", TrainLabels, append(bytes.Clone(labels), 1, 2), 15, "trailing"},
+		{"label 10", TrainLabels, patch(labels, 11, 10), 11, "impossible label 10 of image 3"},
+		{"no image", TrainImages, patch(images, 4, 0, 0, 0, 0), 4, "size 0"},
+		{"more images than labels", TrainImages, patch(images, 7, 8), 4, "8 images, but"},
+		{"a million labels", TrainLabels, patch(labels, 4, 0, 16, 0, 0), 15, "truncated"},
+		{"four billion labels", TrainLabels, patch(labels, 4, 255, 255, 255, 255), 4, "impossible size 4294967295"},
+		{"rows", TrainImages, patch(images, 11, 14), 8, "images of 14x28, want 28x28"},
+		{"columns", TrainImages, patch(images, 15, 1), 12, "images of 28x1, want 28x28"},
+		{"overflowing product", TrainImages, patch(images, 4, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255), 8, "impossible size"},
 	} {
 		for _, gzipped := range []bool{false, true} {
 			if gzipped && c.name == "empty" {
@@ -114,12 +97,12 @@ func TestOpenMNISTFaults(t *testing.T) {
 			file, data := c.file, c.data
 			if gzipped {
 				delete(files, file)
-				file, data = file+".gz", compress(data)
+				file, data = file+".gz", datatest.Compress(data)
 			}
 			files[file] = data
 			dir := t.TempDir()
-			write(t, dir, files)
-			_, _, err := openMNIST(dir)
+			datatest.Write(t, dir, files)
+			_, _, err := ReadMNIST(dir)
 			offset, says := c.offset, c.says
 			if c.name == "a million labels" && gzipped { // the length of the content is not known
 				offset, says = 4, "impossible size: 1048584 bytes promised"
@@ -137,7 +120,7 @@ func TestOpenMNISTFaults(t *testing.T) {
 }
 
 func TestOpenMNISTDamagedGzip(t *testing.T) {
-	whole := compress(content()[trainImages])
+	whole := datatest.Compress(content()[TrainImages])
 	flipped := bytes.Clone(whole)
 	flipped[len(flipped)-6] ^= 1 // in the checksum
 	for _, c := range []struct {
@@ -152,11 +135,11 @@ func TestOpenMNISTDamagedGzip(t *testing.T) {
 		{"second member is rubbish", append(bytes.Clone(whole), "rubbish rubbish"...), "no gzip header here"},
 	} {
 		files := content()
-		delete(files, trainImages)
-		files[trainImages+".gz"] = c.data
+		delete(files, TrainImages)
+		files[TrainImages+".gz"] = c.data
 		dir := t.TempDir()
-		write(t, dir, files)
-		_, _, err := openMNIST(dir)
+		datatest.Write(t, dir, files)
+		_, _, err := ReadMNIST(dir)
 		var f *datafile.FormatError
 		if !errors.As(err, &f) || !strings.Contains(f.Problem, c.says) {
 			t.Errorf("%s: %v, want it to say %q", c.name, err, c.says)
@@ -167,21 +150,21 @@ func TestOpenMNISTDamagedGzip(t *testing.T) {
 func TestOpenMNISTMissing(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	write(t, dir, map[string][]byte{"file": nil})
+	datatest.Write(t, dir, map[string][]byte{"file": nil})
 	partial := t.TempDir()
 	files := content()
-	delete(files, testLabels)
-	write(t, partial, files)
+	delete(files, TestLabels)
+	datatest.Write(t, partial, files)
 	for _, c := range []struct {
 		dir  string
 		says []string
 	}{
-		{filepath.Join(dir, "nowhere"), []string{"no folder", trainImages}},
-		{dir, []string{"neither " + trainImages + " nor " + trainImages + ".gz"}},
-		{partial, []string{"neither " + testLabels + " nor " + testLabels + ".gz"}},
-		{file, []string{"not a folder: want one with the four IDX files " + trainImages}},
+		{filepath.Join(dir, "nowhere"), []string{"no folder", TrainImages}},
+		{dir, []string{"neither " + TrainImages + " nor " + TrainImages + ".gz"}},
+		{partial, []string{"neither " + TestLabels + " nor " + TestLabels + ".gz"}},
+		{file, []string{"not a folder: want one with the four IDX files " + TrainImages}},
 	} {
-		_, _, err := openMNIST(c.dir)
+		_, _, err := ReadMNIST(c.dir)
 		if err == nil || errors.Is(err, fs.ErrNotExist) != (c.dir != file) {
 			t.Errorf("%s: %v", c.dir, err)
 			continue
@@ -190,29 +173,6 @@ func TestOpenMNISTMissing(t *testing.T) {
 			if !strings.Contains(err.Error(), says) {
 				t.Errorf("%s: %v\ndoes not say %q", c.dir, err, says)
 			}
-		}
-	}
-}
-
-// TestIDXFileIsNoTable answers one file of MNIST with the folder that mnist reads, whatever its
-// name.
-func TestIDXFileIsNoTable(t *testing.T) {
-	dir := t.TempDir()
-	images := content()[trainImages]
-	write(t, dir, map[string][]byte{trainImages: images, "images.bin": images, "images.gz": compress(images), "other.bin": []byte("abc")})
-	for name, want := range map[string]string{trainImages: "mnist", "images.bin": "mnist", "images.gz": "mnist", "other.bin": "table", ".": "mnist"} {
-		c := Config{Dir: filepath.Join(dir, name)}
-		if got := NameOf("mnist", c); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
-		if name == "." || want == "table" {
-			continue
-		}
-		if err := Find("mnist", c); err == nil || !strings.Contains(err.Error(), "want one with the four IDX files") || !strings.Contains(err.Error(), dir) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err := Find("table", c); err == nil || !strings.Contains(err.Error(), "it is an IDX file: `ringo train mnist --data "+dir) {
-			t.Errorf("%s as a table: %v", name, err)
 		}
 	}
 }
@@ -226,7 +186,7 @@ func TestOpenMNISTReal(t *testing.T) {
 	if root == "" {
 		t.Skip("RINGO_DATA is not set: no real MNIST in its folder mnist to read")
 	}
-	train, test, err := openMNIST(filepath.Join(root, "mnist"))
+	train, test, err := ReadMNIST(filepath.Join(root, "mnist"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,11 +196,6 @@ func TestOpenMNISTReal(t *testing.T) {
 	if got := train.Labels[:5]; !bytes.Equal(got, []byte{5, 0, 4, 1, 9}) {
 		t.Errorf("first labels %v", got)
 	}
-	for _, f := range MNISTFiles() {
-		if err := f.verify(filepath.Join(root, "mnist", f.Name+".gz")); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 func BenchmarkOpenMNIST(b *testing.B) {
@@ -249,7 +204,7 @@ func BenchmarkOpenMNIST(b *testing.B) {
 		b.Skip("RINGO_DATA is not set")
 	}
 	for b.Loop() {
-		if _, _, err := openMNIST(filepath.Join(root, "mnist")); err != nil {
+		if _, _, err := ReadMNIST(filepath.Join(root, "mnist")); err != nil {
 			b.Fatal(err)
 		}
 	}

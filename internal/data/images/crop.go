@@ -1,4 +1,4 @@
-package data
+package images
 
 import (
 	"image"
@@ -7,9 +7,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
-// randomCrop chooses the box of a random-resized crop (Szegedy et al. 2015, as
-// torchvision draws it): 8 to 100 % of the area, sides in a proportion of 3/4
-// to 4/3; after ten boxes that do not fit, the largest central one that does.
+// randomCrop draws the box of a random-resized crop (Szegedy et al. 2015, as in torchvision): 8 to
+// 100 % of the area, with a ratio of the sides from 3/4 to 4/3. After ten boxes that do not fit,
+// the largest central box is used.
 func randomCrop(w, h int, r *prng.Rand) image.Rectangle {
 	area := float64(w) * float64(h)
 	low, high := math.Log(3.0/4), math.Log(4.0/3)
@@ -33,8 +33,8 @@ func randomCrop(w, h int, r *prng.Rand) image.Rectangle {
 	return image.Rect(x, y, x+cw, y+ch)
 }
 
-// centreWindows are what evaluation sees of an image of w x h: the shorter
-// side resized to size*256/224, and of that the central size x size.
+// centreWindows returns the windows of evaluation in an image of w x h: the shorter side resized to
+// size*256/224, and the central size x size of the result.
 func centreWindows(w, h, size int) (x, y window) {
 	short := max(size, (size*256+112)/224)
 	rw, rh := short, short
@@ -46,7 +46,7 @@ func centreWindows(w, h, size int) (x, y window) {
 	return window{rw, halfEven(rw - size), size}, window{rh, halfEven(rh - size), size}
 }
 
-// halfEven is n/2 rounded to the nearest, a tie to the even: Python's round.
+// halfEven returns n/2 rounded to the nearest, a tie to the even number, as Python's round.
 func halfEven(n int) int { return (n + n/2%2) / 2 }
 
 // flip reverses the columns of an image of RGB bytes.

@@ -1,4 +1,4 @@
-package data
+package images
 
 import (
 	"bytes"
@@ -6,17 +6,17 @@ import (
 	"image"
 )
 
-// orientation says how an image is to be turned before it is shown, as cameras
-// note it: EXIF's tag 0x0112, 1 to 8. 1 and what is not known: not at all.
+// orientation is the rotation of an image for display, as cameras note it: EXIF's tag 0x0112, 1 to
+// 8. 1 and unknown values mean no rotation.
 //
-// From 5 on, rows and columns change places. 2, 3, 7 and 8 mirror the columns of what
-// is stored, 3, 4, 6 and 7 its rows.
+// From 5 on, rows and columns are exchanged. 2, 3, 7 and 8 mirror the stored columns, 3, 4, 6 and 7
+// the stored rows.
 type orientation uint8
 
 func (o orientation) turned() bool { return o >= 2 && o <= 8 }
 func (o orientation) swaps() bool  { return o >= 5 && o <= 8 }
 
-// size is how large an image of w x h is when it is turned.
+// size returns the size of a rotated image of w x h.
 func (o orientation) size(w, h int) (int, int) {
 	if o.swaps() {
 		return h, w
@@ -24,7 +24,7 @@ func (o orientation) size(w, h int) (int, int) {
 	return w, h
 }
 
-// stored is the place in an image of w x h of a pixel of the turned image.
+// stored returns the position, in a stored image of w x h, of a pixel of the rotated image.
 func (o orientation) stored(x, y, w, h int) (int, int) {
 	if o.swaps() {
 		x, y = y, x
@@ -38,14 +38,14 @@ func (o orientation) stored(x, y, w, h int) (int, int) {
 	return x, y
 }
 
-// box is the part of an image of w x h that a part of the turned image shows.
+// box returns the part of a stored image of w x h for a part of the rotated image.
 func (o orientation) box(b image.Rectangle, w, h int) image.Rectangle {
 	x0, y0 := o.stored(b.Min.X, b.Min.Y, w, h)
 	x1, y1 := o.stored(b.Max.X-1, b.Max.Y-1, w, h)
 	return image.Rect(min(x0, x1), min(y0, y1), max(x0, x1)+1, max(y0, y1)+1)
 }
 
-// turn writes RGB bytes, stored as w x h, turned to dst.
+// turn rotates RGB bytes, stored as w x h, into dst.
 func (o orientation) turn(dst, src []uint8, w, h int) {
 	tw, th := o.size(w, h)
 	for y := range th {
@@ -58,8 +58,8 @@ func (o orientation) turn(dst, src []uint8, w, h int) {
 	}
 }
 
-// orientationOf is what the EXIF data of a JPEG or a PNG say. Damage in them is no fault of
-// the image.
+// orientationOf returns the orientation in the EXIF data of a JPEG or a PNG. Damaged EXIF data are
+// ignored.
 func orientationOf(encoded []byte) (o orientation) {
 	if bytes.HasPrefix(encoded, pngMagic) {
 		pngChunks(encoded, func(kind string, body []byte) bool {
@@ -76,12 +76,12 @@ func orientationOf(encoded []byte) (o orientation) {
 			o = tiffOrientation(exif)
 			return false
 		}
-		return s.marker != jpegScan // EXIF data come before the image
+		return s.marker != jpegScan // EXIF data precede the image
 	})
 	return o
 }
 
-// tiffOrientation looks for the tag in the first directory of TIFF data; 0: it is not there.
+// tiffOrientation returns the tag in the first directory of TIFF data; 0 without a tag.
 func tiffOrientation(tiff []byte) orientation {
 	var order binary.ByteOrder = binary.LittleEndian
 	switch {

@@ -1,4 +1,4 @@
-package data
+package images
 
 import (
 	"math"
@@ -6,20 +6,19 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// axis is the resampling of one dimension: output i is the sum of taps
-// weights[i*width:] times inputs from first[i] on.
+// axis is the resampling of one dimension: output i is the sum of taps weights[i*width:] times the
+// inputs from first[i] on.
 type axis struct {
 	first   []int32
-	weights []int32 // of 22 bits after the point
-	width   int     // taps per output, the last ones perhaps 0
+	weights []int32 // fixed point, 22 fractional bits
+	width   int     // taps per output, padded with 0
 }
 
-const weightBits = 22 // a sum of 8-bit pixels fits 32 bits
+const weightBits = 22 // sums of 8-bit pixels fit 32 bits
 
-// plan prepares outputs [offset, offset+n) of resampling `in` inputs to `out`
-// outputs with the triangle filter, widened where the image shrinks (bilinear
-// with antialias). The arithmetic is Pillow's (Resample.c): the same pixels
-// give the same result.
+// plan prepares outputs [offset, offset+n) of resampling `in` inputs to `out` outputs with the
+// triangle filter, widened for a smaller image (bilinear with antialias). The arithmetic is
+// Pillow's (Resample.c): equal pixels give an equal result.
 func (a *axis) plan(in, out, offset, n int) {
 	scale := float64(in) / float64(out)
 	filter := math.Max(scale, 1)
@@ -44,7 +43,7 @@ func (a *axis) plan(in, out, offset, n int) {
 	a.tighten(in)
 }
 
-// widest is the most inputs that an output is summed of.
+// widest returns the largest number of inputs of an output.
 func widest(scale, filter float64, in, offset, n int) int {
 	most := 1
 	for i := range n {
@@ -54,14 +53,13 @@ func widest(scale, filter float64, in, offset, n int) int {
 	return most
 }
 
-// reach is the inputs [lo, hi) of one output.
+// reach returns the inputs [lo, hi) of an output.
 func reach(scale, filter float64, in, out int) (lo, hi int) {
 	centre := (float64(out) + 0.5) * scale
 	return max(int(centre-filter+0.5), 0), min(int(centre+filter+0.5), in)
 }
 
-// tighten moves windows that would reach past the last input back inside, so
-// that every output reads width inputs.
+// tighten moves windows that exceed the last input back, so that every output reads width inputs.
 func (a *axis) tighten(in int) {
 	for i, f := range a.first {
 		if over := int(f) + a.width - in; over > 0 {
@@ -80,18 +78,18 @@ func triangle(x float64) float64 {
 	return 0
 }
 
-// resizer resamples RGB images; its memory is reused.
+// resizer resamples RGB images in reused memory.
 type resizer struct {
 	x, y   axis
-	middle []uint8 // rows of the input, their width resampled
-	sums   []int32 // of one row of the output
+	middle []uint8 // rows of the input with resampled width
+	sums   []int32 // sums of one output row
 }
 
 // window is the part [offset, offset+n) of a dimension resampled to out.
 type window struct{ out, offset, n int }
 
-// resize writes the window of an image of w x h RGB bytes to dst, wx.n*wy.n
-// pixels: first across, then down, each rounded to bytes as Pillow does.
+// resize writes the window of an image of w x h RGB bytes to dst, wx.n*wy.n pixels: columns first,
+// then rows, each rounded to bytes as in Pillow.
 func (r *resizer) resize(dst, src []uint8, w, h int, wx, wy window) {
 	r.x.plan(w, wx.out, wx.offset, wx.n)
 	r.y.plan(h, wy.out, wy.offset, wy.n)
@@ -103,7 +101,7 @@ func (r *resizer) resize(dst, src []uint8, w, h int, wx, wy window) {
 	stride := 3 * wx.n
 	r.middle = bytesview.Sized(r.middle, (bottom-top)*stride)
 	for y := top; y < bottom; y++ {
-		r.x.across(r.middle[(y-top)*stride:][:stride], src[y*w*3:][:w*3])
+		r.x.resampleRow(r.middle[(y-top)*stride:][:stride], src[y*w*3:][:w*3])
 	}
 	for i, f := range r.y.first {
 		rows := r.middle[(int(f)-top)*stride:][:r.y.width*stride]
@@ -113,8 +111,8 @@ func (r *resizer) resize(dst, src []uint8, w, h int, wx, wy window) {
 
 const half = 1 << (weightBits - 1)
 
-// across resamples one row. A sum has 30 bits: red and blue share a word.
-func (a *axis) across(dst, src []uint8) {
+// resampleRow resamples one row. A sum has 30 bits, so red and blue share a word.
+func (a *axis) resampleRow(dst, src []uint8) {
 	for i, f := range a.first {
 		taps := a.weights[i*a.width:][:a.width]
 		in := src[3*f:][:3*len(taps)]
@@ -130,7 +128,7 @@ func (a *axis) across(dst, src []uint8) {
 	}
 }
 
-// down sums weighted rows, up to four at a time: a row of sums between them.
+// down adds weighted rows, up to four at a time, in a row of sums.
 func (r *resizer) down(dst, rows []uint8, taps []int32) {
 	stride := len(dst)
 	row := func(i int) ([]uint8, int32) {
@@ -166,8 +164,7 @@ func (r *resizer) down(dst, rows []uint8, taps []int32) {
 	}
 }
 
-// clip rounds a weighted sum; weights are not negative, but rounded up they
-// can exceed 1 by a little.
+// clip rounds a weighted sum. The rounded weights can exceed 1 slightly.
 func clip(sum int32) uint8 {
 	return uint8(min(uint32(sum)>>weightBits, 255))
 }

@@ -1,4 +1,4 @@
-package data
+package images
 
 import (
 	"bufio"
@@ -12,24 +12,23 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// idx is the content of one IDX file of unsigned bytes (the format of MNIST,
-// yann.lecun.com/exdb/mnist): two zero bytes, the element type 8, the number
-// of dimensions, each dimension as a big-endian uint32, then the bytes.
+// idx is the content of an IDX file of unsigned bytes, the format of MNIST
+// (yann.lecun.com/exdb/mnist): two zero bytes, the element type 8, the number of dimensions, each
+// dimension as a big-endian uint32, then the bytes.
 type idx struct {
 	dims []int
 	data []byte
 }
 
-// idxStream is an IDX file being read.
+// idxStream is an open IDX file.
 type idxStream struct {
 	io.Reader
 	name  string
-	limit int64 // the most bytes that can come
-	exact bool  // as many will come
+	limit int64 // maximum length in bytes
+	exact bool  // limit is the length
 }
 
-// readIDXFile reads a file, compressed if its name ends in .gz. check is as in
-// decodeIDX.
+// readIDXFile reads a file, compressed if its name ends in .gz. See decodeIDX for check.
 func readIDXFile(path string, ndims int, check func(dims []int) error) (*idx, error) {
 	f, err := pathname.Open(path)
 	if err != nil {
@@ -50,9 +49,8 @@ func readIDXFile(path string, ndims int, check func(dims []int) error) (*idx, er
 	return decodeIDX(idxStream{z, path, info.Size() * datafile.MaxExpansion, false}, ndims, check)
 }
 
-// decodeIDX reads a whole IDX stream of ndims dimensions. check judges the
-// dimensions before anything is allocated for them; its dimensionError is
-// given the file and the offset.
+// decodeIDX reads an IDX stream of ndims dimensions. Function check validates the dimensions before
+// memory is allocated; decodeIDX adds file and offset to its dimensionError.
 func decodeIDX(s idxStream, ndims int, check func(dims []int) error) (*idx, error) {
 	header := make([]byte, 4+4*ndims)
 	if n, err := io.ReadFull(s, header); err != nil {
@@ -85,7 +83,7 @@ func (s idxStream) fault(offset int64, format string, args ...any) error {
 	return datafile.Errorf(s.name, offset, format, args...)
 }
 
-// dimensionError is a dimension that the reader of the set cannot accept.
+// dimensionError is the error of a dimension that the set does not allow.
 type dimensionError struct {
 	axis    int
 	problem string
@@ -93,12 +91,12 @@ type dimensionError struct {
 
 func (e *dimensionError) Error() string { return e.problem }
 
-// dimensions decodes the sizes and their product.
+// dimensions decodes the sizes and returns their product.
 func (s idxStream) dimensions(raw []byte) (dims []int, total int64, err error) {
 	total = 1
 	for i := 0; i < len(raw); i += 4 {
 		d := int64(binary.BigEndian.Uint32(raw[i:]))
-		if d == 0 || d > datafile.MaxElements/total { // total is at least 1; no product overflows
+		if d == 0 || d > datafile.MaxElements/total { // total >= 1: no overflow
 			return nil, 0, s.fault(int64(4+i), "impossible size %d in dimension %d", d, i/4+1)
 		}
 		total *= d
@@ -107,7 +105,7 @@ func (s idxStream) dimensions(raw []byte) (dims []int, total int64, err error) {
 	return dims, total, nil
 }
 
-// body reads exactly total bytes, after which the stream must end.
+// body reads total bytes, and expects the end of the stream.
 func (s idxStream) body(offset, total int64) ([]byte, error) {
 	end := offset + total
 	switch {
@@ -130,7 +128,7 @@ func (s idxStream) body(offset, total int64) ([]byte, error) {
 	return data, nil
 }
 
-// truncated says that a stream ended, or broke, before what was promised.
+// truncated returns the error of a stream that ended early or failed.
 func (s idxStream) truncated(offset int64, err error, promised int64, of string) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return s.fault(offset, "truncated: the content ends here, the %s is to be %d bytes long", of, promised)

@@ -1,6 +1,7 @@
-package data
+package images
 
 import (
+	"archive/tar"
 	"errors"
 	"fmt"
 	"io"
@@ -17,67 +18,63 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// picture is one encoded image: a file, or an archive's entry in memory.
-type picture struct {
-	path    string // of the file; of an archive and its entry, for errors
-	key     string // path below the part's folder: the order of the set
-	class   string
-	encoded []byte // nil: to be read from the file
+// Picture is one encoded image: a file, or an entry of an archive.
+type Picture struct {
+	Path    string // file, or archive and entry, for errors
+	Key     string // path in the part's folder: the sort key of the set
+	Class   string
+	Encoded []byte // nil: read from the file
 
-	archive  string // the file, of an image that lies in an archive: size bytes from one on
-	at, size int64
+	archive  string // file of an archive with the image in size bytes at position at
+	At, Size int64
 }
 
-// tree is an image folder: by part (train, val, …) its pictures.
-type tree struct {
+// Tree is an image folder: the pictures of each part (train, val, …).
+type Tree struct {
 	root    string
-	parts   map[string][]picture
-	skipped datafile.LeftOuts // files and folders of parts that are no samples
-	folders map[string]bool   // PART/CLASS of all class folders
-	hidden  map[string]bool   // hidden folders that are counted
-	room    int64             // bytes of encoded images that may still be kept in memory
+	parts   map[string][]Picture
+	Skipped datafile.LeftOuts // files and folders of parts without a sample
+	folders map[string]bool   // all class folders, as PART/CLASS
+	hidden  map[string]bool   // counted hidden folders
+	room    int64             // remaining bytes for encoded images in memory
 }
 
-// maxKept is how many bytes of encoded images an archive may have, which are held in
-// memory: a small file can claim, and unpack to, any size.
+// maxKept limits the encoded images of an archive, in bytes of memory: a small file can decompress
+// to any size.
 const maxKept = 1 << 36
 
-func newTree(root string) *tree {
-	return &tree{root: root, parts: map[string][]picture{}, folders: map[string]bool{}, hidden: map[string]bool{}, room: maxKept}
+func newTree(root string) *Tree {
+	return &Tree{root: root, parts: map[string][]Picture{}, folders: map[string]bool{}, hidden: map[string]bool{}, room: maxKept}
 }
 
-// evalParts are the folders that can hold the evaluation set, the first choice
-// first.
-func evalParts() []string { return []string{"test", "val", "validation", "eval"} }
+func isPart(name string) bool { return name == "train" || slices.Contains(datafile.EvalParts(), name) }
 
-func isPart(name string) bool { return name == "train" || slices.Contains(evalParts(), name) }
-
-func isImage(name string) bool {
+func IsImage(name string) bool {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".jpg", ".jpeg", ".png":
-		return !strings.HasPrefix(filepath.Base(name), ".") // macOS leaves ._NAME beside files
+		return !strings.HasPrefix(filepath.Base(name), ".") // ._NAME: metadata of macOS
 	}
 	return false
 }
 
-// add takes a file of a part: an image in a class folder is a sample, and other files are counted.
+// add processes a file of a part: an image in a class folder is a sample, other files are counted.
 // Files outside of the parts are ignored.
-func (t *tree) add(name string, p picture) {
+func (t *Tree) add(name string, p Picture) {
 	part, below := splitPart(name)
 	switch {
 	case len(below) == 0:
 	case datafile.IsHidden(strings.Join(below, "/")):
 		t.addHidden(part, below)
-	case len(below) > 1 && isImage(name):
-		p.class, p.key = below[0], strings.Join(below, "/")
+	case len(below) > 1 && IsImage(name):
+		p.Class, p.Key = below[0], strings.Join(below, "/")
 		t.parts[part] = append(t.parts[part], p)
 	default:
 		t.addFolder(part, below[:len(below)-1])
-		t.skipped.Add(leftKind(name), part+"/"+strings.Join(below, "/"))
+		t.Skipped.Add(leftKind(name), part+"/"+strings.Join(below, "/"))
 	}
 }
 
-// splitPart splits a path at its first part, such as train.
+// splitPart splits a path at the first folder that is a part, such as train.
 func splitPart(name string) (part string, below []string) {
 	dirs := strings.Split(filepath.ToSlash(name), "/")
 	i := slices.IndexFunc(dirs[:len(dirs)-1], isPart)
@@ -87,8 +84,8 @@ func splitPart(name string) (part string, below []string) {
 	return dirs[i], dirs[i+1:]
 }
 
-// addFolder notes a folder of a part, which may be that of a class.
-func (t *tree) addFolder(part string, below []string) {
+// addFolder records a folder of a part, which can be a class.
+func (t *Tree) addFolder(part string, below []string) {
 	switch {
 	case len(below) == 0 || below[0] == "":
 	case datafile.IsHidden(strings.Join(below, "/")):
@@ -98,24 +95,24 @@ func (t *tree) addFolder(part string, below []string) {
 	}
 }
 
-// addHidden counts a hidden file, or once the hidden folder that it is in.
-func (t *tree) addHidden(part string, below []string) {
+// addHidden counts a hidden file, or once its hidden folder.
+func (t *Tree) addHidden(part string, below []string) {
 	last := len(below) - 1
 	i := slices.IndexFunc(below[:last], datafile.IsHidden)
 	path := part + "/" + strings.Join(below[:max(i, 0)+1], "/")
 	switch {
 	case i < 0:
-		t.skipped.Add(datafile.HiddenFile, part+"/"+strings.Join(below, "/"))
+		t.Skipped.Add(datafile.HiddenFile, part+"/"+strings.Join(below, "/"))
 	case !t.hidden[path]:
 		t.hidden[path] = true
-		t.skipped.Add(datafile.HiddenFolder, path)
+		t.Skipped.Add(datafile.HiddenFolder, path)
 	}
 }
 
-// leftKind is the kind of a file that is no sample.
+// leftKind returns the kind of a file that is not a sample.
 func leftKind(name string) string {
 	switch ending := strings.ToLower(filepath.Ext(name)); {
-	case isImage(name):
+	case IsImage(name):
 		return ending + " file outside of a class folder"
 	case ending == "":
 		return "file without an ending"
@@ -125,23 +122,23 @@ func leftKind(name string) string {
 }
 
 // finish counts class folders without an image.
-func (t *tree) finish() *tree {
+func (t *Tree) finish() *Tree {
 	for part, pictures := range t.parts {
 		for _, p := range pictures {
-			delete(t.folders, part+"/"+p.class)
+			delete(t.folders, part+"/"+p.Class)
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(t.folders)) {
-		t.skipped.Add(datafile.EmptyClass, path)
+		t.Skipped.Add(datafile.EmptyClass, path)
 	}
 	return t
 }
 
-// notes are sentences about how the tree was read: train and eval are its pictures to train on and
-// to evaluate on.
-func (t *tree) notes(train, eval []picture) (notes []string) {
+// Notes describes how the tree was read. Train and eval are the pictures to train and to evaluate
+// on.
+func (t *Tree) Notes(train, eval []Picture) (notes []string) {
 	var used string
-	for _, part := range evalParts() {
+	for _, part := range datafile.EvalParts() {
 		switch n := len(t.parts[part]); {
 		case n > 0 && used == "":
 			used = part
@@ -151,12 +148,12 @@ func (t *tree) notes(train, eval []picture) (notes []string) {
 	}
 	evaluated := map[string]bool{}
 	for _, p := range eval {
-		evaluated[p.class] = true
+		evaluated[p.Class] = true
 	}
 	var absent []string
-	for _, p := range train { // in the order of classes
-		if !evaluated[p.class] {
-			evaluated[p.class], absent = true, append(absent, p.class)
+	for _, p := range train { // sorted by class
+		if !evaluated[p.Class] {
+			evaluated[p.Class], absent = true, append(absent, p.Class)
 		}
 	}
 	if n := len(absent); n > 0 {
@@ -169,15 +166,15 @@ func (t *tree) notes(train, eval []picture) (notes []string) {
 	return notes
 }
 
-// maxEntry is the largest image file that is taken for one.
-const maxEntry = 1 << 28
+// MaxEntry is the maximum size of an image file.
+const MaxEntry = 1 << 28
 
-// readEntry holds an entry in memory, but no more than comes.
+// readEntry reads an entry into memory.
 func readEntry(path string, size int64, r io.Reader) ([]byte, error) {
-	if size > maxEntry {
-		return nil, datafile.Errorf(path, 0, "%d bytes are no image: want %d at most", size, maxEntry)
+	if size > MaxEntry {
+		return nil, datafile.Errorf(path, 0, "%d bytes are no image: want %d at most", size, MaxEntry)
 	}
-	if size > 1<<20 { // grown as it comes, whatever the header claims
+	if size > 1<<20 { // memory grows with the content, not by the header
 		return io.ReadAll(io.LimitReader(r, size))
 	}
 	content := make([]byte, size)
@@ -186,7 +183,7 @@ func readEntry(path string, size int64, r io.Reader) ([]byte, error) {
 }
 
 // openTreeFolder lists a folder.
-func openTreeFolder(dir string) (*tree, error) {
+func openTreeFolder(dir string) (*Tree, error) {
 	t := newTree(dir)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -197,10 +194,10 @@ func openTreeFolder(dir string) (*tree, error) {
 			continue
 		}
 		part := filepath.Join(dir, e.Name())
-		if err := walkImages(part, &t.skipped, func(below string, folder bool) bool {
+		if err := walkImages(part, &t.Skipped, func(below string, folder bool) bool {
 			name := e.Name() + "/" + filepath.ToSlash(below)
 			if !folder {
-				t.add(name, picture{path: filepath.Join(part, below)})
+				t.add(name, Picture{Path: filepath.Join(part, below)})
 				return true
 			}
 			t.addFolder(splitPart(name + "/"))
@@ -212,9 +209,9 @@ func openTreeFolder(dir string) (*tree, error) {
 	return t.finish(), nil
 }
 
-// walkImages visits the files and folders below a folder in the order of their names. Links to
-// folders are followed, but not those to a folder that they are in, which are counted. A folder is
-// entered if visit returns true.
+// walkImages visits the files and folders below a folder in the order of their names, and enters a
+// folder if visit returns true. Links to folders are followed, except a link to a folder above,
+// which is counted.
 func walkImages(root string, left *datafile.LeftOuts, visit func(below string, folder bool) bool) error {
 	above := []os.FileInfo{}
 	var walk func(below string) error
@@ -252,63 +249,63 @@ func walkImages(root string, left *datafile.LeftOuts, visit func(below string, f
 	return nil
 }
 
-// split returns the training and the evaluation pictures, each in the order of
-// their paths, and the classes by name, as the training part has them.
-func (t *tree) split() (train, eval []picture, classes []string, err error) {
+// Split returns the training and the evaluation pictures, each in the order of their paths, and the
+// names of the classes of the training part.
+func (t *Tree) Split() (train, eval []Picture, classes []string, err error) {
 	train = t.parts["train"]
-	for _, part := range evalParts() {
+	for _, part := range datafile.EvalParts() {
 		if eval = t.parts[part]; len(eval) > 0 {
 			break
 		}
 	}
 	if len(train) == 0 || len(eval) == 0 {
-		left := strings.Join(append([]string{""}, t.skipped.Sentences()...), "; ")
+		left := strings.Join(append([]string{""}, t.Skipped.Sentences()...), "; ")
 		return nil, nil, nil, fmt.Errorf("%s has %s in train/CLASS/… and %d in test, val, validation or eval: both are needed (.jpg, .jpeg or .png)%s",
 			t.root, quantity.Count(len(train), "image"), len(eval), left)
 	}
-	order := func(a, b picture) int { return strings.Compare(a.key, b.key) }
+	order := func(a, b Picture) int { return strings.Compare(a.Key, b.Key) }
 	slices.SortFunc(train, order)
 	slices.SortFunc(eval, order)
 	for _, p := range train {
-		classes = append(classes, p.class)
+		classes = append(classes, p.Class)
 	}
 	slices.Sort(classes)
 	classes = slices.Compact(classes)
 	for _, p := range eval {
-		if _, ok := slices.BinarySearch(classes, p.class); !ok {
-			return nil, nil, nil, fmt.Errorf("%s: class %q is not among the %d classes of the training images", p.path, p.class, len(classes))
+		if _, ok := slices.BinarySearch(classes, p.Class); !ok {
+			return nil, nil, nil, fmt.Errorf("%s: class %q is not among the %d classes of the training images", p.Path, p.Class, len(classes))
 		}
 	}
 	return train, eval, classes, nil
 }
 
-// spread is n pictures taken evenly from all, which are in the order of their
-// classes: the first n could be of one. All, where n is 0 or not smaller.
-func spread(all []picture, n int) []picture {
+// Spread returns n pictures taken evenly from pictures in the order of classes: the first n could
+// be of one class. It returns all pictures if n is 0 or too large.
+func Spread(all []Picture, n int) []Picture {
 	if n <= 0 || n >= len(all) {
 		return all
 	}
-	out := make([]picture, n)
+	out := make([]Picture, n)
 	for i := range out {
 		out[i] = all[(2*i+1)*len(all)/(2*n)]
 	}
 	return out
 }
 
-// labels are the pictures' classes by number.
-func labelsOf(pictures []picture, classes []string) []int32 {
+// LabelsOf returns the classes of pictures by number.
+func LabelsOf(pictures []Picture, classes []string) []int32 {
 	labels := make([]int32, len(pictures))
 	for i, p := range pictures {
-		n, _ := slices.BinarySearch(classes, p.class)
+		n, _ := slices.BinarySearch(classes, p.Class)
 		labels[i] = int32(n)
 	}
 	return labels
 }
 
-// load reads the picture's encoded bytes.
-func (p *picture) load() ([]byte, error) {
-	if p.encoded != nil {
-		return p.encoded, nil
+// load reads the encoded bytes.
+func (p *Picture) load() ([]byte, error) {
+	if p.Encoded != nil {
+		return p.Encoded, nil
 	}
 	if p.archive != "" {
 		f, err := pathname.Open(p.archive)
@@ -316,13 +313,13 @@ func (p *picture) load() ([]byte, error) {
 			return nil, err
 		}
 		defer f.Close()
-		return readEntry(p.path, p.size, io.NewSectionReader(f, p.at, p.size))
+		return readEntry(p.Path, p.Size, io.NewSectionReader(f, p.At, p.Size))
 	}
-	return pathname.Read(p.path, maxEntry)
+	return pathname.Read(p.Path, MaxEntry)
 }
 
-// locate finds what holds a set of images: dir itself if it is an archive, a
-// folder for which inside is true, or the one archive in it.
+// locate returns the place of a set of images: dir if it is an archive or function inside accepts
+// it, otherwise the only archive in dir.
 func locate(set, dir string, inside func(dir string) bool) (path string, archive bool, err error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -370,8 +367,66 @@ func imageAlternatives(set, dir string) error {
 	return setting.Errorf("", "want %s, or train on images drawn by the program with %v %s", tree, datafile.DirPath, datafile.Synthetic)
 }
 
-// hasTree says whether a folder has the parts of a tree.
+// hasTree reports whether a folder has the parts of a tree.
 func hasTree(dir string) bool {
 	info, err := os.Stat(filepath.Join(dir, "train"))
 	return err == nil && info.IsDir()
+}
+
+// FindTree returns an error unless a folder or an archive has a set of images.
+func FindTree(set, dir string) error {
+	_, _, err := locate(set, dir, hasTree)
+	return err
+}
+
+// OpenTree lists the images of a folder, or reads those of an archive.
+func OpenTree(set, dir string) (*Tree, error) {
+	path, archive, err := locate(set, dir, hasTree)
+	if err != nil {
+		return nil, err
+	}
+	if !archive {
+		return openTreeFolder(path)
+	}
+	t := newTree(path)
+	err = datafile.WalkArchive(path, t.keep(path), t.addSpecial)
+	return t.finish(), err
+}
+
+// addSpecial processes an entry of an archive that is not a regular file.
+func (t *Tree) addSpecial(h *tar.Header) {
+	part, below := splitPart(h.Name)
+	if h.Typeflag == tar.TypeDir {
+		t.addFolder(splitPart(strings.TrimSuffix(h.Name, "/") + "/"))
+	} else if kind := datafile.EntryKind(h); kind != "" && len(below) > 0 {
+		t.Skipped.Add(kind, part+"/"+strings.Join(below, "/"))
+	}
+}
+
+// keep returns the visitor that loads an archive's images into memory.
+func (t *Tree) keep(archive string) func(name string, size int64, r io.Reader) error {
+	return func(name string, size int64, r io.Reader) error {
+		if _, below := splitPart(name); !IsImage(name) || datafile.IsHidden(strings.Join(below, "/")) {
+			t.add(name, Picture{})
+			return nil
+		}
+		full := archive + ": " + name
+		if t.room -= size; t.room < 0 {
+			return datafile.Errorf(full, 0, "the archive has more than %d GiB of images up to here, which are held in memory: unpack it, and name the folder", maxKept>>30)
+		}
+		content, err := readEntry(full, size, r)
+		if err == nil {
+			t.add(name, Picture{Path: full, Encoded: content})
+		}
+		return err
+	}
+}
+
+// Check decodes the picture.
+func (p *Picture) Check() error {
+	content, err := p.load()
+	if err == nil {
+		_, _, err = decodeImage(p.Path, content)
+	}
+	return err
 }

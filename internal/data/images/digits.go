@@ -1,17 +1,16 @@
-package data
+package images
 
 import "github.com/ringo-ml/ringo/internal/data/prng"
 
-// SyntheticMNIST draws two sets of handwritten-looking digits in MNIST's
-// format: 28x28 bytes, labels 0 to 9 uniformly at random. The same seed gives
-// the same bytes on every architecture (the drawing is in integers), image i
-// depends on (seed, set, i) alone, so a smaller set is a prefix of a larger.
+// SyntheticMNIST draws two sets of handwritten-looking digits in MNIST's format: 28x28 bytes,
+// labels 0 to 9 uniformly at random. The same seed gives the same bytes on every architecture,
+// because the drawing is in integers. Image i depends on (seed, set, i) alone, so a smaller set is
+// a prefix of a larger set.
 //
-// A digit is a template of strokes (several per class), its control points
-// jittered, the whole distorted by a random affine map and a bow, drawn
-// by a pen of varying width, ink and softness, with specks and noise. A linear
-// classifier stays under 90 % on it, the CNN gets over 97 % in three epochs.
-// About 10 us per image.
+// A digit is one of several templates of strokes per class. Its control points are jittered, and a
+// random affine map and a bow distort the whole. A pen of varying width, ink and softness draws it,
+// with specks and noise. A linear classifier stays under 90 %, the CNN exceeds 97 % in three
+// epochs. Cost: 10 us per image.
 func SyntheticMNIST(seed uint64, nTrain, nTest int) (train, test *Images) {
 	p := newPen()
 	return p.set(seed, 0, nTrain), p.set(seed, 1, nTest)
@@ -21,7 +20,7 @@ func (p *pen) set(seed, set uint64, n int) *Images {
 	im := newImages(n, mnistSide, mnistSide)
 	for i := range n {
 		r := prng.New(seed, set, uint64(i))
-		label := r.Below(mnistClasses)
+		label := r.Below(MNISTClasses)
 		im.Labels[i] = uint8(label)
 		p.canvas = im.Pixels[i*im.Size():][:im.Size()]
 		p.digit(&r, label)
@@ -41,7 +40,7 @@ type point struct{ x, y int }
 type affine struct{ a, b, c, d, x, y, bow int }
 
 func randomAffine(r *prng.Rand) affine {
-	scale := r.Between(9400, 14200) // a template is 100 units high: 14 to 22 pixels
+	scale := r.Between(9400, 14200) // 14 to 22 pixels for the 100 units of a template
 	turn := r.Between(-scale/4, scale/4)
 	slant := r.Between(-scale/4, scale/4)
 	return affine{
@@ -88,7 +87,7 @@ func (p *pen) speck(r *prng.Rand) {
 	p.stroke(r.Between(80, 220), r.Between(80, 220))
 }
 
-// develop turns coverage into grey: ink of varying strength, and noise.
+// develop converts coverage to grey: ink of varying strength, and noise.
 func (p *pen) develop(r *prng.Rand) {
 	ink := r.Between(150, 256)
 	noise := r.Between(0, 48)

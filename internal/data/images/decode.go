@@ -1,4 +1,4 @@
-package data
+package images
 
 import (
 	"bytes"
@@ -13,14 +13,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
-// maxPixels is the largest image that is decoded: what a header claims is
-// allocated before the content is seen.
+// maxPixels limits the size of an image, because memory is allocated by the header.
 const maxPixels = 1 << 26
 
-// decodeImage decodes a JPEG or a PNG, known by its first bytes, and says how it is to be
-// turned. A fault is a *FormatError; of where in the file it lies the decoders say
-// nothing, so the offset is what they had read. Where an image is not refused, decoding
-// takes up to 24 bytes for each pixel.
+// decodeImage decodes a JPEG or a PNG, recognised by the first bytes, and returns its orientation.
+// An error is a *FormatError. The decoders report no position, so the offset is the number of bytes
+// read. Decoding needs up to 24 bytes of memory per pixel.
 func decodeImage(path string, encoded []byte) (image.Image, orientation, error) {
 	decode, header := jpeg.Decode, jpeg.DecodeConfig
 	isPNG := bytes.HasPrefix(encoded, pngMagic)
@@ -58,13 +56,12 @@ func decodeImage(path string, encoded []byte) (image.Image, orientation, error) 
 	return nil, 0, datafile.Errorf(path, at, "%s", "damaged: "+err.Error())
 }
 
-// impossible says what is wrong with the size that a header claims, before memory is
-// taken for it.
+// impossible describes the error of the size in a header, before memory is allocated.
 func impossible(cfg image.Config, encoded []byte) string {
 	if cfg.Width < 1 || cfg.Height < 1 || cfg.Width > maxPixels/cfg.Height {
 		return fmt.Sprintf("impossible size %dx%d, want 1 to %d pixels", cfg.Width, cfg.Height, maxPixels)
 	}
-	// A JPEG has at least a bit for each block of 8x8. A PNG's rows are deflated.
+	// A JPEG has at least one bit per block of 8x8. Rows of a PNG are deflated.
 	most := int64(len(encoded)) * 8 * 64
 	if bytes.HasPrefix(encoded, pngMagic) {
 		depth, channels := int64(encoded[24]), [8]int64{0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[encoded[25]&7]
@@ -76,8 +73,8 @@ func impossible(cfg image.Config, encoded []byte) string {
 	return ""
 }
 
-// rgb writes the box of an image to dst, three bytes per pixel in rows. Grey
-// becomes three equal channels; transparency is ignored, as PIL does.
+// rgb writes a box of an image to dst, three bytes per pixel in rows. Grey becomes three equal
+// channels; transparency is ignored, as in PIL.
 func rgb(dst []uint8, im image.Image, box image.Rectangle) {
 	switch im := im.(type) {
 	case *image.YCbCr:
@@ -90,7 +87,7 @@ func rgb(dst []uint8, im image.Image, box image.Rectangle) {
 				dst = dst[3:]
 			}
 		}
-	case *image.RGBA: // the PNG decoder's choice for opaque colour
+	case *image.RGBA: // PNG decoder, opaque colour
 		rgbFour(dst, im.Pix, im.Stride, im.PixOffset(box.Min.X, box.Min.Y), box)
 	case *image.NRGBA:
 		rgbFour(dst, im.Pix, im.Stride, im.PixOffset(box.Min.X, box.Min.Y), box)
@@ -116,7 +113,7 @@ func rgbFour(dst, pix []uint8, stride, offset int, box image.Rectangle) {
 	}
 }
 
-// rgbYCbCr converts as the image/color package does (JFIF).
+// rgbYCbCr converts as package image/color (JFIF).
 func rgbYCbCr(dst []uint8, im *image.YCbCr, box image.Rectangle) {
 	for y := box.Min.Y; y < box.Max.Y; y++ {
 		luma := im.Y[im.YOffset(box.Min.X, y):][:box.Dx()]

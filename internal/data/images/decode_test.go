@@ -1,4 +1,4 @@
-package data
+package images
 
 import (
 	"bytes"
@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
+	"github.com/ringo-ml/ringo/internal/data/datatest"
+	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
 // segment is one of a JPEG.
@@ -76,7 +78,7 @@ func TestProgressiveNeedsAllScans(t *testing.T) {
 // the last bytes of a scan, which decoders may not need.
 func TestImagesCutAnywhere(t *testing.T) {
 	for name, whole := range map[string][]byte{
-		"a.jpg": encodeJPEG(colourful(24, 16, 1)), "b.jpg": progressive(0, 1, 2, 3, 4), "c.png": encodePNG(colourful(24, 16, 1)),
+		"a.jpg": datatest.EncodeJPEG(datatest.Colourful(24, 16, 1)), "b.jpg": progressive(0, 1, 2, 3, 4), "c.png": datatest.EncodePNG(datatest.Colourful(24, 16, 1)),
 	} {
 		if _, _, err := decodeImage(name, whole); err != nil {
 			t.Fatal(err)
@@ -167,22 +169,22 @@ func TestOrientation(t *testing.T) {
 			for o := 1; o <= 8; o++ {
 				w, h := 40, 23
 				if set == "cifar10" {
-					w, h = cifarSide, cifarSide
+					w, h = CIFARSide, CIFARSide
 				}
 				noted, before := map[string][]byte{}, map[string][]byte{}
 				for i, name := range []string{"train/a/0.png", "train/b/1.png", "test/a/2.png", "train/c/3.jpg"} {
-					encoded := encodePNG(colourful(w, h, uint64(i)))
+					encoded := datatest.EncodePNG(datatest.Colourful(w, h, uint64(i)))
 					if strings.HasSuffix(name, "jpg") {
-						encoded = encodeJPEG(colourful(w, h, uint64(i)))
+						encoded = datatest.EncodeJPEG(datatest.Colourful(w, h, uint64(i)))
 					}
 					stored, _, err := decodeImage(name, encoded)
 					if err != nil {
 						t.Fatal(err)
 					}
-					noted[name], before[name] = withEXIF(encoded, exif(order, magic, uint16(o))), encodePNG(turnedImage(stored, o))
+					noted[name], before[name] = withEXIF(encoded, exif(order, magic, uint16(o))), datatest.EncodePNG(turnedImage(stored, o))
 				}
 				what := fmt.Sprintf("%s, orientation %d, %q", set, o, magic)
-				checkSameImages(t, what, set, writeTree(t, noted), writeTree(t, before))
+				checkSameImages(t, what, set, datatest.WriteTree(t, noted), datatest.WriteTree(t, before))
 			}
 		}
 	}
@@ -191,45 +193,75 @@ func TestOrientation(t *testing.T) {
 // checkSameImages compares all samples of two trees.
 func checkSameImages(t *testing.T, what, name, a, b string) {
 	t.Helper()
-	var sets [2]*Dataset
-	for i, dir := range []string{a, b} {
-		var err error
-		if sets[i], err = Open(name, Config{Dir: dir, ImageSize: 12}); err != nil {
-			t.Fatalf("%s: %v", what, err)
+	var first []float32
+	for _, dir := range []string{a, b} {
+		values := samplesOf(t, name, dir)
+		if first == nil {
+			first = values
+		} else if !slices.Equal(first, values) {
+			t.Errorf("%s: other samples", what)
 		}
 	}
-	idx := []int32{0, 1, 2}
-	for epoch := range 2 {
-		d := Draw{Augment: true, Epoch: epoch, Seed: 3}
-		if !slices.Equal(fill(t, sets[0].Train, d, idx...).Values, fill(t, sets[1].Train, d, idx...).Values) {
-			t.Errorf("%s: other training samples", what)
+}
+
+// samplesOf returns the training samples of a tree in two epochs, and the evaluation samples.
+func samplesOf(t *testing.T, name, dir string) (values []float32) {
+	t.Helper()
+	if name == "cifar10" {
+		set, err := ReadCIFAR(dir, [2]int{}, 2, new(datafile.Skips))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pix := range [][]uint8{set.Train.Pix, set.Eval.Pix} {
+			for _, v := range pix {
+				values = append(values, float32(v))
+			}
+		}
+		return values
+	}
+	tree, err := OpenTree(name, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	train, eval, classes, err := tree.Split()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part, pictures := range [][]Picture{train, eval} {
+		e := NewEncoded(pictures, LabelsOf(pictures, classes), 12, new(datafile.Skips))
+		for epoch := range uint64(2) {
+			for i := range int32(len(pictures)) {
+				dst := make([]float32, 3*12*12)
+				if _, err := e.Decode(dst, i, part == 0, prng.New(3, epoch, uint64(i))); err != nil {
+					t.Fatal(err)
+				}
+				values = append(values, dst...)
+			}
 		}
 	}
-	if !slices.Equal(fill(t, sets[0].Eval, Draw{}, 0).Values, fill(t, sets[1].Eval, Draw{}, 0).Values) {
-		t.Errorf("%s: other evaluation samples", what)
-	}
+	return values
 }
 
 // The converter writes pixels as they are to be seen.
 func TestConvertOrientation(t *testing.T) {
 	files := map[string][]byte{}
 	for i := range 10 {
-		png := encodePNG(colourful(cifarSide, cifarSide, uint64(i)))
+		png := datatest.EncodePNG(datatest.Colourful(CIFARSide, CIFARSide, uint64(i)))
 		files[fmt.Sprintf("train/%c/1.png", 'a'+i)] = withEXIF(png, exif(binary.BigEndian, "MM\x00*", 6))
 		files[fmt.Sprintf("test/%c/1.png", 'a'+i)] = png
 	}
 	out := filepath.Join(t.TempDir(), "out")
-	if _, err := ConvertCIFAR(writeTree(t, files), out, 2, 0); err != nil {
+	if _, err := ConvertCIFAR(datatest.WriteTree(t, files), out, 2, 0); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(filepath.Join(out, "data_batch_1.bin"))
-	if err != nil || len(got)%cifarRecord != 0 {
+	if err != nil || len(got)%CIFARRecord != 0 {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
-	want := turnedImage(colourful(cifarSide, cifarSide, uint64(got[0])), 6)
-	for i := range cifarPlane {
-		c := want.NRGBAAt(i%cifarSide, i/cifarSide)
-		if [3]uint8{got[1+i], got[1+cifarPlane+i], got[1+2*cifarPlane+i]} != [3]uint8{c.R, c.G, c.B} {
+	want := turnedImage(datatest.Colourful(CIFARSide, CIFARSide, uint64(got[0])), 6)
+	for i := range CIFARPlane {
+		c := want.NRGBAAt(i%CIFARSide, i/CIFARSide)
+		if [3]uint8{got[1+i], got[1+CIFARPlane+i], got[1+2*CIFARPlane+i]} != [3]uint8{c.R, c.G, c.B} {
 			t.Fatalf("pixel %d", i)
 		}
 	}
@@ -247,7 +279,7 @@ func TestDamagedOrientation(t *testing.T) {
 		"nine": exif(binary.LittleEndian, "II*\x00", 9), "zero": exif(binary.LittleEndian, "II*\x00", 0), "order": exif(binary.LittleEndian, "MM\x00*", 6),
 		"magic": append([]byte("XX"), good[2:]...), "far": binary.LittleEndian.AppendUint32([]byte("II*\x00"), 0xffffffff),
 	} {
-		for _, encoded := range [][]byte{encodeJPEG(colourful(16, 8, 1)), encodePNG(colourful(16, 8, 1))} {
+		for _, encoded := range [][]byte{datatest.EncodeJPEG(datatest.Colourful(16, 8, 1)), datatest.EncodePNG(datatest.Colourful(16, 8, 1))} {
 			if _, o, err := decodeImage(name, withEXIF(encoded, tiff)); err != nil || o.turned() {
 				t.Errorf("%s: %d, %v", name, o, err)
 			}
@@ -264,7 +296,7 @@ func TestImageBombs(t *testing.T) {
 		binary.BigEndian.PutUint16(b[at+2:], w)
 		return b
 	}
-	png := encodePNG(colourful(8, 8, 1))
+	png := datatest.EncodePNG(datatest.Colourful(8, 8, 1))
 	binary.BigEndian.PutUint32(png[16:], 8000)
 	binary.BigEndian.PutUint32(png[20:], 8000)
 	binary.BigEndian.PutUint32(png[29:], crc32.ChecksumIEEE(png[12:29]))
@@ -275,7 +307,7 @@ func TestImageBombs(t *testing.T) {
 		}
 	}
 	flat := image.NewGray(image.Rect(0, 0, 3000, 3000)) // nothing shrinks further
-	for name, encoded := range map[string][]byte{"flat.png": encodePNG(flat), "flat.jpg": encodeJPEG(flat)} {
+	for name, encoded := range map[string][]byte{"flat.png": datatest.EncodePNG(flat), "flat.jpg": datatest.EncodeJPEG(flat)} {
 		if _, _, err := decodeImage(name, encoded); err != nil {
 			t.Errorf("an image that is there, of %d bytes: %v", len(encoded), err)
 		}
@@ -284,7 +316,7 @@ func TestImageBombs(t *testing.T) {
 
 // Whatever bytes come: an image that fits its box, or a fault of the file.
 func FuzzDecodeImage(f *testing.F) {
-	for _, b := range [][]byte{nil, progressive(0, 1, 2, 3, 4), progressive(0), encodePNG(colourful(3, 4, 1)), encodeJPEG(colourful(9, 4, 1))} {
+	for _, b := range [][]byte{nil, progressive(0, 1, 2, 3, 4), progressive(0), datatest.EncodePNG(datatest.Colourful(3, 4, 1)), datatest.EncodeJPEG(datatest.Colourful(9, 4, 1))} {
 		f.Add(b)
 		if len(b) > 0 {
 			f.Add(withEXIF(b, exif(binary.BigEndian, "MM\x00*", 5)))

@@ -1,4 +1,4 @@
-package data
+package images
 
 import (
 	"errors"
@@ -13,51 +13,50 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// The geometry of MNIST (LeCun, Cortes & Burges 1998).
+// Geometry of MNIST (LeCun, Cortes & Burges 1998).
 const (
 	mnistSide    = 28
-	mnistClasses = 10
+	MNISTClasses = 10
 )
 
-// The four files of MNIST by their published names.
+// Published names of the files of MNIST.
 const (
-	trainImages = "train-images-idx3-ubyte"
-	trainLabels = "train-labels-idx1-ubyte"
-	testImages  = "t10k-images-idx3-ubyte"
-	testLabels  = "t10k-labels-idx1-ubyte"
+	TrainImages = "train-images-idx3-ubyte"
+	TrainLabels = "train-labels-idx1-ubyte"
+	TestImages  = "t10k-images-idx3-ubyte"
+	TestLabels  = "t10k-labels-idx1-ubyte"
 )
 
-// openMNIST reads the four IDX files of MNIST (or of a set in its format) from
-// dir, each as it is or gzipped with .gz at the end of its name; the plain one
-// wins where both exist. A fault in a file's content is a *FormatError with
-// the file and the byte offset; a missing file satisfies errors.Is(err,
-// fs.ErrNotExist) and says what was looked for and what else can be done.
-// 60,000 + 10,000 images take 55 MB and, gzipped, about 0.3 s.
-func openMNIST(dir string) (train, test *Images, err error) {
-	if err := findMNIST(dir); err != nil {
+// ReadMNIST reads the four IDX files of MNIST, or of a set in its format, from dir. Each file is
+// plain or, with .gz at the end of its name, gzipped; the plain file is preferred. An error in the
+// content is a *FormatError with file and byte offset. The error of a missing file satisfies
+// errors.Is(err, fs.ErrNotExist), and names the expected files and a remedy. 60,000 + 10,000 images
+// need 55 MB and, gzipped, about 0.3 s.
+func ReadMNIST(dir string) (train, test *Images, err error) {
+	if err := FindMNIST(dir); err != nil {
 		return nil, nil, err
 	}
-	train, err = openPair(dir, trainImages, trainLabels)
+	train, err = openPair(dir, TrainImages, TrainLabels)
 	if err != nil {
 		return nil, nil, fmt.Errorf("mnist: training set: %w", err)
 	}
-	test, err = openPair(dir, testImages, testLabels)
+	test, err = openPair(dir, TestImages, TestLabels)
 	if err != nil {
 		return nil, nil, fmt.Errorf("mnist: test set: %w", err)
 	}
 	return train, test, nil
 }
 
-// findMNIST reports, without reading them, whether a file of MNIST is missing in
-// dir: openMNIST's error, for a launcher to give once instead of every rank.
-func findMNIST(dir string) error {
+// FindMNIST returns ReadMNIST's error for a missing file without reading the files, so that a
+// launcher reports it once instead of every rank.
+func FindMNIST(dir string) error {
 	if info, err := os.Stat(dir); err != nil {
 		return missing(dir, err)
 	} else if !info.IsDir() {
 		return fmt.Errorf("mnist: %s is not a folder: want one with the four IDX files %s, %s, %s and %s, plain or .gz; %w",
-			dir, trainImages, trainLabels, testImages, testLabels, alternatives(filepath.Dir(dir)))
+			dir, TrainImages, TrainLabels, TestImages, TestLabels, alternatives(filepath.Dir(dir)))
 	}
-	for _, name := range []string{trainImages, trainLabels, testImages, testLabels} {
+	for _, name := range []string{TrainImages, TrainLabels, TestImages, TestLabels} {
 		if _, err := find(dir, name); err != nil {
 			return fmt.Errorf("mnist: %w", err)
 		}
@@ -65,9 +64,9 @@ func findMNIST(dir string) error {
 	return nil
 }
 
-// isIDX reports whether a file, compressed or not, begins as an IDX file of bytes does.
-func isIDX(path string) bool {
-	if !isFile(path) {
+// IsIDX reports whether a file, compressed or not, begins as an IDX file of bytes.
+func IsIDX(path string) bool {
+	if !datafile.IsFile(path) {
 		return false
 	}
 	f, err := datafile.OpenText(path)
@@ -96,7 +95,7 @@ func openPair(dir, imageName, labelName string) (*Images, error) {
 	if err := checkLabels(labelPath, labels.data); err != nil {
 		return nil, err
 	}
-	images, err := readIDXFile(imagePath, 3, func(dims []int) error { // before the pixels are allocated
+	images, err := readIDXFile(imagePath, 3, func(dims []int) error { // called before pixels are allocated
 		return checkImages(dims, len(labels.data), labelPath)
 	})
 	if err != nil {
@@ -122,8 +121,8 @@ func checkImages(dims []int, labels int, labelPath string) error {
 
 func checkLabels(path string, labels []byte) error {
 	for i, l := range labels {
-		if l >= mnistClasses {
-			return datafile.Errorf(path, int64(8+i), "impossible label %d of image %d, want 0 to %d", l, i, mnistClasses-1)
+		if l >= MNISTClasses {
+			return datafile.Errorf(path, int64(8+i), "impossible label %d of image %d, want 0 to %d", l, i, MNISTClasses-1)
 		}
 	}
 	return nil
@@ -147,32 +146,12 @@ func find(dir, name string) (string, error) {
 func missing(dir string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("mnist: no folder %s (looked there for %s and three more files, plain or .gz): %w; %w",
-			dir, trainImages, fs.ErrNotExist, alternatives(dir))
+			dir, TrainImages, fs.ErrNotExist, alternatives(dir))
 	}
 	return fmt.Errorf("mnist: %w", err)
 }
 
-// alternatives is what to do where the files are not there.
+// alternatives returns the remedies for missing files.
 func alternatives(dir string) error {
 	return setting.Errorf("", "fetch them with `ringo data mnist --out %s`, or train on digits drawn by the program with %v %s", dir, datafile.DirPath, datafile.Synthetic)
-}
-
-// openMNISTSet is openMNIST as a Dataset.
-func openMNISTSet(c Config, _ *datafile.Skips) (*Dataset, error) {
-	train, test, err := openMNIST(c.Dir)
-	if err != nil {
-		return nil, err
-	}
-	return mnistSet(train, test), nil
-}
-
-func syntheticMNISTSet(c Config) *Dataset {
-	return mnistSet(SyntheticMNIST(c.Seed, or(c.TrainLimit, 60000), or(c.EvalLimit, 10000)))
-}
-
-func mnistSet(train, test *Images) *Dataset {
-	return &Dataset{
-		Train: newPixels(train, mnistStatistics()), Eval: newPixels(test, mnistStatistics()),
-		Classes: mnistClasses,
-	}
 }

@@ -1,4 +1,4 @@
-package data
+package images
 
 import (
 	"bytes"
@@ -16,15 +16,15 @@ const (
 	jpegApp1        = 0xe1
 )
 
-// jpegSegment is a marker and what follows it.
+// jpegSegment is a marker with its segment.
 type jpegSegment struct {
 	marker byte
-	at     int    // of the marker
-	body   []byte // behind the length
+	at     int    // position of the marker
+	body   []byte // content after the length
 }
 
-// jpegSegments calls visit with the segments of a JPEG up to its end marker, or to where no more can be
-// told, until visit returns false. Data of scans are passed over.
+// jpegSegments calls visit with the segments of a JPEG until visit returns false, the end marker or
+// damage. Data of scans are skipped.
 func jpegSegments(encoded []byte, visit func(jpegSegment) bool) {
 	for at := 2; ; {
 		next := bytes.IndexByte(encoded[min(at, len(encoded)):], 0xff)
@@ -33,11 +33,11 @@ func jpegSegments(encoded []byte, visit func(jpegSegment) bool) {
 		}
 		at += next
 		marker := encoded[at+1]
-		if marker == 0xff { // a fill byte
+		if marker == 0xff { // fill byte
 			at++
 			continue
 		}
-		if marker == 0 || marker >= 0xd0 && marker <= 0xd7 { // of a scan's data: a byte 0xff, or a restart
+		if marker == 0 || marker >= 0xd0 && marker <= 0xd7 { // data of a scan: byte 0xff, or a restart
 			at += 2
 			continue
 		}
@@ -53,17 +53,17 @@ func jpegSegments(encoded []byte, visit func(jpegSegment) bool) {
 	}
 }
 
-// unsent says of a JPEG that can be decoded which part of the image its scans leave out, and where the
-// scan that lacks should be; "" where it is whole. Decoders take what is not sent for zero: a file cut
-// between two scans and closed by an end marker, as programs that mend files do, is a coarse image to them,
-// and nothing tells that it was a fine one.
+// unsent describes the part of a decodable JPEG that no scan transmits, and the position of the
+// missing scan; "" for a complete image. Decoders read missing scans as zeros: a file cut between
+// two scans and closed with an end marker, as repair programs do, decodes to a coarse image without
+// an error.
 func unsent(encoded []byte) (at int, problem string) {
 	c := scanCoverage{problem: "the end marker is missing"}
 	jpegSegments(encoded, c.add)
 	return c.at, c.problem
 }
 
-// scanCoverage is which bits of which coefficients have been sent.
+// scanCoverage tracks the transmitted bits of all coefficients.
 type scanCoverage struct {
 	progressive bool
 	parts       []partCoverage
@@ -71,13 +71,13 @@ type scanCoverage struct {
 	problem     string
 }
 
-// partCoverage is that of a colour component.
+// partCoverage is the coverage of one colour component.
 type partCoverage struct {
 	id  byte
-	low [64]int8 // lowest bit sent of each coefficient, counted from 1; 0: none
+	low [64]int8 // lowest transmitted bit of each coefficient, from 1; 0: no bit
 }
 
-// add notes what a segment sends; false: nothing after it matters.
+// add processes a segment. It returns false after the last relevant segment.
 func (c *scanCoverage) add(s jpegSegment) bool {
 	c.at = s.at
 	switch s.marker {
@@ -98,7 +98,7 @@ func (c *scanCoverage) add(s jpegSegment) bool {
 	return true
 }
 
-// scan notes one scan's header; false with a problem if it continues what has not been sent.
+// scan processes the header of a scan. It returns false, with a problem, after a missing scan.
 func (c *scanCoverage) scan(body []byte) bool {
 	n := 0
 	if len(body) > 0 {
@@ -128,7 +128,7 @@ func (c *scanCoverage) scan(body []byte) bool {
 	return true
 }
 
-// lacking says what has not been sent at the end.
+// lacking describes the missing coefficients at the end.
 func (c *scanCoverage) lacking() string {
 	for _, part := range c.parts {
 		for k, low := range part.low {
