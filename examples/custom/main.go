@@ -1,4 +1,4 @@
-// Command custom has its own model and loop: distopt wraps an optimizer, and changes strategies.
+// Command custom has a custom model and loop: distopt wraps an optimizer, and changes strategies.
 //
 //	go build ./examples/custom && ./custom  # alone
 //	ringo run --np 2 -- ./custom            # as two ranks
@@ -20,14 +20,14 @@ import (
 
 func main() {
 	if err := ringo.Run(context.Background(), ringo.Config{}, loop); err != nil {
-		if !ringo.Reported(err) { // else a launcher says it, once for all ranks
+		if !ringo.Reported(err) { // reported once for all ranks by the launcher otherwise
 			fmt.Fprintln(os.Stderr, "custom:", err)
 		}
 		os.Exit(1)
 	}
 }
 
-// loop teaches two layers to see whether two numbers have the same sign.
+// loop trains two layers to decide whether two numbers have the same sign.
 func loop(job *ringo.Job) (err error) {
 	ps := nn.NewParams(1)
 	hidden, out := ps.Dense("hidden", 2, 16), ps.Dense("out", 16, 2)
@@ -36,7 +36,7 @@ func loop(job *ringo.Job) (err error) {
 		loss, _, _ := t.CrossEntropy(t.Dense(t.Dense(x, hidden, nn.ReLU), out, nn.Identity), labels, nn.CrossEntropy{})
 		return loss
 	}
-	if err := ps.Arrange(forward); err != nil { // all parameters in one arena, in the order in which gradients become final
+	if err := ps.Arrange(forward); err != nil { // one arena for all parameters, in the order of final gradients
 		return err
 	}
 	var layers []bucket.Param
@@ -48,7 +48,7 @@ func loop(job *ringo.Job) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, opt.Close()) }()
-	if err := opt.Broadcast(); err != nil { // rank 0's parameters
+	if err := opt.Broadcast(); err != nil { // parameters of rank 0
 		return err
 	}
 	tape := nn.NewTape(nn.TapeConfig{Threads: 1})
@@ -56,7 +56,7 @@ func loop(job *ringo.Job) (err error) {
 	strategies := map[int]distopt.Strategy{60: distopt.PartialUpdate, 120: distopt.DLGS, 200: distopt.FP16}
 	class, rnd := map[bool]int32{true: 1}, rand.New(rand.NewPCG(2, uint64(job.Rank())))
 	for step := range 300 {
-		for i := range labels { // every rank draws its own samples
+		for i := range labels { // each rank draws different samples
 			a, b := rnd.Float32()*2-1, rnd.Float32()*2-1
 			x.Data[2*i], x.Data[2*i+1], labels[i] = a, b, class[a*b > 0]
 		}
@@ -67,7 +67,7 @@ func loop(job *ringo.Job) (err error) {
 		}
 		tape.Reset()
 		loss := forward(tape)
-		tape.Backward(loss, opt.GradReady) // which exchanges each bucket as soon as it is complete
+		tape.Backward(loss, opt.GradReady) // each complete bucket is exchanged immediately
 		if err := opt.Step(); err != nil {
 			return err
 		}

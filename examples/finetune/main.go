@@ -1,4 +1,5 @@
-// Command finetune learns a task from few samples on layers that another one has trained. Killed, it goes on from DIR with the same bits.
+// Command finetune learns a task from few samples on layers trained for another task. A killed run
+// resumes from DIR with identical results.
 //
 //	go build ./examples/finetune && ringo run --np 2 -- ./finetune DIR
 package main
@@ -24,7 +25,7 @@ func network(ps *nn.Params, o model.Options) model.Model {
 
 func learn(job *ringo.Job, samples, classes int, cfg train.Config) error {
 	all, set := data.Batch{N: samples}, &data.Dataset{Name: "fields", Classes: classes}
-	for i := range samples { // points of a square; classes are its eight fields, or their columns by turns
+	for i := range samples { // points of a square; classes are its eight fields, or alternating columns
 		x, y := float32(i*7919%1009)/1009, float32(i*104729%1013)/1013
 		all.Values, all.Labels = append(all.Values, 2*x-1, 2*y-1), append(all.Labels, int32(int(4*x)+4*int(2*y))%int32(classes))
 	}

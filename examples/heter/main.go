@@ -1,5 +1,5 @@
-// Command heter learns who likes what, as examples/towers does, with the dense layers marked as a part for heter-trainers. Ranks look rows
-// up, and heter-trainers, which are this program too, have the layers:
+// Command heter is examples/towers with the dense layers marked as a part for heter-trainers. Ranks
+// look up rows, and heter-trainers, which run the same program, compute the layers:
 //
 //	go build ./examples/heter && ringo run --np 2 --servers 1 --heter 1 -- ./heter
 //	ringo run --np 2 --servers 1 --sync bsp -- ./heter    # the same in one piece
@@ -21,7 +21,7 @@ import (
 
 const people, dim = 200, 8 // users, and as many items
 
-// likes is a model whose part for heter-trainers has so many hidden units.
+// likes returns a model with the given hidden units in the part for heter-trainers.
 func likes(hidden int) func(ps *nn.Params, o model.Options) model.Model {
 	return func(ps *nn.Params, o model.Options) model.Model {
 		rows := ps.NewTable("rows", nn.UniformRows(0.3), o.Rows, dim)
@@ -50,7 +50,7 @@ func main() {
 	spec := model.Spec{Name: "likes", Build: likes(*hidden)}
 	err := ringo.Run(context.Background(), ringo.Config{}, func(job *ringo.Job) error { return run(job, spec, cfg) })
 	if err != nil {
-		if !ringo.Reported(err) { // else a launcher says it, once for all processes
+		if !ringo.Reported(err) { // reported once for all processes by the launcher otherwise
 			fmt.Fprintln(os.Stderr, "heter:", err)
 		}
 		os.Exit(1)
@@ -64,7 +64,7 @@ func run(job *ringo.Job, spec model.Spec, cfg train.Config) error {
 	}
 	sum, err := train.Run(job.Context(), job, spec, set, cfg)
 	if err != nil {
-		return err // in a heter-trainer ringo.ErrHeterTrainerDone, which ringo.Run takes for a good end
+		return err // ringo.ErrHeterTrainerDone in a heter-trainer, a success for ringo.Run
 	}
 	if job.Rank() == 0 {
 		fmt.Printf("loss %v, accuracy %.3f, AUC %.3f\n", sum.EvalLoss, sum.Eval["accuracy"], sum.Eval["auc"])
@@ -72,7 +72,7 @@ func run(job *ringo.Job, spec model.Spec, cfg train.Config) error {
 	return nil
 }
 
-// liking are all pairs of a user and an item: half of the users like half of the items.
+// liking returns all pairs of a user and an item: half of the users like half of the items.
 func liking() (*data.Dataset, error) {
 	all := data.Batch{N: people * people}
 	for i := range int32(all.N) {

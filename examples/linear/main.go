@@ -1,5 +1,5 @@
-// Command linear finds the line that numbers lie on: a model and data of one's own. Give it a folder to save in; killed, it goes on
-// from there with the same bits.
+// Command linear fits a line to points: a custom model with custom data. With a folder as argument,
+// a killed run resumes with identical results.
 //
 //	go build ./examples/linear && ringo run --np 2 -- ./linear DIR
 package main

@@ -1,5 +1,5 @@
-// Command regression finds the prices of houses from a table: the columns of a CSV file are told or guessed, a share of the rows is
-// held out, and the model is one's own.
+// Command regression predicts house prices from a table with a custom model: the columns of a CSV
+// file are given or detected, and a share of the rows is held out.
 //
 //	go build ./examples/regression && ringo run --np 2 -- ./regression examples/regression/houses.csv
 package main
@@ -16,9 +16,10 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-const width = 4 // of a town's vector
+const width = 4 // width of a town's vector
 
-// prices is a model of a row: its numbers, and a vector for each of its categories. The table says how many there are.
+// prices is a model of a row: its numbers, and a vector for each category. The table determines
+// their counts.
 func prices(ps *nn.Params, o model.Options) model.Model {
 	towns := ps.New("towns", nn.Normal(0.1), o.Rows, width)
 	hidden, out := ps.Dense("hidden", o.Input[0]+width*o.IDs, 32), ps.Dense("out", 32, o.Targets)

@@ -1,6 +1,5 @@
-// Command tables is a user's own model whose parameters lie on servers: users and
-// items have a row each, made when it is first asked for, and the product of two
-// rows says whether that user likes that item.
+// Command tables is a custom model with parameters on servers: users and items have a row each,
+// created on first access, and the product of two rows predicts whether the user likes the item.
 //
 //	go build ./examples/tables
 //	ringo run --np 2 --servers 2 --sync async -- ./tables    # or bsp, or ssp; geo is for programs that keep copies
@@ -25,7 +24,7 @@ const (
 
 func main() {
 	if err := ringo.Run(context.Background(), ringo.Config{}, train); err != nil {
-		if !ringo.Reported(err) { // else a launcher says it, once for all ranks
+		if !ringo.Reported(err) { // reported once for all ranks by the launcher otherwise
 			fmt.Fprintln(os.Stderr, "tables:", err)
 		}
 		os.Exit(1)
@@ -40,14 +39,14 @@ func train(job *ringo.Job) error {
 	}
 	c, err := job.DialParameterServers(client.Config{
 		Schema: schema.Schema{Sparse: []schema.Sparse{rows}},
-		Merge:  true, // a batch may hold a user more than once
+		Merge:  true, // a batch may contain a user more than once
 	})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	session, rnd := c.Session(0), rand.New(rand.NewPCG(1, uint64(job.Rank())))
-	keys, next := make([]uint64, 2*batch), make([]uint64, 2*batch) // of users and items in turn
+	keys, next := make([]uint64, 2*batch), make([]uint64, 2*batch) // alternately of users and items
 	held, coming := make([]float32, 2*batch*dim), make([]float32, 2*batch*dim)
 	grads := make([]float32, 2*batch*dim)
 	draw(next, rnd)
@@ -60,7 +59,7 @@ func train(job *ringo.Job) error {
 			return err
 		}
 		keys, next, held, coming = next, keys, coming, held
-		draw(next, rnd) // its rows travel while this batch is computed
+		draw(next, rnd) // fetches the rows while this batch is computed
 		if pull, err = session.PullRows(0, step+1, next, coming); err != nil {
 			return err
 		}
@@ -68,7 +67,7 @@ func train(job *ringo.Job) error {
 		if err := session.PushRows(0, step, keys, grads); err != nil {
 			return err
 		}
-		if err := session.Clock(step, -1); err != nil { // the learning rate stays
+		if err := session.Clock(step, -1); err != nil { // unchanged learning rate
 			return err
 		}
 		if job.Rank() == 0 && step%100 == 0 {
@@ -81,17 +80,17 @@ func train(job *ringo.Job) error {
 	return c.Leave(context.Background())
 }
 
-// draw makes a batch: even keys are users, odd ones items.
+// draw fills a batch: even keys are users, odd keys items.
 func draw(keys []uint64, rnd *rand.Rand) {
 	for i := range keys {
 		keys[i] = 2*rnd.Uint64N(people) + uint64(i%2)
 	}
 }
 
-// likes is what the model is to find out: half of the users like half of the items.
+// likes is the function to learn: half of the users like half of the items.
 func likes(user, item uint64) bool { return (user/2)%2 == (item/2)%2 }
 
-// learn makes the gradients of a batch's rows, and returns its mean loss.
+// learn computes the gradients of a batch's rows, and returns its mean loss.
 func learn(keys []uint64, rows, grads []float32) (loss float64) {
 	for i := 0; i < len(keys); i += 2 {
 		user, item := rows[i*dim:(i+1)*dim], rows[(i+1)*dim:(i+2)*dim]

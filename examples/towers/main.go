@@ -1,4 +1,5 @@
-// Command towers learns who likes what: a tower for users and one for items, whose rows lie on servers, and the product of both.
+// Command towers predicts the users' preferences: a tower for users and one for items, with rows on
+// servers, and the product of both.
 //
 //	go build ./examples/towers && ringo run --np 2 --servers 2 --sync async -- ./towers
 package main

@@ -9,9 +9,8 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// NewBar returns a progress bar that keeps to one line of w, a terminal of so
-// many columns, 0 when that is not known. beside is how many of them the text on
-// both sides of the bar usually takes.
+// NewBar returns a progress bar on one line of w, a terminal with the given columns, 0 if unknown.
+// The last int is the typical width of the text around the bar.
 func NewBar(w io.Writer, columns, beside int, total int64, options ...progressbar.Option) *progressbar.ProgressBar {
 	columns = cmp.Or(columns, 80)
 	return progressbar.NewOptions64(total, append(options,
@@ -23,22 +22,22 @@ func NewBar(w io.Writer, columns, beside int, total int64, options ...progressba
 	)...)
 }
 
-// EndBar takes a bar off the terminal; nil is none.
+// EndBar removes a bar from the terminal. bar may be nil.
 func EndBar(bar *progressbar.ProgressBar) {
 	if bar != nil {
-		_ = bar.Finish() // a terminal that cannot be written to stops nothing
+		_ = bar.Finish() // terminal write errors are ignored
 		_ = bar.Clear()
 	}
 }
 
-// clipper cuts what is drawn over one line of a terminal to less than its
-// columns: a line that wraps cannot be drawn over again.
+// clipper cuts text drawn over one terminal line below the number of columns: a wrapped line cannot
+// be redrawn.
 type clipper struct {
 	w       io.Writer
 	columns int
 }
 
-// Write cuts each text drawn over the line.
+// Write cuts each text that overwrites the line.
 func (c clipper) Write(p []byte) (int, error) {
 	drawn := strings.Split(string(p), "\r")
 	for i, text := range drawn {

@@ -1,6 +1,5 @@
-// Package cli is how the programs behind `ringo` speak: lines for a person, who may watch on a
-// terminal, lines of JSON for machines, progress, numbers as words, and faults of the command line.
-// It knows nothing of what they do.
+// Package cli is the common output and input of `ringo` commands: text lines, JSON lines, progress,
+// formatted numbers, and errors of the command line.
 package cli
 
 import (
@@ -15,20 +14,18 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// Exit statuses, as shells and schedulers read them.
+// Exit statuses, for shells and schedulers.
 const (
 	Failed     = 1
-	UsageError = 2 // of the command line, found before anything started
+	UsageError = 2 // error of the command line, found before any work
 )
 
-// usageError is a fault of the command line.
 type usageError struct{ error }
 
-// Unwrap returns the fault itself.
+// Unwrap returns the wrapped error.
 func (e usageError) Unwrap() error { return e.error }
 
-// Usage makes err a fault of the command line, for which the command ends with status UsageError;
-// nil stays nil.
+// Usage makes err a command-line error, for exit status UsageError; nil stays nil.
 func Usage(err error) error {
 	if err == nil {
 		return nil
@@ -36,47 +33,49 @@ func Usage(err error) error {
 	return usageError{err}
 }
 
-// Usagef is a fault of the command line.
+// Usagef returns a formatted command-line error.
 func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }
 
-// IsUsage tells whether an error is a fault of the command line, or wraps one.
+// IsUsage reports whether err is or wraps a command-line error.
 func IsUsage(err error) bool { return errors.As(err, new(usageError)) }
 
-// Faults collects all that is wrong with a command line, to be told together. Flags are named without hyphens.
+// Faults collects the errors of a command line, to be reported together. Flags are named without
+// hyphens.
 type Faults []error
 
-// Add adds one, by a format of fmt.Errorf.
+// Add adds an error, formatted by fmt.Errorf.
 func (f *Faults) Add(format string, args ...any) { *f = append(*f, fmt.Errorf(format, args...)) }
 
-// Error adds err unless it is nil.
+// Error adds err unless nil.
 func (f *Faults) Error(err error) {
 	if err != nil {
 		*f = append(*f, err)
 	}
 }
 
-// Range adds a fault of a number that is not in [least, most].
+// Range adds an error for a number outside [least, most].
 func (f *Faults) Range(flag string, n, least, most int) {
 	if n < least || n > most {
 		f.Add("--%s %d: want %d to %d", flag, n, least, most)
 	}
 }
 
-// Budget adds a fault of a time to measure that is not above 0, or more than an hour.
+// Budget adds an error for a measuring time outside (0, 1 h].
 func (f *Faults) Budget(flag string, d time.Duration) {
 	if d <= 0 || d > time.Hour {
 		f.Add("--%s %v: want more than 0 and at most 1h", flag, d)
 	}
 }
 
-// Known adds a fault of a word that is none of some, with the nearest of these.
+// Known adds an error for a word not in words, with the nearest word.
 func (f *Faults) Known(flag, word string, words ...string) {
 	if !slices.Contains(words, word) {
 		f.Add("--%s %q is not known%s: use %s", flag, word, spelling.Hint(word, words...), or(words))
 	}
 }
 
-// Disk adds faults of --ps-disk, which bounds by at least so many bytes what --ps-memory leaves to a disk; 0: no limit.
+// Disk adds errors of --ps-disk, which limits the disk space for rows beyond --ps-memory and must
+// be at least least bytes; 0 means no limit.
 func (f *Faults) Disk(memory, disk Size, least int64) {
 	if disk > 0 && memory == 0 {
 		f.Add("--ps-disk %s has no effect without --ps-memory", disk.String())
@@ -85,7 +84,6 @@ func (f *Faults) Disk(memory, disk Size, least int64) {
 	}
 }
 
-// or joins words as a choice.
 func or(words []string) string {
 	if n := len(words) - 1; n > 0 {
 		return strings.Join(words[:n], ", ") + " or " + words[n]
@@ -93,10 +91,10 @@ func or(words []string) string {
 	return strings.Join(words, "")
 }
 
-// Usage is all of them as one fault of the command line; nil without any.
+// Usage returns all errors as one command-line error, or nil.
 func (f Faults) Usage() error { return Usage(errors.Join(f...)) }
 
-// NoArguments refuses words after the flags.
+// NoArguments rejects arguments after the flags.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return Usagef("`%s` takes no argument, got %q", cmd.CommandPath(), args)
@@ -104,7 +102,8 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// OneArgument wants exactly one word, which is a noun such as "a model" and looks like example.
+// OneArgument requires exactly one argument, described by a noun such as "a model", with an example
+// for the error.
 func OneArgument(noun, example string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch len(args) {
@@ -117,7 +116,8 @@ func OneArgument(noun, example string) cobra.PositionalArgs {
 	}
 }
 
-// Group is a command that only has others below it. A word that is none of these is refused, with near ones.
+// Group returns a command with subcommands only. An unknown subcommand is an error with similar
+// names.
 func Group(cmd *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	cmd.Args = OnlySubcommands
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
@@ -125,7 +125,7 @@ func Group(cmd *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// OnlySubcommands refuses a word that is not a subcommand, naming near ones.
+// OnlySubcommands rejects unknown subcommands, with similar names.
 func OnlySubcommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

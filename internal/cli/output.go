@@ -13,22 +13,22 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// Output is where a command writes: lines for a person and, with --json, one object a line for a machine. The zero
-// value writes nothing.
+// Output is the output of a command: text lines and, with --json, one JSON object per line. The
+// zero value discards output.
 type Output struct {
-	// Lines is for a person; nil: none.
+	// Lines is the writer of text lines; nil discards them.
 	Lines io.Writer
-	// JSON is for a machine; nil: none.
+	// JSON is the writer of JSON lines; nil discards them.
 	JSON io.Writer
-	// File is JSON's, if it is ours to close; else nil.
+	// File is the file of JSON, if Output must close a file; else nil.
 	File io.Closer
 }
 
-// Open opens the file of --json, whose first line takes the place of what the file holds; "" is none. With - the lines
-// for a person go to stderr.
+// Open opens the file of --json, replacing its contents at the first line; "" means none. With -
+// the text lines go to stderr.
 func Open(cmd *cobra.Command, path string) (Output, error) { return OpenMore(cmd, path, false) }
 
-// OpenMore is Open, but with more, lines are added to what the file holds.
+// OpenMore is Open that appends to the file if more is set.
 func OpenMore(cmd *cobra.Command, path string, more bool) (Output, error) {
 	o := Output{Lines: cmd.OutOrStdout()}
 	switch path {
@@ -45,7 +45,7 @@ func OpenMore(cmd *cobra.Command, path string, more bool) (Output, error) {
 	return o, nil
 }
 
-// WithOutput opens the file of --json, has do write to it, and closes it.
+// WithOutput opens the file of --json, calls do and closes the file.
 func WithOutput(cmd *cobra.Command, path string, do func(out *Output) error) error {
 	out, err := Open(cmd, path)
 	if err != nil {
@@ -54,14 +54,14 @@ func WithOutput(cmd *cobra.Command, path string, do func(out *Output) error) err
 	return errors.Join(do(&out), out.Close())
 }
 
-// jsonFile is a file that keeps what it holds until the first line comes: a run that
-// cannot start has nothing to say in its place.
+// jsonFile keeps the old contents of a file until the first line, so that a run that cannot start
+// leaves the file unchanged.
 type jsonFile struct {
 	*os.File
 	more, begun bool
 }
 
-// Write begins with the first line.
+// Write prepares the file before the first line.
 func (f *jsonFile) Write(p []byte) (int, error) {
 	if !f.begun {
 		if err := f.begin(); err != nil {
@@ -72,8 +72,8 @@ func (f *jsonFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// begin makes the file ready for a first line: empty, or ending with a whole one. What
-// is no file, such as a pipe, always is.
+// begin prepares the file for a first line: empties the file, or ends its last line. Non-files,
+// such as pipes, need no preparation.
 func (f *jsonFile) begin() error {
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
@@ -89,11 +89,11 @@ func (f *jsonFile) begin() error {
 	if whole, err := endsLine(f.Name(), end); err != nil || whole {
 		return err
 	}
-	_, err = f.File.Write([]byte{'\n'}) // the run was killed within a line
+	_, err = f.File.Write([]byte{'\n'}) // the earlier run was killed within a line
 	return err
 }
 
-// endsLine reports whether the last byte before a place of a file ends a line.
+// endsLine reports whether the last byte before end is a line end.
 func endsLine(path string, end int64) (bool, error) {
 	f, err := pathname.Open(path)
 	if err != nil {
@@ -104,13 +104,13 @@ func endsLine(path string, end int64) (bool, error) {
 	return last[0] == '\n', errors.Join(err, f.Close())
 }
 
-// Writable reports a file that cannot be written, which it makes if there is none.
+// Writable returns an error for a file that cannot be written, and creates a missing file.
 func Writable(flag, path string) error {
 	if path == "" || path == "-" {
 		return nil
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
-		return nil // its reader would end with the writer that only tried
+		return nil // opening a pipe for a test would end its reader
 	}
 	file, err := pathname.Write(path, 0)
 	if err != nil {
@@ -119,8 +119,7 @@ func Writable(flag, path string) error {
 	return file.Close()
 }
 
-// Creatable reports a file that could not get its name once it is whole, and leaves
-// nothing there.
+// Creatable returns an error if a file cannot be renamed to path later, and leaves no file.
 func Creatable(flag, path string) error {
 	if path == "" {
 		return nil
@@ -137,7 +136,7 @@ func Creatable(flag, path string) error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-// Object writes v as a line of JSON.
+// Object writes v as a JSON line.
 func (o *Output) Object(v any) error {
 	if o.JSON == nil {
 		return nil
@@ -152,20 +151,20 @@ func (o *Output) Object(v any) error {
 	return nil
 }
 
-// Line writes a line for a person.
+// Line writes a text line.
 func (o *Output) Line(format string, args ...any) {
 	if o.Lines != nil {
 		fmt.Fprintf(o.Lines, format+"\n", args...)
 	}
 }
 
-// Result writes v as a line for a person and as JSON.
+// Result writes v as a text line and as JSON.
 func (o *Output) Result(v any, format string, args ...any) error {
 	o.Line(format, args...)
 	return o.Object(v)
 }
 
-// Close closes the file, if there is one.
+// Close closes the file, if any.
 func (o *Output) Close() error {
 	if o.File == nil {
 		return nil

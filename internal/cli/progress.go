@@ -10,13 +10,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// PlainEvery is how often plain progress prints a line.
+// PlainEvery is the interval of plain progress lines.
 const PlainEvery = 10 * time.Second
 
-// Styles are the ways to show progress: auto is bar where a person watches, plain elsewhere.
+// Styles returns the styles of progress: auto is bar on a terminal, else plain.
 func Styles() []string { return []string{"auto", "bar", "plain", "none"} }
 
-// StyleFor turns auto into a bar where a person watches and into plain lines elsewhere.
+// StyleFor resolves auto to bar on a terminal, and to plain elsewhere.
 func StyleFor(style string, to io.Writer) (string, error) {
 	var faults Faults
 	faults.Known("progress", style, Styles()...)
@@ -31,15 +31,15 @@ func StyleFor(style string, to io.Writer) (string, error) {
 	return "plain", nil
 }
 
-// Progress shows how far one thing after the other is, such as a file that is fetched.
+// Progress displays the progress of sequential tasks, such as downloads.
 type Progress struct {
 	// Style is bar, plain or none.
 	Style string
 	// To is a terminal with Style bar.
 	To io.Writer
-	// Unit is what is counted, such as "bytes".
+	// Unit is the counted unit, such as "bytes".
 	Unit string
-	// Columns is how wide the terminal is, 0 when not known.
+	// Columns is the width of the terminal, 0 if unknown.
 	Columns int
 
 	thing   string
@@ -48,8 +48,8 @@ type Progress struct {
 	done    int64
 }
 
-// ProgressFlag adds --progress to a command whose work is counted in a unit. What it returns makes, when the command
-// runs, its progress on stderr, or a fault of the command line.
+// ProgressFlag adds --progress to a command that counts unit. The result creates, when the command
+// runs, the progress on stderr, or returns a command-line error.
 func ProgressFlag(cmd *cobra.Command, unit string) func() (*Progress, error) {
 	style := "auto"
 	Choice(cmd, &style, "progress", "progress `style`: auto, bar, plain or none", Styles()...)
@@ -60,13 +60,14 @@ func ProgressFlag(cmd *cobra.Command, unit string) func() (*Progress, error) {
 	}
 }
 
-// Update says that so much is done of a thing; total is below 0 when not known. Another thing than before ends that.
+// Update reports the progress of a task; total is negative if unknown. A new task ends the previous
+// one.
 func (p *Progress) Update(thing string, done, total int64) {
 	if thing != p.thing {
 		p.Finish()
 		p.thing, p.printed = thing, time.Now()
 		if p.Style == "bar" {
-			const numbers = 47 // "  34% || (9.9/9.9 MB, 12.3 MB/s) [12m0s:12m0s]"
+			const numbers = 47 // width of "  34% || (9.9/9.9 MB, 12.3 MB/s) [12m0s:12m0s]"
 			p.bar = NewBar(p.To, p.Columns, len(thing)+numbers, total,
 				progressbar.OptionSetDescription(thing), progressbar.OptionShowCount(), progressbar.OptionShowBytes(p.Unit == "bytes"))
 		}
@@ -74,7 +75,7 @@ func (p *Progress) Update(thing string, done, total int64) {
 	p.done = done
 	switch {
 	case p.bar != nil:
-		_ = p.bar.Set64(done) // a terminal that cannot be written to stops nothing
+		_ = p.bar.Set64(done) // terminal write errors are ignored
 	case p.Style == "plain" && time.Since(p.printed) >= PlainEvery:
 		p.printed = time.Now()
 		of := ""
@@ -85,7 +86,7 @@ func (p *Progress) Update(thing string, done, total int64) {
 	}
 }
 
-// Finish ends the thing's progress with a line that stays.
+// Finish ends the task's progress with a permanent line.
 func (p *Progress) Finish() {
 	EndBar(p.bar)
 	if p.Style != "none" && p.thing != "" {

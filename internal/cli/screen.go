@@ -10,12 +10,11 @@ import (
 	"golang.org/x/term"
 )
 
-// screen is a terminal on which a person reads: lines that are too long for it are
-// broken between words. What is drawn on a line that is not ended, such as a progress
-// bar, is written as it comes.
+// screen is a terminal with word wrapping of long lines. Unfinished lines, such as a progress bar,
+// are written unchanged.
 type screen struct{ file *os.File }
 
-// Screen is w, or where that is a terminal a writer that folds long lines.
+// Screen returns w, or for a terminal a writer that wraps long lines.
 func Screen(w io.Writer) io.Writer {
 	if file, ok := terminalFile(w); ok {
 		return screen{file}
@@ -23,7 +22,6 @@ func Screen(w io.Writer) io.Writer {
 	return w
 }
 
-// terminalFile is the terminal that an output is.
 func terminalFile(w io.Writer) (file *os.File, ok bool) {
 	switch w := w.(type) {
 	case screen:
@@ -34,17 +32,16 @@ func terminalFile(w io.Writer) (file *os.File, ok bool) {
 	return nil, false
 }
 
-// IsTerminal tells whether what is written to w is shown to a person.
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	_, ok := terminalFile(w)
 	return ok
 }
 
-// PlainColumns is how wide help is where it goes to no terminal.
+// PlainColumns is the width of help texts outside a terminal.
 const PlainColumns = 100
 
-// HelpColumns is how wide the help of flags is to be: as wide as the terminal, while
-// a line stays readable.
+// HelpColumns returns the width of flag help: the terminal's width, within readable limits.
 func HelpColumns(w io.Writer) int {
 	columns := Columns(w)
 	if columns == 0 {
@@ -53,7 +50,7 @@ func HelpColumns(w io.Writer) int {
 	return min(max(columns, 60), 120)
 }
 
-// Columns is how wide a terminal is, 0 where it does not say or w is none.
+// Columns returns the width of a terminal, or 0 if unknown or not a terminal.
 func Columns(w io.Writer) int {
 	file, ok := terminalFile(w)
 	if !ok {
@@ -66,7 +63,7 @@ func Columns(w io.Writer) int {
 	return max(columns, 0)
 }
 
-// Write folds the lines that end in p.
+// Write wraps the complete lines in p.
 func (s screen) Write(p []byte) (int, error) {
 	out := p
 	if bytes.IndexByte(p, '\n') >= 0 {
@@ -78,10 +75,10 @@ func (s screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// leastColumns is how wide a terminal is at least for lines to be broken.
+// leastColumns is the minimum width of a terminal for wrapping.
 const leastColumns = 20
 
-// foldLines breaks the lines that end in text.
+// foldLines wraps the lines of text.
 func foldLines(text string, columns int) string {
 	if columns < leastColumns {
 		return text
@@ -93,7 +90,7 @@ func foldLines(text string, columns int) string {
 			b.WriteString(line)
 			break
 		}
-		// What erases the line before it takes no columns.
+		// Text that erases the previous line has no width.
 		shown := strings.LastIndexAny(whole, "\r\x1b") + 1
 		if shown > 0 && strings.HasPrefix(whole[shown:], "[K") {
 			shown += len("[K")
@@ -105,8 +102,8 @@ func foldLines(text string, columns int) string {
 	return b.String()
 }
 
-// foldLine writes a line in pieces that fit, but for words that do not: broken at
-// spaces, and what follows indented by four more than the line itself.
+// foldLine wraps a line at spaces, except for long words, with the rest indented by four more
+// columns than the line.
 func foldLine(b *strings.Builder, line string, columns int) {
 	indent := line[:len(line)-len(strings.TrimLeft(line, " "))] + "    "
 	if len(indent) > columns/2 {
@@ -125,8 +122,7 @@ func foldLine(b *strings.Builder, line string, columns int) {
 	b.WriteString(line)
 }
 
-// breakAt is the last space from a place on before which so many columns suffice, or the
-// first one; -1 where there is none.
+// breakAt returns the last space after from that fits into columns, else the first space, else -1.
 func breakAt(line string, from, columns int) int {
 	best, column := -1, utf8.RuneCountInString(line[:from])
 	for i, r := range line[from:] {

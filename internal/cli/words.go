@@ -24,10 +24,10 @@ func Milliseconds(ms float64) string { return quantity.Milliseconds(ms) }
 // Bytes is quantity.Traffic.
 func Bytes(n float64) string { return quantity.Traffic(n) }
 
-// Memory writes a number of bytes of memory or of a disk: quantity.Bytes.
+// Memory formats a number of bytes of memory or disk: quantity.Bytes.
 func Memory(n int64) string { return quantity.Bytes(n) }
 
-// After is text behind something, and nothing where there is no text.
+// After returns before and text, or "" if text is empty.
 func After(before, text string) string {
 	if text == "" {
 		return ""
@@ -35,7 +35,7 @@ func After(before, text string) string {
 	return before + text
 }
 
-// Pairs writes numbers by name, such as "a=1,b=2".
+// Pairs formats numbers by name, such as "a=1,b=2".
 func Pairs(numbers map[string]float64, is, and string) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(numbers)) {
@@ -44,9 +44,9 @@ func Pairs(numbers map[string]float64, is, and string) string {
 	return strings.Join(parts, and)
 }
 
-// InLines writes a list into indented lines of help.
+// InLines formats a list as indented lines of help.
 func InLines(names []string) string {
-	const columns = 78 // as the text around it has
+	const columns = 78 // width of the surrounding text
 	var b strings.Builder
 	at := 0
 	for i, name := range names {

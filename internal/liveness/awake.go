@@ -1,8 +1,8 @@
-// Package liveness measures what another process is reproached with, such as its silence.
-// invariant[silence-while-awake]: it is measured in time in which this process ran: while it was
-// stopped by a signal, frozen with its container, or kept from its turn by others, it could not
-// have heard anything. Without that, all processes of a job that was suspended would take each
-// other for dead when it goes on.
+// Package liveness measures the silence of other processes.
+// invariant[silence-while-awake]: silence is always measured in running time of this process,
+// because a process that was stopped by a signal, frozen with its container or waiting for a core
+// cannot receive heartbeats. Otherwise all processes of a suspended job would declare each other
+// dead when the job resumes.
 package liveness
 
 import (
@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// Clock tells time that stands still while nobody calls Tick. Any goroutine may use it.
+// Clock is a clock that stops without calls of Tick. A Clock is safe for concurrent use.
 type Clock struct {
-	most time.Duration // between two ticks, that counts
+	most time.Duration // maximum time between two ticks that counts
 
 	mu     sync.Mutex
 	ticked time.Time
 	asleep time.Duration
 }
 
-// New returns a clock whose Tick is called every so often. A tick that is late by more than once
-// that time is taken for one of a process that did not run.
+// New returns a clock for calls of Tick at the given interval. A tick that is late by more than the
+// interval marks time without running.
 func New(every time.Duration) *Clock { return &Clock{most: 2 * every, ticked: time.Now()} }
 
-// Tick says that this process runs.
+// Tick records that this process runs.
 func (c *Clock) Tick() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,8 +32,7 @@ func (c *Clock) Tick() {
 	c.ticked = now
 }
 
-// Now is the time less all that this process has slept. Differences between two such times mean
-// something, the time itself does not.
+// Now returns the time without suspensions of this process. Only differences of Now are meaningful.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,41 +40,41 @@ func (c *Clock) Now() time.Time {
 	return now.Add(-c.asleep - late(now.Sub(c.ticked), c.most))
 }
 
-// late is how much of the time since a tick this process has slept.
+// late returns the part of the time since a tick that counts as suspended.
 func late(since, most time.Duration) time.Duration { return max(0, since-most) }
 
-// pieces is in how many pieces a silence is counted where nobody ticks: it is noticed late by at
-// most one of them.
+// pieces is the number of pieces of a limit without ticks: the limit is detected late by at most
+// one piece.
 const pieces = 8
 
-// longest is how many times its limit a silence may last that has an excuse, such as that the
-// process is seen to run: it waits for its turn to send a heartbeat, which on a crowded machine may
-// be late by seconds, or it hangs.
+// longest is the maximum multiple of the limit for a silence with an excuse, such as a process that
+// uses CPU time: either its heartbeats are late, by seconds on an overloaded host, or the process
+// hangs.
 const longest = 4
 
-// Detector counts for how long another process has sent no heartbeat, in time in which this process
-// ran. A process that ticks calls Pass with each tick. One that only waits calls Missed after each
-// Wait: a wait during a suspension counts as one, however long it was.
+// Detector measures the time without heartbeats of another process, in running time of this
+// process. A process with ticks calls Pass with each tick. A process that only waits calls Missed
+// after each Wait: a wait during a suspension counts as a single wait.
 type Detector struct {
-	// Limit is the silence after which the other process is taken for dead.
+	// Limit is the silence after which the other process counts as dead.
 	Limit time.Duration
 
-	heard time.Time     // when the last heartbeat came; zero: it is counted already
-	lasts time.Duration // counted
-	ran   time.Duration // what lasts was when the process was last seen to run; 0: never
-	late  time.Duration // by how much its ticks are late, as it last reported
+	heard time.Time     // arrival of the last heartbeat; zero: already counted
+	lasts time.Duration // counted silence
+	ran   time.Duration // lasts when the process was last seen to run; 0: never
+	late  time.Duration // last reported delay of the process's own ticks
 }
 
-// Reset notes a heartbeat.
+// Reset records a heartbeat.
 func (s *Detector) Reset() { s.HeardAt(time.Time{}, 0) }
 
-// HeardAt notes a heartbeat of a process whose own ticks are late by so much.
+// HeardAt records a heartbeat of a process with the given delay of ticks.
 func (s *Detector) HeardAt(now time.Time, late time.Duration) {
 	*s = Detector{Limit: s.Limit, heard: now, late: late}
 }
 
-// Pass notes a tick of this process, which counts for so much, and whether the other process ran
-// since the last.
+// Pass records a tick of this process with the time that counts, and whether the other process ran
+// since the last tick.
 func (s *Detector) Pass(now time.Time, counts time.Duration, ran bool) {
 	if !s.heard.IsZero() {
 		counts = min(counts, now.Sub(s.heard))
@@ -87,25 +86,24 @@ func (s *Detector) Pass(now time.Time, counts time.Duration, ran bool) {
 	}
 }
 
-// Wait is how long to wait for a heartbeat before Missed is called.
+// Wait returns the time to wait for a heartbeat before Missed.
 func (s *Detector) Wait() time.Duration { return max(1, (s.Limit+pieces-1)/pieces) }
 
-// Missed notes a wait without a heartbeat, and whether the process was seen to run during it, and
-// tells whether the limit is reached.
+// Missed records a wait without a heartbeat, and whether the process was seen to run, and returns
+// whether the limit is reached.
 func (s *Detector) Missed(ran bool) bool {
 	s.Pass(time.Time{}, s.Wait(), ran)
 	return s.Lost()
 }
 
-// Lasts is the silence until now.
+// Lasts returns the current silence.
 func (s *Detector) Lasts() time.Duration { return s.lasts }
 
-// Most is the longest silence of this process: more than the limit where it has reported that its
-// ticks are late, or until it has not been seen to run for half of the limit; at most four times
-// the limit.
+// Most returns the current maximum silence: above the limit for a process that reported late ticks,
+// or that was seen to run within the last half limit; at most four times the limit.
 func (s *Detector) Most() time.Duration {
 	return min(max(s.Limit+2*s.late, s.ran+s.Limit/2), longest*s.Limit)
 }
 
-// Lost reports whether the process has been silent for too long.
+// Lost reports whether the silence has reached the maximum.
 func (s *Detector) Lost() bool { return s.lasts >= s.Most() }

@@ -2,38 +2,38 @@ package liveness
 
 import "time"
 
-// least is the shortest time between two looks at the clock that a process is given: on a busy
-// machine each of its threads may have to wait for so long for its turn.
+// least is the minimum time between two clock readings: on an overloaded host each thread may wait
+// this long for a core.
 const least = 100 * time.Millisecond
 
-// Deadline is for how long this process waits for something, in time in which it ran: a wait of an
-// hour in which it was suspended for 59 minutes has lasted for one. It allocates nothing. Spent has
-// to be asked now and then.
+// Deadline limits a wait in running time of this process: a wait of an hour with a suspension of 59
+// minutes lasts one minute. Deadline allocates no memory. Spent must be called at intervals of
+// Wait.
 type Deadline struct {
-	every     time.Duration // in which Spent is to be asked
+	every     time.Duration // maximum interval of calls of Spent
 	remaining time.Duration
 	asked     time.Time
 }
 
-// NewPatience begins a wait of at most limit.
+// NewPatience starts a wait of at most limit.
 func NewPatience(limit time.Duration, now time.Time) Deadline {
 	return Deadline{every: max(limit/pieces, least), remaining: limit, asked: now}
 }
 
-// Wait is how long to wait before Spent is asked again: the whole of a short limit, an eighth of a
-// long one.
+// Wait returns the time until the next call of Spent: all of a short limit, an eighth of a long
+// one.
 func (p *Deadline) Wait() time.Duration { return min(p.remaining, p.every) }
 
-// Spent says whether the limit is reached.
+// Spent reports whether the limit is reached.
 func (p *Deadline) Spent(now time.Time) bool {
 	p.remaining -= Elapsed(now.Sub(p.asked), p.every)
 	p.asked = now
 	return p.remaining <= 0
 }
 
-// Elapsed is how much of the time since one last looked at the clock this process has waited, when
-// it was to look after no more than every. It is all of that, and less the later it looks: of an
-// hour in which it was stopped next to nothing.
+// Elapsed returns the running time since the last clock reading, if readings are due at intervals
+// of every: all of the time for punctual readings, and less the later the reading. After an hour of
+// suspension Elapsed is almost 0.
 func Elapsed(since, every time.Duration) time.Duration {
 	if since <= every {
 		return max(0, since)

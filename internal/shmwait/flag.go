@@ -1,11 +1,10 @@
-// Package shmwait is how ranks that share memory wait for each other: a counter
-// in a cache line of its own, and a wait on it that spins for about a
-// microsecond, then gives way to others, and sleeps in the kernel when it takes
-// long.
+// Package shmwait lets ranks that share memory wait for each other: on a counter in a separate
+// cache line, with a wait that spins for about a microsecond, then yields, and finally sleeps in
+// the kernel.
 //
-// Waking a sleeper costs tens of microseconds, more than most waits last: in a
-// virtual machine an idle core that has halted takes about 30 us to come back,
-// and a core that a yielding thread keeps awake takes none.
+// Waking a sleeper costs tens of microseconds, more than most waits: in a virtual machine a halted
+// idle core takes about 30 us to resume, while a core kept busy by a yielding thread resumes
+// immediately.
 package shmwait
 
 import (
@@ -17,22 +16,22 @@ import (
 // FlagBytes is the size and the alignment of a Flag: a cache line.
 const FlagBytes = 64
 
-// InlineBytes is how much travels in the line of a Flag beside its counter.
+// InlineBytes is the number of bytes transferred in the cache line of a Flag, next to its counter.
 const InlineBytes = 48
 
-// Flag is a counter that one rank raises and others wait for. It may lie in
-// memory that processes share; zeros are a Flag whose counter is 0.
+// Flag is a counter that one rank raises while other ranks wait. A Flag may be in memory shared by
+// processes; zero memory is a Flag with counter 0.
 type Flag struct {
 	n        atomic.Uint64
-	sleepers atomic.Uint32 // how many sleep, or are about to
+	sleepers atomic.Uint32 // number of sleepers, including waiters about to sleep
 	seat     Seat
-	// Inline is for whoever raises the counter: what is written here before
-	// Raise can be read after the wait for it, without touching another line.
+	// Inline is for the raiser's data: data written before Raise can be read after the wait,
+	// without another cache line.
 	Inline [InlineBytes]byte
 }
 
-// FlagAt returns the flag at an offset of shared memory. The offset must leave
-// room for it and the address must be a multiple of FlagBytes.
+// FlagAt returns the flag at an offset of shared memory. The memory must include the whole flag,
+// and the address must be a multiple of FlagBytes.
 func FlagAt(memory []byte, offset int) *Flag {
 	f := (*Flag)(unsafe.Pointer(&memory[offset : offset+FlagBytes][0]))
 	if uintptr(unsafe.Pointer(f))%FlagBytes != 0 {
@@ -41,15 +40,16 @@ func FlagAt(memory []byte, offset int) *Flag {
 	return f
 }
 
-// Seat is a word in the line of f, for the rank that raises f.
+// Seat returns the seat in f's cache line, for the rank that raises f.
 func (f *Flag) Seat() *Seat { return &f.seat }
 
-// Load returns the counter. All that its raiser wrote before is visible.
+// Load returns the counter. All earlier writes of the raiser are visible.
 func (f *Flag) Load() uint64 { return f.n.Load() }
 
-// Spin looks at the counter up to so many times, 15 to 50 ns apart, and reports whether it is at least n. Between two
-// looks the processor pauses: a loop of reads alone has so many of them under way that it stumbles when the counter
-// changes at last, for a fifth of a microsecond in all, and slows who shares its core.
+// Spin reads the counter up to count times, at intervals of 15 to 50 ns, and reports whether the
+// counter is at least n. The processor pauses between reads: in a loop without pauses the many
+// outstanding reads delay the detection of the change by a fifth of a microsecond, and slow the
+// threads on the same core.
 func (f *Flag) Spin(n uint64, count int) bool {
 	for ; count > 0; count -= atOnce {
 		if looks(f, n, min(count, atOnce)) {
@@ -59,16 +59,15 @@ func (f *Flag) Spin(n uint64, count int) bool {
 	return false
 }
 
-// atOnce is how many looks are made where nothing else can stop the thread, such as the collector, which all wait for: some
-// microseconds.
+// atOnce is the number of reads that cannot be preempted, even by the garbage collector, which all
+// threads wait for: some microseconds.
 const atOnce = 64
 
-// Raise sets the counter to n, which must not be below what it is, and wakes
-// those who sleep. A flag has one raiser at a time. Without sleepers it costs
-// one atomic store and a load.
+// Raise sets the counter to n, which must not be below the current value, and wakes sleepers. A
+// flag has one raiser at a time. Without sleepers the cost is one atomic store and one load.
 func (f *Flag) Raise(n uint64) {
 	f.n.Store(n)
-	if f.sleepers.Load() != 0 { // both are sequentially consistent: no sleeper is missed
+	if f.sleepers.Load() != 0 { // both accesses are sequentially consistent: no sleeper is missed
 		f.wake()
 	}
 }

@@ -2,7 +2,7 @@
 
 package shmwait
 
-// readsPerLook are about as long as the instruction that another processor pauses by.
+// readsPerLook reads take about the time of the pause instruction of other processors.
 const readsPerLook = 16
 
 func looks(f *Flag, n uint64, count int) bool {

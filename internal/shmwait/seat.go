@@ -5,23 +5,22 @@ import (
 	"sync/atomic"
 )
 
-// Seat is where a rank was last seen: the number of its processor, plus one, in memory that the ranks share. 0 is
-// nowhere. It is a hint: what is written there decides how ranks wait and for how long they yield to each other,
-// never whether a wait ends.
+// Seat is the last known processor of a rank: its number plus one, in shared memory, or 0 for
+// unknown. A Seat is a hint: seats affect the way and the duration of waits, never their end.
 //
-// A wait that yields loses its core to whoever is there, a stranger too, for as long as the system likes: milliseconds.
-// It is worth it only where another rank needs the core, which the counter that is waited for does not tell, nor how long
-// the call took.
+// A wait that yields loses its core to any waiting thread, including other jobs', for a time chosen
+// by the scheduler: milliseconds. Yielding is worthwhile only if another rank needs the core, as
+// neither the counter nor the duration of the yield shows.
 type Seat struct{ n atomic.Uint32 }
 
-// Sit notes on which processor this rank runs, and reports whether that is known. It costs a system call, a tenth of a
-// microsecond: for now and then.
+// Sit records this rank's processor, and reports whether the processor is known. Cost: a system
+// call, 0.1 us, so Sit should be rare.
 func (w *Waiter) Sit() bool {
 	if w.seats == nil {
 		return false
 	}
 	number, ok := processor()
-	if ok && w.seats[w.me].n.Load() != number+1 { // the others read the line all the time
+	if ok && w.seats[w.me].n.Load() != number+1 { // other ranks read this cache line all the time
 		w.seats[w.me].n.Store(number + 1)
 	}
 	return ok
@@ -41,7 +40,7 @@ func (w *Waiter) InCompany() bool {
 	return false
 }
 
-// OtherCore reports whether rank i was last seen on another core than this one.
+// OtherCore reports whether rank i was last on another core.
 func (w *Waiter) OtherCore(i int) bool {
 	if w.seats == nil {
 		return false
@@ -50,9 +49,9 @@ func (w *Waiter) OtherCore(i int) bool {
 	return theirs != 0 && mine != 0 && theirs != mine
 }
 
-// Order appends the ranks but me, each once, of so many, in the order in which to wait for all of them: those that may need this
-// core to get there come first, so that who comes to the ones that are apart finds nobody to give it to. Each is looked at once, as
-// seats may change meanwhile.
+// Order appends all of the given number of ranks except me, in the order for waiting on all of
+// them: first the ranks that may need this core, so that the later waits need not yield. Each seat
+// is read once, because seats may change.
 func (w *Waiter) Order(to []int, ranks, me int) []int {
 	beside := len(to)
 	for i := range ranks {
@@ -68,7 +67,7 @@ func (w *Waiter) Order(to []int, ranks, me int) []int {
 	return to
 }
 
-// sitDown is Sit and InCompany.
+// sitDown combines Sit and InCompany.
 func (w *Waiter) sitDown() bool {
 	w.Sit()
 	return w.InCompany()

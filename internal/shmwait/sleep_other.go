@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Elsewhere there is no documented sleep on a word of shared memory: a wait that
-// takes long looks every so often.
+// Other systems have no documented sleep on a word of shared memory: a long wait polls at
+// intervals.
 
 func (f *Flag) sleep(_ uint64, d time.Duration) {
 	if d > 0 {

@@ -8,75 +8,75 @@ import (
 	"github.com/ringo-ml/ringo/internal/liveness"
 )
 
-// ErrTimeout: the counter did not get there in time.
+// ErrTimeout means that the counter did not reach the value in time.
 var ErrTimeout = errors.New("timed out")
 
-// Faulter knows why a peer will not raise its flag any more; transport.Mesh is
-// one. Fault returns nil while all is well and should cost next to nothing.
+// Faulter reports the end of peers, such as transport.Mesh. Fault returns nil while a peer can
+// still raise its flag, and should be very cheap.
 type Faulter interface {
 	Fault(peer int) error
 }
 
-// Config says who waits for whom.
+// Config describes the waiting ranks.
 type Config struct {
-	// Ranks is how many ranks wait for each other on this host.
+	// Ranks is the number of ranks waiting for each other on this host.
 	Ranks int
-	// Cores is how many processors they have together; 0: as many as ranks.
+	// Cores is the number of processors available to the ranks together; 0 means as many as ranks.
 	Cores int
-	// OneProcess says that the ranks are goroutines of this process: then a wait
-	// gives way to goroutines first, and to other processes only when it sleeps.
+	// OneProcess reports whether the ranks are goroutines of this process: a wait then yields to
+	// goroutines first, and to other processes only by sleeping.
 	OneProcess bool
-	// Seats are those of all ranks, this one's at Me; none: where the others run is not known.
+	// Seats are the seats of all ranks, with this rank's at Me. Empty means that the processors are
+	// unknown.
 	Seats []*Seat
 	Me    int
 }
 
-// The phases of a wait, in turn.
+// Phases of a wait, in order.
 const (
-	// spins is how often the counter is looked at (Flag.Spin) before anything else is
-	// done: 1 to 3 us. In company who is waited for may need this very core.
+	// spins is the number of reads of the counter (Flag.Spin) before any other step: 1 to 3 us. In
+	// company the awaited rank may need this core.
 	spins          = 64
 	spinsInCompany = 2
-	// respins is how often it is looked at between two system calls in company. Where
-	// a call returns at once nobody else was there, and twice as many follow, up to
-	// mostRespins: who comes between two looks is noticed within nanoseconds.
+	// respins is the number of reads between two yields in company. After a yield that returned
+	// immediately, without another thread on the core, the number doubles, up to mostRespins: a
+	// change between reads is detected within nanoseconds.
 	respins, mostRespins = 2, 128
-	alone                = time.Microsecond // what such a call takes at most
-	// roomySpins is the same where nobody else can need the core.
+	alone                = time.Microsecond // maximum duration of a yield without other threads
+	// roomySpins is respins if no other rank can need the core.
 	roomySpins = 16
-	// look and roomyLook are how many rounds pass between two looks at the clock, the
-	// peer and the deadline: some microseconds.
+	// look and roomyLook are the rounds between checks of the clock, the peer and the deadline:
+	// some microseconds.
 	look, roomyLook = 16, 64
-	// yielding is how long a wait yields before it sleeps, and roomyYielding how long
-	// where that takes the core from nobody.
+	// yielding is the time of yielding before sleeping, and roomyYielding the time if yielding
+	// takes the core from no rank.
 	yielding, roomyYielding = time.Millisecond, 3 * time.Millisecond
-	// yieldingBehind is that of a wait behind a computation: a yield takes the core from it for as long as the system likes, and
-	// a sleep costs it nothing. Most of those who come at about the same time come within it.
+	// yieldingBehind is yielding for a wait next to a computation: a yield can take the core from
+	// the computation for long, while a sleep takes no core. Most simultaneous arrivals fall within
+	// yieldingBehind.
 	yieldingBehind = 100 * time.Microsecond
-	// nap bounds a sleep, so that a fault of the peer is noticed, and longNap one
-	// of a wait that has lasted for long, whatever else runs here: such a wait is
-	// for a peer that is stopped or slow by far, and may last for minutes.
+	// nap limits a sleep, so that an error of the peer is noticed, and longNap a sleep in a wait
+	// longer than long: such a wait is for a stopped or very slow peer, and may last for minutes.
 	nap     = 2 * time.Millisecond
 	longNap = 10 * time.Millisecond
 	long    = 100 * time.Millisecond
-	// yieldInterval is how long giving way to other goroutines takes when there are any.
+	// yieldInterval is the duration of a yield to other runnable goroutines.
 	yieldInterval = 5 * time.Microsecond
 )
 
-// Waiter waits as suits ranks and cores. It has no state but the seats: any number of
-// goroutines may use it. The zero value is for ranks with a core each.
+// Waiter waits in a way suited to the ranks and cores. The only state are the seats: a Waiter is
+// safe for concurrent use. The zero value is for ranks with a core each.
 type Waiter struct {
 	seats      []*Seat
 	me         int
 	crowded    bool // more ranks than cores, or goroutines than threads
-	roomy      bool // no thread of a rank needs another's core, if they sit apart
+	roomy      bool // enough cores for all threads of all ranks, on separate seats
 	oneProcess bool
-	computing  bool // this rank computes while it waits
-	gosched    int  // rounds between two runtime.Gosched
+	computing  bool // this rank computes during waits
+	gosched    int  // rounds between calls of runtime.Gosched
 }
 
-// New returns the waiter for so many ranks and cores, and for the GOMAXPROCS of
-// the time of the call.
+// New returns the Waiter for a configuration, and for the current GOMAXPROCS.
 func New(cfg Config) Waiter {
 	w := Waiter{oneProcess: cfg.OneProcess, gosched: look, crowded: cfg.Cores > 0 && cfg.Ranks > cfg.Cores}
 	threads := runtime.GOMAXPROCS(0)
@@ -90,27 +90,24 @@ func New(cfg Config) Waiter {
 			w.seats = nil
 		}
 	}
-	// With several threads Gosched wakes an idle one, which costs both of them
-	// microseconds, and says nothing: an idle thread would run what is runnable.
+	// With several threads Gosched wakes an idle thread, which costs both microseconds, and is
+	// useless: an idle thread would already run runnable goroutines.
 	if threads == 1 {
 		w.gosched = 2
 	}
 	return w
 }
 
-// WhileComputing is w for waits of a rank that computes meanwhile, on other threads: they sleep
-// soon.
+// WhileComputing returns a Waiter for a rank that computes on other threads during waits: its waits
+// sleep early.
 func (w Waiter) WhileComputing() Waiter {
 	w.computing = true
 	return w
 }
 
-// AtLeast returns when the counter of f is at least n: at once if it is, and
-// else after a wait that allocates nothing. It fails with what peers says of
-// peer once that is not nil, and with ErrTimeout when the timeout has passed, of
-// which time in which this process was suspended does not count;
-// one of zero or less only asks. The counter counts first: what was raised
-// before a fault is not lost.
+// AtLeast returns when f's counter is at least n, without allocating. AtLeast returns the error of
+// peers.Fault(peer), or ErrTimeout after timeout, excluding suspensions of this process. A timeout
+// <= 0 only checks. The counter takes precedence: a raise before an error is not lost.
 func (w *Waiter) AtLeast(f *Flag, n uint64, peers Faulter, peer int, timeout time.Duration) error {
 	if f.n.Load() >= n {
 		return nil
@@ -135,9 +132,9 @@ func (w *Waiter) wait(f *Flag, n uint64, peers Faulter, peer int, timeout time.D
 func (w *Waiter) waitLong(f *Flag, n uint64, peers Faulter, peer int, timeout time.Duration) error {
 	start := time.Now()
 	patience := liveness.NewPatience(timeout, start)
-	idle := start // since when nothing else was seen to run here
+	idle := start // time since this wait last saw another thread run
 	spins := respins
-	// Most waits end before it is worth a system call to look where this rank runs.
+	// Most waits end before a system call for this rank's processor is worthwhile.
 	for company := w.InCompany(); ; company = w.sitDown() {
 		if w.yield(f, n, company, &spins) {
 			return nil
@@ -152,7 +149,7 @@ func (w *Waiter) waitLong(f *Flag, n uint64, peers Faulter, peer int, timeout ti
 		}
 		since := time.Now()
 		if since.Sub(now) > yieldInterval {
-			idle = since // others compute here, and a sleep would hold them up
+			idle = since // other threads compute, and a sleep would delay them
 		}
 		if d := w.sleepTime(since.Sub(start), since.Sub(idle), company); d > 0 {
 			f.sleep(n, min(d, patience.Wait()))
@@ -160,8 +157,8 @@ func (w *Waiter) waitLong(f *Flag, n uint64, peers Faulter, peer int, timeout ti
 	}
 }
 
-// sleepTime is for how long a wait may sleep that has lasted for waited and in
-// whose last part, idle, nothing else ran here; 0: not yet.
+// sleepTime returns the duration of a sleep, or 0 before sleeping is due, for a wait of length
+// waited with no other thread running during the last part, idle.
 func (w *Waiter) sleepTime(waited, idle time.Duration, company bool) time.Duration {
 	most := yielding
 	switch {
@@ -179,8 +176,8 @@ func (w *Waiter) sleepTime(waited, idle time.Duration, company bool) time.Durati
 	return 0
 }
 
-// ended returns why a wait cannot go on, or nil. What the peer has done counts
-// before its end does.
+// ended returns the reason for the end of a wait, or nil. The peer's raises take precedence over
+// its end.
 func ended(f *Flag, n uint64, peers Faulter, peer int, late bool) error {
 	err := peers.Fault(peer)
 	if err == nil && late {
@@ -192,8 +189,7 @@ func ended(f *Flag, n uint64, peers Faulter, peer int, late bool) error {
 	return err
 }
 
-// yield looks at the counter between so many calls that give way to others, and
-// reports whether it is there.
+// yield reads the counter between yields, and reports whether the value is reached.
 func (w *Waiter) yield(f *Flag, n uint64, company bool, spins *int) bool {
 	rounds, roomy := look, w.roomy && !company
 	if roomy {
@@ -217,7 +213,7 @@ func (w *Waiter) yield(f *Flag, n uint64, company bool, spins *int) bool {
 	return false
 }
 
-// giveWay yields the core, and returns how many looks follow after so many before.
+// giveWay yields the core, and returns the next number of reads.
 func giveWay(spins int) int {
 	start := time.Now()
 	yieldCore()

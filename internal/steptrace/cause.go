@@ -8,76 +8,81 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// RankTimes is what one rank's last steps were like: means in ms of a step, if nothing else is
-// said. Its parts do not overlap.
+// RankTimes are the mean times of one rank's last steps, in ms per step unless noted. The parts do
+// not overlap.
 type RankTimes struct {
 	Number                                                                int
 	StepMS, ComputeMS, DataMS, ServersMS, CompressMS, UpdateMS, ExposedMS float64
-	// QueuedMS is for how long its threads were ready to run and had no processor, all together.
+	// QueuedMS is the time of threads ready to run without a processor, summed over threads.
 	QueuedMS float64
-	// StorageBytes is how many bytes a second storage has read for it.
+	// StorageBytes is the number of bytes per second read from storage for the rank.
 	StorageBytes float64
 }
 
-// ExchangeTime is the exchange of a bucket from when all ranks had begun it, and those that ended
-// before it had ended, until it had.
+// ExchangeTime is the exchange of a bucket, from the time when all ranks had begun it and earlier
+// exchanges had ended, until its end.
 type ExchangeTime struct {
-	Bytes float64 // that a rank has sent
+	Bytes float64 // bytes sent by a rank
 	MS    float64
 }
 
-// Job is what is known of one.
+// Job is the known data of a job.
 type Job struct {
 	Ranks []RankTimes
-	// Exchanges are those of some steps that were looked at, of all ranks, and PerStep how many a rank has in a step.
+	// Exchanges are sampled from some steps of all ranks, and PerStep is the number per rank and
+	// step.
 	Exchanges []ExchangeTime
 	PerStep   int
-	// Together is which share of the time in which ranks waited for exchanges is nobody's, from 0 to 1: all had begun them, or ranks waited for
-	// each other by turns. The rest they waited for one that comes later than they.
+	// Together is the share, from 0 to 1, of the ranks' waiting time for exchanges that no single
+	// rank caused: all ranks had begun, or ranks waited for each other alternately. In the rest of
+	// the time ranks waited for a later rank.
 	Together float64
-	// Foreign is how many of the machine's processors others than the job had, in the mean; 0 where that is not known.
+	// Foreign is the mean number of the machine's processors used by processes outside the job; 0
+	// means unknown.
 	Foreign float64
 }
 
-// CauseKind is a cause.
+// CauseKind is the kind of a cause.
 type CauseKind string
 
-// The causes.
+// Values of CauseKind.
 const (
-	SlowRank     CauseKind = "slow_rank"     // one rank computes longer than the others
-	SlowDisk     CauseKind = "slow_disk"     // ranks wait for data, and storage reads it
-	SlowData     CauseKind = "slow_data"     // ranks wait for data, which does not come from storage: to prepare it takes so long
-	SlowLink     CauseKind = "slow_link"     // exchanges take as long as their bytes do on a slow link
-	SmallBuckets CauseKind = "small_buckets" // exchanges take as long as their number does
-	CoreTaken    CauseKind = "core_taken"    // other processes have processors that ranks want
+	SlowRank     CauseKind = "slow_rank"     // one rank computes longer than the rest
+	SlowDisk     CauseKind = "slow_disk"     // ranks wait for data, and storage is reading
+	SlowData     CauseKind = "slow_data"     // ranks wait for data without reads from storage: preparing the data is slow
+	SlowLink     CauseKind = "slow_link"     // exchanges are limited by bytes on a slow link
+	SmallBuckets CauseKind = "small_buckets" // exchanges are limited by their number
+	CoreTaken    CauseKind = "core_taken"    // other processes use processors that ranks need
 )
 
-// Cause is what slows a job.
+// Cause is a reason for slow steps of a job.
 type Cause struct {
 	Kind CauseKind `json:"kind"`
-	// Rank is which one it concerns, -1: all.
+	// Rank is the affected rank, -1: all.
 	Rank int `json:"rank"`
-	// MS is what it costs of a step, and Share which part of the step.
+	// MS is the cost per step, and Share the share of the step.
 	MS    float64 `json:"cost_ms"`
 	Share float64 `json:"cost_share"`
-	// Text says it to a person, with what to do.
+	// Text is the description for the user, with the remedy.
 	Text string `json:"text"`
 }
 
 const (
-	// conspicuous is by which share of a step something must cost before it is named.
+	// conspicuous is the minimum share of a step for a cause to be reported.
 	conspicuous = 0.2
-	// slowLink is below how many bytes a second a link is slow: 1 Gbit/s.
+	// slowLink is the rate, in bytes per second, below which a link is slow: 1 Gbit/s.
 	slowLink = 125e6
-	// reading is from how many bytes a second on storage is what data waits for.
+	// reading is the rate of storage reads, in bytes per second, from which storage causes the wait
+	// for data.
 	reading = 64 << 10
-	// small is below how many bytes exchanges are small that are all alike, and few how many of a step are no many.
+	// small is the size in bytes below which equal exchanges are small, and few the number per step
+	// that merging cannot improve.
 	small = 32 << 10
 	few   = 4
 )
 
-// FindCause names what slows a job most; ok is false where nothing that it knows costs more than a
-// fifth of a step: below that, steps of ranks on shared machines differ all the time.
+// FindCause returns the cause with the highest cost; ok is false if no known cause costs more than
+// a fifth of a step: smaller differences are normal on shared machines.
 func FindCause(j Job) (c Cause, ok bool) {
 	if len(j.Ranks) == 0 {
 		return c, false
@@ -89,14 +94,15 @@ func FindCause(j Job) (c Cause, ok bool) {
 		}
 	}
 	c.Share = c.MS / step
-	return c, c.Share > conspicuous // not where it is NaN
+	return c, c.Share > conspicuous // false for NaN
 }
 
-// The causes. Each is given what is known of the job and the median rank's step in ms, and returns what of the step it costs and the words for
-// it, or no cost. They do not look at each other: where two cost something, such as a slow rank whose step is long because another process
-// has its processor, the part of the one is taken off the other where it is computed.
+// Each function below gets the job and the median rank's step in ms, and returns the cost per step
+// with its text, or no cost. The functions are independent: if two causes overlap, such as other
+// processes and a rank slowed by them, the later function subtracts the other cost.
 
-// coreTaken is what other processes cost the rank that they cost most: no more than they ran.
+// coreTaken returns the cost of other processes to the most affected rank, at most their running
+// time.
 func coreTaken(j Job, step float64) Cause {
 	c := Cause{Kind: CoreTaken, Rank: -1}
 	for _, r := range j.Ranks {
@@ -108,12 +114,12 @@ func coreTaken(j Job, step float64) Cause {
 	return c
 }
 
-// preemptedMS is for how long of a step others had a rank's processor.
+// preemptedMS returns the time per step that other processes used a rank's processor.
 func (j Job) preemptedMS(r RankTimes) float64 {
 	return min(r.QueuedMS, j.Foreign*r.StepMS, r.StepMS)
 }
 
-// dataWait is what the rank waits for data that waits longest: the others wait for it.
+// dataWait returns the longest wait of a rank for data: the other ranks wait for that rank.
 func dataWait(j Job, step float64) Cause {
 	c := Cause{Kind: SlowData, Rank: -1}
 	var longest RankTimes
@@ -140,7 +146,8 @@ func dataWait(j Job, step float64) Cause {
 	return c
 }
 
-// slowRank is what one rank takes longer of its own than the median of the others, beyond what others have taken from it and what it waits for data.
+// slowRank returns the extra time of one rank over the median of the rest, without the effects of
+// other processes and waits for data.
 func slowRank(j Job, step float64) Cause {
 	c := Cause{Kind: SlowRank, Rank: -1}
 	data := columnOf(j.Ranks, func(r RankTimes) float64 { return r.DataMS })
@@ -154,26 +161,27 @@ func slowRank(j Job, step float64) Cause {
 	return c
 }
 
-// exchanges is what ranks wait for exchanges that all have begun: for their bytes on a slow link, or for their number. What a rank lacks
-// a processor meanwhile is no link's fault.
+// exchanges returns the waits for exchanges that all ranks have begun: limited by bytes on a slow
+// link, or by the number of exchanges. Time without a processor does not count.
 func exchanges(j Job, step float64) Cause {
 	n := len(j.Exchanges)
 	if n == 0 || len(j.Ranks) < 2 {
 		return Cause{}
 	}
-	// Ranks wait for whichever exchange ends first, so that what they wait is of them all, and how much is known. What it is for,
-	// is told by the exchanges one by one: those that go on while backward does are as long as those that are waited for.
+	// Ranks wait for the exchange that ends first, so the total wait is known only for all
+	// exchanges together. The individual exchanges give the reason: hidden exchanges last about the
+	// same time.
 	wait := j.Together*median(j.Ranks, func(r RankTimes) float64 { return r.ExposedMS }) - median(j.Ranks, func(r RankTimes) float64 { return r.QueuedMS })
 	each, perByte := line(j.Exchanges)
 	var bytes, ms float64
 	for _, x := range j.Exchanges {
 		bytes, ms = bytes+x.Bytes, ms+x.MS
 	}
-	if bytes == 0 || ms == 0 { // they share memory
+	if bytes == 0 || ms == 0 { // shared memory
 		return Cause{}
 	}
-	// Of a line through exchanges the height at no bytes is what one costs that has none: the way there and back, and the threads that
-	// wake up for it. A merged plan would have it once.
+	// The intercept of the fitted line at zero bytes is the fixed cost of an exchange: the round
+	// trip and waking the threads. A merged plan would have the fixed cost once.
 	number := min(1, each*float64(n)/ms)
 	if number > 0.5 {
 		if j.PerStep <= few {
@@ -191,8 +199,8 @@ func exchanges(j Job, step float64) Cause {
 		"ranks wait %s ms of a step of %s ms for exchanges over a link that takes %s: send less (--strategy dlgs, or auto) or take a faster link", millis(wait), millis(step), rate(speed))}
 }
 
-// line is what an exchange takes, in ms, and what a byte of it does besides: the line with the least squares, as far as sizes differ
-// enough to tell. Exchanges that are all alike take their time for their bytes, unless these are few.
+// line returns the fixed cost of an exchange, in ms, and the cost per byte, by least squares if the
+// sizes differ enough. The time of equal exchanges counts as per-byte cost, unless they are small.
 func line(all []ExchangeTime) (each, perByte float64) {
 	n := float64(len(all))
 	var x, y float64
@@ -213,7 +221,7 @@ func line(all []ExchangeTime) (each, perByte float64) {
 	return y - perByte*x, perByte
 }
 
-// column is a figure of all ranks, by rank and by size.
+// column is one value of all ranks, by rank and sorted.
 type column struct{ of, sorted []float64 }
 
 func columnOf(ranks []RankTimes, of func(RankTimes) float64) (c column) {
@@ -224,7 +232,7 @@ func columnOf(ranks []RankTimes, of func(RankTimes) float64) (c column) {
 	return c
 }
 
-// without is the median of the others than a rank: the place of its own figure is passed over.
+// without returns the median of all ranks except one.
 func (c column) without(rank int) float64 {
 	own, _ := slices.BinarySearch(c.sorted, c.of[rank])
 	at := func(i int) float64 {
@@ -237,7 +245,6 @@ func (c column) without(rank int) float64 {
 	return (at((n-1)/2) + at(n/2)) / 2
 }
 
-// median is that of a figure over the ranks.
 func median(ranks []RankTimes, of func(RankTimes) float64) float64 {
 	all, n := columnOf(ranks, of).sorted, len(ranks)
 	return (all[(n-1)/2] + all[n/2]) / 2

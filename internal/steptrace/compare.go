@@ -1,19 +1,20 @@
 package steptrace
 
-// Change is a figure of two timelines, A of the first and B of the second. Names stay as they are: programs find figures by them.
-// Of what a timeline does not have, such as codecs, the figure is 0.
+// Change is one value of two timelines: A of the first and B of the second. Names are stable,
+// because programs depend on them. Values missing from a timeline, such as codecs, are 0.
 type Change struct {
 	Name string  `json:"name"`
-	Unit string  `json:"unit"` // ms, B, or "" of a share of 1
+	Unit string  `json:"unit"` // ms, B, or "" for a share of 1
 	A    float64 `json:"a"`
 	B    float64 `json:"b"`
 }
 
-// Compare puts the figures of two timelines beside each other: times of a step, as means over ranks, then shares and bytes.
+// Compare returns the values of two timelines: times of a step, as means over ranks, then shares
+// and bytes.
 func Compare(a, b Summary) []Change {
 	out := []Change{{"step", "ms", a.StepMS, b.StepMS}}
 	for k := range kinds {
-		if k != kindOther { // which is not part of a step
+		if k != kindOther { // outside of steps
 			out = append(out, Change{k.String(), "ms", a.kindMS(k), b.kindMS(k)})
 		}
 	}
@@ -33,8 +34,8 @@ func Compare(a, b Summary) []Change {
 	return append(out, Change{"sent by a rank in a step", "B", a.Mean.StepBytesSent, b.Mean.StepBytesSent})
 }
 
-// kindMS is the time of a kind in a step, as a mean over ranks: the kinds but kindOther add up to
-// the step, whether its parts lie behind each other or not, because each moment counts once.
+// kindMS returns the time of a kind per step, as a mean over ranks. The kinds except kindOther add
+// up to the step, because each moment counts once.
 func (s Summary) kindMS(k spanKind) float64 {
 	return s.Mean.Of(k) * s.WallMS / float64(max(1, s.Steps))
 }

@@ -5,26 +5,27 @@ import (
 	"slices"
 )
 
-// piece is a time in which a rank does one thing: what it does while several spans are open is a function of these alone.
+// piece is a period with a single activity of a rank, determined by the set of open spans alone.
 type piece struct {
 	start, end int64
-	// span is which of the rank's it belongs to, -1 while it is idle: of what is computed the one that began last, which lies within the
-	// others; of exchanges the one that ends first, for which the rank waits.
+	// span is the index of the piece's span among the rank's spans, -1 while idle: for computation,
+	// the span that began last, nested in the rest; for exchanges, the span that ends first,
+	// awaited by the rank.
 	span int
 	kind spanKind
 }
 
-// hidden is how long a rank had exchanges under way, and how long it computed meanwhile.
+// hidden is the time with exchanges in progress, and the time of computation within.
 type hidden struct{ exchange, computing int64 }
 
-// queue are open spans of one kind, the one that counts first; others whose end has passed may be among them.
+// queue is the open spans of one kind, by priority; ended spans stay until they reach the front.
 type queue struct {
 	spans  []Span
 	open   []int
 	before func(a, b int) bool
 }
 
-// Len, Less, Swap, Push and Pop are heap.Interface's.
+// Len, Less, Swap, Push and Pop implement heap.Interface.
 func (q *queue) Len() int           { return len(q.open) }
 func (q *queue) Less(i, j int) bool { return q.before(q.open[i], q.open[j]) }
 func (q *queue) Swap(i, j int)      { q.open[i], q.open[j] = q.open[j], q.open[i] }
@@ -35,7 +36,7 @@ func (q *queue) Pop() any {
 	return last
 }
 
-// at is the span that counts at a time, -1 without any.
+// at returns the span with priority at a time, or -1.
 func (q *queue) at(t int64) int {
 	for len(q.open) > 0 && q.spans[q.open[0]].End <= t {
 		heap.Pop(q)
@@ -46,10 +47,9 @@ func (q *queue) at(t int64) int {
 	return q.open[0]
 }
 
-// queues are one for each kind but kindIdle.
 func queues(spans []Span) (all [kindIdle]queue) {
 	for k := range all {
-		all[k] = queue{spans: spans, before: func(a, b int) bool { return a > b }} // spans are by their start
+		all[k] = queue{spans: spans, before: func(a, b int) bool { return a > b }} // spans are sorted by start
 	}
 	all[kindExchange].before = func(a, b int) bool {
 		return spans[a].End < spans[b].End || spans[a].End == spans[b].End && a < b
@@ -57,12 +57,12 @@ func queues(spans []Span) (all [kindIdle]queue) {
 	return all
 }
 
-// pieces cuts what a rank did from lo until hi into pieces that follow each other without a gap. The cost is that of sorting.
+// pieces divides a rank's time from lo to hi into pieces without gaps. Cost: that of sorting.
 func (r *Rank) pieces(lo, hi int64) (out []piece, h hidden) {
-	// A sweep over the places at which something begins or ends. What has ended stays in its queue until it comes to the front, so that
-	// each span is pushed and popped once.
+	// A sweep over all begins and ends. Ended spans stay in their queue until they reach the front,
+	// so each span is pushed and popped once.
 	open := queues(r.Spans)
-	next := 0 // span to begin
+	next := 0 // index of the next span to begin
 	times := cuts(r.Spans, lo, hi)
 	for i, now := range times[:len(times)-1] {
 		for ; next < len(r.Spans) && r.Spans[next].Start <= now; next++ {
@@ -91,7 +91,7 @@ func (r *Rank) pieces(lo, hi int64) (out []piece, h hidden) {
 	return out, h
 }
 
-// cuts are the times from lo to hi between which the same spans are open.
+// cuts returns the times from lo to hi at which the set of open spans changes.
 func cuts(spans []Span, lo, hi int64) []int64 {
 	times := []int64{lo, hi}
 	for _, s := range spans {
@@ -105,10 +105,10 @@ func cuts(spans []Span, lo, hi int64) []int64 {
 	return slices.Compact(times)
 }
 
-// window is the time that all ranks have recorded: to the last span's end or, where spans were left out, to where the first rank's
-// spans end that had more.
+// window returns the time recorded by all ranks: until the last span's end or, if spans were
+// dropped, until the first end of an incomplete rank's spans.
 func (t *Timeline) window() (lo, hi int64) {
-	// Behind where a rank's spans were cut it would seem idle.
+	// After its last recorded span an incomplete rank would look idle.
 	first, cut := true, int64(-1)
 	for _, r := range t.Ranks {
 		last := int64(0)

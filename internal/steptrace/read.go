@@ -15,13 +15,13 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/trace"
 )
 
-// The kinds of faults of a file, for errors.Is.
+// Kinds of file errors, for errors.Is.
 var (
-	// ErrTruncated says that the file ends before the timeline does.
+	// ErrTruncated means that the file ends before the timeline.
 	ErrTruncated = errors.New("it ends too early")
-	// ErrFormat says that the file is no timeline as ringo writes it.
+	// ErrFormat means that the file is not a timeline written by ringo.
 	ErrFormat = errors.New("no timeline of ringo")
-	// ErrLarge says that the file holds more than is read.
+	// ErrLarge means that the file exceeds a limit.
 	ErrLarge = errors.New("too large")
 )
 
@@ -33,11 +33,11 @@ func largef(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrLarge, fmt.Sprintf(format, args...))
 }
 
-// maxValue is how long one value of the file may be.
+// maxValue is the maximum length of one value in the file.
 const maxValue = 1 << 20
 
-// metered refuses to read much more than maxValue bytes before the reader has made a value of them, so that none of a hostile file
-// fills the memory.
+// metered stops reading at about maxValue bytes per value, so that a hostile file cannot fill the
+// memory.
 type metered struct {
 	from io.Reader
 	left int
@@ -52,31 +52,31 @@ func (m *metered) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reader takes a timeline off a file. It goes through the file once, value by value, and keeps the spans alone: of a hostile file it
-// holds no more than maxValue bytes at a time, and refuses it before a limit is passed.
+// reader reads a timeline in one pass, value by value, and stores the spans only: memory for a
+// hostile file is limited to maxValue bytes at a time, and limits are checked before storing.
 type reader struct {
 	meter metered
 	json  *json.Decoder
 	out   Timeline
 	spans int
-	ranks map[int]*Rank // by number, as processes were met
+	ranks map[int]*Rank // ranks by number, in the order of the file
 	notes []rankNote
 }
 
-// Read reads a timeline. Errors are ErrTruncated, ErrFormat or ErrLarge, or of reading, behind the
-// number of bytes before the value at fault.
+// Read reads a timeline. Errors are ErrTruncated, ErrFormat, ErrLarge or read errors, after the
+// byte offset of the invalid value.
 func Read(from io.Reader) (*Timeline, error) {
 	r := &reader{meter: metered{from, maxValue}, ranks: map[int]*Rank{}}
 	r.json = json.NewDecoder(&r.meter)
 	r.json.DisallowUnknownFields()
-	r.out.place("") // of what has no algorithm
+	r.out.place("") // empty name, for spans without an algorithm
 	if err := r.file(); err != nil {
 		return nil, fmt.Errorf("byte %d: %w", r.json.InputOffset(), named(err))
 	}
 	return &r.out, nil
 }
 
-// named is err as one of this package's kinds, where reading JSON has found it.
+// named maps a JSON error to a kind of this package.
 func named(err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -91,7 +91,6 @@ func named(err error) error {
 	return err
 }
 
-// file reads the whole file.
 func (r *reader) file() error {
 	if err := r.want(json.Delim('{')); err != nil {
 		return err
@@ -123,13 +122,13 @@ func (r *reader) file() error {
 	return r.finish()
 }
 
-// token is the next one; what came before needs no memory any more.
+// token returns the next token, and resets the meter.
 func (r *reader) token() (json.Token, error) {
 	r.meter.left = maxValue
 	return r.json.Token()
 }
 
-// want takes the delimiter that must come.
+// want reads a required delimiter.
 func (r *reader) want(d json.Delim) error {
 	got, err := r.token()
 	if err == nil && got != d {
@@ -164,7 +163,7 @@ func (r *reader) field(name string) error {
 	return formatf("it has %.40q", name)
 }
 
-// list reads a list of values one by one.
+// list reads the values of a list.
 func (r *reader) list(each func() error) error {
 	if err := r.want(json.Delim('[')); err != nil {
 		return err
@@ -178,13 +177,13 @@ func (r *reader) list(each func() error) error {
 	return r.want(json.Delim(']'))
 }
 
-// nanos is a time that the file has in microseconds with up to three decimals.
+// nanos is a time stored in the file as microseconds with up to three decimals.
 type nanos int64
 
-// UnmarshalJSON reads it exactly.
+// UnmarshalJSON parses the time exactly.
 func (n *nanos) UnmarshalJSON(text []byte) error {
 	whole, part, _ := strings.Cut(string(text), ".")
-	// Through a float64 the last digits of a long run's times would be lost.
+	// A float64 would lose the last digits of times in a long run.
 	v, err := strconv.ParseInt(whole+part+"000"[min(3, len(part)):], 10, 64)
 	if err != nil || len(part) > 3 || v > math.MaxInt64/4 || v < -math.MaxInt64/4 {
 		return formatf("the time %.40s", text)
@@ -193,7 +192,7 @@ func (n *nanos) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// event is one of the file's.
+// event is an event of the file.
 type event struct {
 	Phase    string          `json:"ph"`
 	Name     string          `json:"name"`
@@ -206,7 +205,7 @@ type event struct {
 	Args     json.RawMessage `json:"args"`
 }
 
-// event takes one event. Names of rows are for viewers; what is analysed are the complete events.
+// event reads one event. Only complete events are analysed; names of rows are for viewers.
 func (r *reader) event() error {
 	var e event
 	if err := r.json.Decode(&e); err != nil {
@@ -219,7 +218,7 @@ func (r *reader) event() error {
 		return largef("rank %d, want less than %d", e.Process-1, maxRanks)
 	}
 	switch e.Phase {
-	case "M", "i": // names and places of rows; that spans were left out is in otherData, too
+	case "M", "i": // names and positions of rows; the number of dropped spans is in otherData too
 		return nil
 	case "X":
 		return r.span(e)
@@ -227,7 +226,7 @@ func (r *reader) event() error {
 	return formatf("an event of kind %.40q", e.Phase)
 }
 
-// span takes a complete event, and gives it to its rank. Lengths are checked before anything is kept.
+// span adds a complete event to its rank, after checking the lengths.
 func (r *reader) span(e event) error {
 	track := slices.IndexFunc(tracks[:], func(t trace.Track) bool { return t.String() == e.Category })
 	if track < 0 {
@@ -268,7 +267,7 @@ func (r *reader) span(e event) error {
 	return err
 }
 
-// strictly reads one value that has no other fields.
+// strictly decodes one value without unknown fields.
 func strictly(text []byte, into any) error {
 	if len(text) == 0 {
 		return nil
@@ -278,7 +277,7 @@ func strictly(text []byte, into any) error {
 	return d.Decode(into)
 }
 
-// known is the place of a name among all.
+// known returns the index of a name.
 func (r *reader) known(name string) (uint32, error) {
 	if len(name) > maxName {
 		return 0, largef("a name of %d bytes", len(name))
@@ -291,7 +290,7 @@ func (r *reader) known(name string) (uint32, error) {
 	return r.out.place(name), nil
 }
 
-// rankNote is what the file says of a rank beside its spans.
+// rankNote is the metadata of a rank.
 type rankNote struct {
 	Rank    int   `json:"rank"`
 	Offset  nanos `json:"clock_offset_us"`
@@ -315,7 +314,7 @@ func (r *reader) note() error {
 	return nil
 }
 
-// finish brings together what the events and the notes say of each rank.
+// finish combines the events and the metadata of each rank.
 func (r *reader) finish() error {
 	for rank := range r.ranks {
 		if rank >= len(r.notes) {

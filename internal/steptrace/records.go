@@ -8,32 +8,33 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// WholeStepEvents is the number of phases that hold a whole step of most jobs: one of 40 buckets.
+// WholeStepEvents is the number of phases that include a whole step of most jobs, with up to 40
+// buckets.
 const WholeStepEvents = 512
 
-// Step is what a rank did in a step, as a record of --json.
+// Step is a rank's activity in a step, as a --json record.
 type Step struct {
 	Event string `json:"event"` // "timeline"
 	Rank  int    `json:"rank"`
-	// Done is how many steps of the run were done with it.
+	// Done is the number of steps done, including this step.
 	Done int64 `json:"done"`
-	// Bars are by their start.
+	// Bars are sorted by start.
 	Bars []Bar `json:"bars"`
 }
 
-// Bar is a time of a step, in ms from the start of its first forward pass on. What waits for data
-// before that is below 0.
+// Bar is a period of a step, in ms from the start of the first forward pass; earlier waits for data
+// are negative.
 type Bar struct {
-	Phase string `json:"phase"` // "forward", "exchange" and so on, as package record calls them
-	// Name says of what it is, such as a bucket; "": of all.
+	Phase string `json:"phase"` // "forward", "exchange" and so on, as in package record
+	// Name is the object, such as a bucket, or "".
 	Name    string  `json:"name,omitempty"`
 	StartMS float64 `json:"start_ms"`
 	EndMS   float64 `json:"end_ms"`
-	Bytes   int64   `json:"bytes_sent,omitempty"` // of an exchange, by this rank
+	Bytes   int64   `json:"bytes_sent,omitempty"` // bytes sent by this rank in an exchange
 }
 
-// steps are the whole steps of a snapshot, by their number: of each its events, in the order in
-// which they ended.
+// steps returns the complete steps of a snapshot by number, with their events in the order of the
+// ends.
 func steps(s *record.Snapshot) map[int64][]record.Event {
 	out := map[int64][]record.Event{}
 	for lo, hi := 0, 0; lo < len(s.Phases); lo = hi {
@@ -47,7 +48,7 @@ func steps(s *record.Snapshot) map[int64][]record.Event {
 	return out
 }
 
-// StepOf is the last whole step of a rank; false where there is none that was trained.
+// StepOf returns the last complete training step of a rank, or false.
 func StepOf(rank int, s *record.Snapshot) (out Step, ok bool) {
 	if s == nil {
 		return out, false
@@ -67,8 +68,7 @@ func StepOf(rank int, s *record.Snapshot) (out Step, ok bool) {
 	return t.step(rank, last), true
 }
 
-// add adds a rank with the phases of a step that it has recorded, as spans by the clock of all
-// ranks.
+// add adds a rank with its recorded phases of a step, as spans in the common clock.
 func (t *Timeline) add(s *record.Snapshot, events []record.Event) {
 	var r Rank
 	for _, e := range events {
@@ -81,7 +81,7 @@ func (t *Timeline) add(s *record.Snapshot, events []record.Event) {
 	t.Ranks = append(t.Ranks, r)
 }
 
-// step returns the only rank's step.
+// step returns the step of a single rank.
 func (t *Timeline) step(rank int, number int64) Step {
 	out := Step{Event: "timeline", Rank: rank, Done: number + 1}
 	spans := t.Ranks[0].Spans
@@ -96,28 +96,28 @@ func (t *Timeline) step(rank int, number int64) Step {
 
 func isForward(e record.Event) bool { return e.Kind == record.PhaseKind && e.Phase == record.Forward }
 
-// RankWait is the time that a rank waited for another one in a step, beyond what computing hid. For
-// itself it waited while exchanges continued that all ranks had begun.
+// RankWait is the time per step that a rank waited for another rank, excluding time hidden by
+// computation. A wait of a rank for itself is the time of exchanges that all ranks had begun.
 type RankWait struct {
 	Rank, For int
 	MS        float64
 }
 
-// Last is a step that ranks have ended.
+// Last is the last common step of the ranks.
 type Last struct {
 	Done  int64
 	Waits []RankWait
-	// Exchanges are those of all ranks.
+	// Exchanges are the exchanges of all ranks.
 	Exchanges []ExchangeTime
 }
 
-// LastStep returns the last step that all ranks have ended, from their snapshots by rank: nil where
-// that of a rank is not known. ok is false without a step of two ranks that exchanged something.
+// LastStep returns the last step that all ranks have ended, from their snapshots by rank; nil marks
+// an unknown rank. ok is false without a step of two ranks with exchanges.
 //
-// While a rank has nothing to compute it waits for the exchange in progress that ends first. Until
-// another rank has begun that one, too, the wait is for the last to begin.
+// A rank without computation waits for the first exchange in progress to end, and until all ranks
+// have begun that exchange, for the last rank to begin.
 //
-// The cost is that of the events, and for each bucket of a rank the number of ranks.
+// Cost: linear in the events, plus the number of ranks per bucket and rank.
 func LastStep(of []*record.Snapshot) (out Last, ok bool) {
 	whole := make([]map[int64][]record.Event, len(of))
 	known := 0
@@ -158,7 +158,7 @@ func LastStep(of []*record.Snapshot) (out Last, ok bool) {
 	return out, len(out.Exchanges) > 0
 }
 
-// order are the places of a rank's exchanges among its spans, by their end.
+// order returns the indexes of a rank's exchanges among its spans, by end.
 func (a *analysis) order(rank int) []int {
 	spans := a.Ranks[rank].Spans
 	return slices.SortedFunc(maps.Keys(a.keys[rank]), func(i, j int) int {
@@ -166,7 +166,6 @@ func (a *analysis) order(rank int) []int {
 	})
 }
 
-// exchangeTimes are those of a rank.
 func (a *analysis) exchangeTimes(rank int, order []int) (out []ExchangeTime) {
 	before := int64(0)
 	for _, i := range order {
@@ -177,7 +176,7 @@ func (a *analysis) exchangeTimes(rank int, order []int) (out []ExchangeTime) {
 	return out
 }
 
-// rankWaits are those of a rank, by the rank that it waited for.
+// rankWaits returns a rank's waits, by the awaited rank.
 func (a *analysis) rankWaits(rank int, order []int) (out []RankWait) {
 	spans := a.Ranks[rank].Spans
 	spent := map[int]int64{}

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// part is where a rank's step goes.
+// part is a part of a rank's step.
 type part struct {
-	doing string // of a straggler
+	doing string // verb for a straggler
 	of    func(RankTimes) float64
 }
 
-// parts are those by which one rank is slower than others. The exposed exchange is none, nor is waiting for servers: there ranks wait for
-// others.
+// parts are the parts that make one rank slower than the rest. Exposed exchange and waits for
+// servers are excluded: there a rank waits for other ranks.
 var parts = []part{
 	{"computes", func(r RankTimes) float64 { return r.ComputeMS }},
 	{"waits for data", func(r RankTimes) float64 { return r.DataMS }},
@@ -21,7 +21,7 @@ var parts = []part{
 	{"updates", func(r RankTimes) float64 { return r.UpdateMS }},
 }
 
-// OwnMS is how long a rank's step takes of its own, without what it waits for others.
+// OwnMS returns the rank's time per step, without waits for other ranks.
 func (r RankTimes) OwnMS() (ms float64) {
 	for _, p := range parts {
 		ms += p.of(r)
@@ -29,23 +29,23 @@ func (r RankTimes) OwnMS() (ms float64) {
 	return ms
 }
 
-// Straggler is a rank that holds up the others.
+// Straggler is a rank that delays the other ranks.
 type Straggler struct {
 	Rank int
-	MS   float64 // by how much its own time is longer than the median of the others'
+	MS   float64 // excess over the median of the other ranks
 	Text string
 
-	at int // among the ranks
+	at int // index among the ranks
 }
 
-// Stragglers are the ranks whose steps take longer by themselves than the median of the others, by more than a fifth of a step, the
-// worst first. It takes n log n.
+// Stragglers returns the ranks with an own time above the median of the other ranks by more than a
+// fifth of a step, worst first. Cost: O(n log n).
 func Stragglers(ranks []RankTimes) (out []Straggler) {
 	if len(ranks) < 2 {
 		return nil
 	}
 	own, step := columnOf(ranks, RankTimes.OwnMS), columnOf(ranks, func(r RankTimes) float64 { return r.StepMS })
-	var columns []column // of the parts, once one is needed
+	var columns []column // columns of the parts, computed on first use
 	for i, r := range ranks {
 		more := own.of[i] - own.without(i)
 		if !(more > conspicuous*step.without(i)) {

@@ -5,21 +5,19 @@ import (
 	"slices"
 )
 
-// Shares are of some time, by what it went into. They add up to 1, but for a time of nothing.
+// Shares are the shares of a time by use. The shares add up to 1, or 0 for a time of 0.
 type Shares struct {
 	Compute  float64 `json:"computation"`
-	Exchange float64 `json:"exchange"` // that computing does not hide
+	Exchange float64 `json:"exchange"` // exposed part only
 	Data     float64 `json:"data_wait"`
 	Other    float64 `json:"evaluation_checkpoint"`
 	Idle     float64 `json:"idle"`
 }
 
-// Of is the share of a kind.
 func (s Shares) Of(k spanKind) float64 {
 	return [...]float64{kindCompute: s.Compute, kindData: s.Data, kindOther: s.Other, kindExchange: s.Exchange, kindIdle: s.Idle}[k]
 }
 
-// sharesOf turns times by kind into shares.
 func sharesOf(t [kinds]int64) Shares {
 	whole := float64(0)
 	for _, v := range t {
@@ -30,49 +28,51 @@ func sharesOf(t [kinds]int64) Shares {
 	return Shares{Compute: of(kindCompute), Exchange: of(kindExchange), Data: of(kindData), Other: of(kindOther), Idle: of(kindIdle)}
 }
 
-// Summary is what a timeline shows. Times are in milliseconds.
+// Summary is the result of analysing a timeline. Times are in milliseconds.
 type Summary struct {
-	// WallMS is the time that all ranks have recorded, in which there are so many steps, which take StepMS without evaluations and
-	// checkpoints.
+	// WallMS is the time recorded by all ranks, Steps the number of steps in that time, and StepMS
+	// the time per step without evaluations and checkpoints.
 	WallMS float64 `json:"wall_ms"`
 	Steps  int     `json:"steps"`
 	StepMS float64 `json:"step_ms"`
-	// LeftOut says that spans were left out: the summary is of the time before.
+	// LeftOut reports whether spans were dropped: the summary covers the time before.
 	LeftOut bool `json:"spans_left_out"`
-	// Ranks are all of them, in order, and Mean is their mean.
+	// Ranks are all ranks in order, and Mean is their mean.
 	Ranks []RankSummary `json:"ranks"`
 	Mean  RankSummary   `json:"mean"`
 	Path  Path          `json:"critical_path"`
-	// Waits are the longest of all ranks, the longest first.
+	// Waits are the longest waits of all ranks, longest first.
 	Waits []Wait `json:"longest_waits"`
 }
 
-// RankSummary is where the time of a rank went.
+// RankSummary is the use of a rank's time.
 type RankSummary struct {
-	Rank int `json:"rank"` // -1 of a mean
+	Rank int `json:"rank"` // mean: -1
 	Shares
-	// Overlap is the share of the time with exchanges under way in which the rank computed; 0 where it exchanged nothing.
+	// Overlap is the share of computation in the time with exchanges in progress; 0 without
+	// exchanges.
 	Overlap float64 `json:"overlap"`
-	// StepBytesSent is what the rank sent in a step, in bytes.
+	// StepBytesSent is the number of bytes sent per step.
 	StepBytesSent float64 `json:"step_bytes_sent"`
-	// TracksMS is the time in a step that spans of each track cover; what lies in another counts in both.
+	// TracksMS is the time per step covered by spans of each track; nested spans count in both
+	// tracks.
 	TracksMS map[string]float64 `json:"tracks_ms"`
 }
 
-// shown is how many waits a summary has.
+// shown is the number of waits in a summary.
 const shown = 5
 
-// analysis is what is found out about a timeline before it is summed up.
+// analysis is the intermediate result for a timeline.
 type analysis struct {
 	*Timeline
 	lo, hi int64
-	pieces [][]piece // by rank
+	pieces [][]piece // pieces by rank
 	hidden []hidden
 	starts map[exchangeKey]latest
-	keys   []map[int]exchangeKey // by rank and span
+	keys   []map[int]exchangeKey // keys by rank and span
 }
 
-// analyse cuts the ranks' time into pieces and finds who began each exchange last.
+// analyse divides the ranks' time into pieces and finds the rank that began each exchange last.
 func analyse(t *Timeline) *analysis {
 	a := &analysis{Timeline: t}
 	a.lo, a.hi = t.window()
@@ -84,7 +84,7 @@ func analyse(t *Timeline) *analysis {
 	return a
 }
 
-// Summarise says what a timeline shows. It is a pure function and takes n log n of its spans.
+// Summarise analyses a timeline. Cost: O(n log n) for n spans.
 func Summarise(t *Timeline) Summary {
 	a := analyse(t)
 	s := Summary{WallMS: ms(a.hi - a.lo), Steps: a.steps(), Mean: RankSummary{Rank: -1, TracksMS: map[string]float64{}}}
@@ -105,10 +105,9 @@ func Summarise(t *Timeline) Summary {
 	return s
 }
 
-// ms is a time in milliseconds, as people and --json are told.
+// ms converts nanoseconds to milliseconds for output.
 func ms(ns int64) float64 { return float64(ns) / 1e6 }
 
-// add adds one of n ranks to the mean.
 func (m *RankSummary) add(r RankSummary, n float64) {
 	m.Compute += r.Compute / n
 	m.Exchange += r.Exchange / n
@@ -122,7 +121,7 @@ func (m *RankSummary) add(r RankSummary, n float64) {
 	}
 }
 
-// steps is how many steps there are within the window, of the rank that has most.
+// steps returns the number of steps within the window, of the rank with the most.
 func (a *analysis) steps() (most int) {
 	for _, r := range a.Ranks {
 		var steps []int64
@@ -137,7 +136,7 @@ func (a *analysis) steps() (most int) {
 	return most
 }
 
-// rank sums up one rank, of which there are so many steps.
+// rank summarises one rank with the given number of steps.
 func (a *analysis) rank(i int, steps float64) RankSummary {
 	var times [kinds]int64
 	for _, p := range a.pieces[i] {
@@ -147,8 +146,9 @@ func (a *analysis) rank(i int, steps float64) RankSummary {
 	if h := a.hidden[i]; h.exchange > 0 {
 		out.Overlap = float64(h.computing) / float64(h.exchange)
 	}
-	// Spans of a track may overlap, such as exchanges: what several cover counts once. They are by their start.
-	covered := make([]int64, len(tracks)) // until when each track's spans cover the time
+	// Spans of a track may overlap, such as exchanges: overlapping time counts once. Spans are
+	// sorted by start.
+	covered := make([]int64, len(tracks)) // end of the time covered by each track's spans
 	for _, s := range a.Ranks[i].Spans {
 		if s.Start >= a.hi {
 			break
@@ -165,20 +165,20 @@ func (a *analysis) rank(i int, steps float64) RankSummary {
 	return out
 }
 
-// exchangeKey is which exchange a span is: the same on all ranks. again counts those of one step and name.
+// exchangeKey identifies an exchange on all ranks. again counts the exchanges of one step and name.
 type exchangeKey struct {
 	step  int64
 	name  uint32
 	again int32
 }
 
-// latest is which rank has begun an exchange last, and when.
+// latest is the rank that began an exchange last, with the time.
 type latest struct {
 	rank  int
 	start int64
 }
 
-// match finds for each exchange who has begun it last.
+// match finds the rank that began each exchange last.
 func (a *analysis) match() {
 	a.starts = map[exchangeKey]latest{}
 	for rank, r := range a.Ranks {
@@ -199,8 +199,8 @@ func (a *analysis) match() {
 	}
 }
 
-// late is who has begun a piece's exchange last, and after the rank had begun to wait for it by more than clocks may be wrong; false
-// where that is nobody else.
+// late returns the rank that began a piece's exchange last, if that is another rank and its begin
+// is later than the begin of the wait by more than the clock error.
 func (a *analysis) late(rank int, p piece) (latest, bool) {
 	if p.kind != kindExchange {
 		return latest{}, false
@@ -210,33 +210,33 @@ func (a *analysis) late(rank int, p piece) (latest, bool) {
 	return l, l.rank != rank && p.start+wrong < l.start && l.start < p.end
 }
 
-// Path is the chain of what followed from what, over the ranks, that has taken all of the time: what is not on it could have taken
-// longer without the job.
+// Path is the critical path: the chain of dependent activities over all ranks that determines the
+// total time. Activities outside the path could have taken longer without delaying the job.
 type Path struct {
-	// Shares are of the path's time.
+	// Shares are shares of the path's time.
 	Shares
-	// Ranks are the ranks' shares of it, by rank, and Changes how often it goes from one rank to another.
+	// Ranks are the ranks' shares of the path, by rank, and Changes is the number of changes of
+	// rank.
 	Ranks   []float64 `json:"ranks"`
 	Changes int       `json:"changes"`
-	// Parts are what it is made of, the largest first.
+	// Parts are the parts of the path, largest first.
 	Parts []PathPart `json:"parts"`
 }
 
-// PathPart is a rank's time on the path in one track, "" while it was idle.
+// PathPart is a rank's time on the path in one track, "" while idle.
 type PathPart struct {
 	Rank  int     `json:"rank"`
 	Track string  `json:"track"`
 	Share float64 `json:"share"`
 }
 
-// leg is a part of the critical path.
 type leg struct {
 	rank int
 	piece
 }
 
-// legs are the critical path from the end to the beginning. A rank that waits for an exchange which another has begun later waits for
-// that one's start: there the path goes over.
+// legs returns the critical path from the end to the beginning. The path changes to another rank at
+// the begin of an exchange that the other rank began late.
 func (a *analysis) legs() (out []leg) {
 	if len(a.Ranks) == 0 {
 		return nil
@@ -247,12 +247,13 @@ func (a *analysis) legs() (out []leg) {
 			rank = i
 		}
 	}
-	// Each leg begins earlier than it ends, at the beginning of a piece or of an exchange, of which there are finitely many.
+	// The loop ends: each leg has a positive length, and begins at one of finitely many begins of
+	// pieces and exchanges.
 	for t := a.hi; t > a.lo; {
 		all := a.pieces[rank]
 		at, _ := slices.BinarySearchFunc(all, t, func(p piece, t int64) int { return cmp.Compare(p.end, t) })
 		p := all[at]
-		p.end = t // the path may enter in the middle of a piece, where another rank waited for it
+		p.end = t // the path may enter a piece in the middle, at another rank's wait
 		on := rank
 		if l, late := a.late(rank, p); late {
 			p.start, rank = l.start, l.rank
@@ -263,7 +264,7 @@ func (a *analysis) legs() (out []leg) {
 	return out
 }
 
-// busyUntil is when a rank's last piece ends that is not idle.
+// busyUntil returns the end of a rank's last piece that is not idle.
 func (a *analysis) busyUntil(rank int) int64 {
 	for _, p := range slices.Backward(a.pieces[rank]) {
 		if p.kind != kindIdle {
@@ -273,7 +274,7 @@ func (a *analysis) busyUntil(rank int) int64 {
 	return a.lo
 }
 
-// track is the name of what a rank does in a piece, "" of nothing.
+// track returns the name of a piece's track, or "".
 func (a *analysis) track(rank int, p piece) string {
 	if p.span < 0 {
 		return ""
@@ -281,7 +282,7 @@ func (a *analysis) track(rank int, p piece) string {
 	return a.Ranks[rank].Spans[p.span].Track.String()
 }
 
-// path sums up the legs by rank and kind. Their times add up to the window: the path has no gaps.
+// path sums the legs by rank and track. Their times add up to the window: the path has no gaps.
 func (a *analysis) path() Path {
 	type key struct {
 		rank  int

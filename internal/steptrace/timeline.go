@@ -1,11 +1,11 @@
-// Package steptrace analyses the steps of ranks. A step is spans by one clock, read from a trace
-// file ([Read]) or from the memory of the ranks' recorders ([LastStep], a few hundred events of
-// each rank, however long the job runs).
+// Package steptrace analyses the steps of ranks. A step is a set of spans in one clock, from a
+// trace file ([Read]) or from the memory of the ranks' recorders ([LastStep], a few hundred events
+// per rank, independent of the job's duration).
 //
-// Of a file [Summarise] shows where each rank's time went, how much of the exchanges computing
-// hides, the critical path over all ranks and the longest waits, and [Compare] the difference
-// between two. Of a running job [LastStep] shows which rank waits for which, and [FindCause] names
-// what slows it, by the means that ranks report. All are pure functions.
+// For a file [Summarise] returns the use of each rank's time, the share of exchanges hidden by
+// computation, the critical path over all ranks and the longest waits, and [Compare] the difference
+// between two files. For a running job [LastStep] returns the ranks' waits for each other, and
+// [FindCause] the main cause of slowness, from the ranks' mean times. All are pure functions.
 package steptrace
 
 import (
@@ -15,24 +15,24 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/trace"
 )
 
-// What a timeline may hold, so that a file takes no more than about 400 MB of memory.
+// Limits of a timeline: a file uses at most about 400 MB of memory.
 const (
 	maxRanks = 1 << 12
-	maxSpans = 1 << 23 // of all ranks: what 64 keep that record as many as they may without asking for more
-	maxNames = 1 << 16 // different ones
-	maxName  = 1 << 10 // bytes of one
+	maxSpans = 1 << 23 // total of 64 ranks with the default maximum of spans each
+	maxNames = 1 << 16 // distinct names
+	maxName  = 1 << 10 // bytes of a name
 )
 
-// Timeline is what all ranks did, by one clock. Times are in nanoseconds from the first span on.
+// Timeline is the spans of all ranks in one clock. Times are in nanoseconds from the first span.
 type Timeline struct {
-	// Ranks are those of the job, in order.
+	// Ranks are the ranks of the job, in order.
 	Ranks []Rank
 
 	names  []string
-	places map[string]uint32 // of names
+	places map[string]uint32 // index of each name
 }
 
-// place returns the number of a name, which is stored once for all spans that have it.
+// place returns the index of a name, which is stored once for all spans.
 func (t *Timeline) place(name string) uint32 {
 	at, ok := t.places[name]
 	if !ok {
@@ -46,50 +46,50 @@ func (t *Timeline) place(name string) uint32 {
 	return at
 }
 
-// Rank is what one rank has recorded.
+// Rank is the spans of one rank.
 type Rank struct {
-	// ClockError is by how much the times may be wrong, at most.
+	// ClockError is the maximum error of the times.
 	ClockError int64
-	// LeftOut is how many later spans were not recorded.
+	// LeftOut is the number of later spans that were dropped.
 	LeftOut int64
-	// Spans are by their start.
+	// Spans are sorted by start.
 	Spans []Span
 }
 
-// sort puts the spans in the order of their start.
 func (r *Rank) sort() {
 	slices.SortStableFunc(r.Spans, func(a, b Span) int { return cmp.Compare(a.Start, b.Start) })
 }
 
-// Span is one thing that a rank did. Bytes and Step are -1 for what has none.
+// Span is one activity of a rank. Bytes and Step are -1 if not applicable.
 type Span struct {
 	Start, End  int64
 	Bytes, Step int64
-	name, how   uint32 // places in the timeline's names
+	name, how   uint32 // indexes into the timeline's names
 	Track       trace.Track
 }
 
-// Name is what a span was for, such as a bucket.
+// Name returns the object of a span, such as a bucket.
 func (t *Timeline) Name(s Span) string { return t.names[s.name] }
 
-// How is the algorithm of an exchange.
+// How returns the algorithm of an exchange.
 func (t *Timeline) How(s Span) string { return t.names[s.how] }
 
-// tracks are all there are, in the order of their values.
+// tracks are all tracks, in the order of their values.
 var tracks = [...]trace.Track{
 	trace.Data, trace.Forward, trace.Backward, trace.Compress, trace.Exchange, trace.Update, trace.Evaluation, trace.Checkpoint,
 }
 
-// spanKind is what a rank's time goes into.
+// spanKind is a use of a rank's time.
 type spanKind uint8
 
-// The kinds. Where several go on at once the first one counts: what is computed hides what is exchanged meanwhile.
+// Values of spanKind. If spans are simultaneous, the first kind counts: computation hides
+// concurrent exchanges.
 const (
 	kindCompute  spanKind = iota // forward, backward, codecs, updates
 	kindData                     // waiting for the next batch
 	kindOther                    // evaluations and checkpoints
-	kindExchange                 // waiting for gradients to be agreed, exposed
-	kindIdle                     // nothing that is recorded
+	kindExchange                 // waiting for the agreement on gradients, exposed
+	kindIdle                     // no recorded activity
 	kinds
 )
 
@@ -98,7 +98,6 @@ func (k spanKind) String() string {
 	return [...]string{"computation", "waiting for data", "evaluation and checkpoints", "exchange", "idle"}[k]
 }
 
-// kindOf is the kind of a track.
 func kindOf(t trace.Track) spanKind {
 	switch t {
 	case trace.Data:

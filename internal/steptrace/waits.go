@@ -5,35 +5,36 @@ import (
 	"slices"
 )
 
-// The causes of waits.
+// Causes of waits.
 const (
-	LateRank = "late rank" // another rank has begun the exchange later
-	Transfer = "exchange"  // the exchange itself took so long
-	NoData   = "data"      // the next batch was not there
+	LateRank = "late rank" // another rank began the exchange later
+	Transfer = "exchange"  // the exchange itself was slow
+	NoData   = "data"      // the next batch was not ready
 )
 
-// Wait is a time in which a rank computed nothing because something had not come. Times are in milliseconds.
+// Wait is a period without computation because a rank waited. Times are in milliseconds.
 type Wait struct {
 	Rank    int     `json:"rank"`
-	Step    int64   `json:"step"` // -1 where it is not known
+	Step    int64   `json:"step"` // -1: unknown
 	StartMS float64 `json:"start_ms"`
 	WaitMS  float64 `json:"wait_ms"`
-	// For is what was waited for: a bucket, or "data".
+	// For is the awaited object: a bucket, or "data".
 	For string `json:"for"`
 	// Cause is LateRank, Transfer or NoData.
 	Cause string `json:"cause"`
-	// Algorithm and BytesSent are of an exchange; -1: not known.
+	// Algorithm and BytesSent describe an exchange; -1 means unknown.
 	Algorithm string `json:"algorithm,omitempty"`
 	BytesSent int64  `json:"bytes_sent"`
-	// LateRank is who has begun the exchange last, LateMS after the wait began, and LateIn what it did most of that time: the track and,
-	// for an exchange, what that was for. -1: nobody was late.
+	// LateRank is the rank that began the exchange last, LateMS the delay after the begin of the
+	// wait, and LateIn the main activity of the late rank in that time: the track and, for an
+	// exchange, its object. -1 means that no rank was late.
 	LateRank int     `json:"late_rank"`
 	LateMS   float64 `json:"late_ms"`
 	LateIn   string  `json:"late_in,omitempty"`
 	LateInMS float64 `json:"late_in_ms"`
 }
 
-// waits are the longest of all ranks.
+// waits returns the longest waits of all ranks.
 func (a *analysis) waits() []Wait {
 	var longest []leg
 	for rank, all := range a.pieces {
@@ -54,7 +55,6 @@ func (a *analysis) waits() []Wait {
 	return out
 }
 
-// wait tells of one.
 func (a *analysis) wait(l leg) Wait {
 	s := a.Ranks[l.rank].Spans[l.span]
 	w := Wait{Rank: l.rank, Step: s.Step, StartMS: ms(l.start - a.lo), WaitMS: ms(l.end - l.start), For: a.Name(s), Cause: NoData, Algorithm: a.How(s), BytesSent: s.Bytes, LateRank: -1}
@@ -68,14 +68,14 @@ func (a *analysis) wait(l leg) Wait {
 	}
 	w.LateRank, w.LateMS = by.rank, ms(by.start-l.start)
 	w.LateIn, w.LateInMS = a.mostly(by.rank, l.start, by.start)
-	// What is told first is what would have helped more: an earlier start, or a faster exchange.
+	// The reported cause is the one with more potential: an earlier begin, or a faster exchange.
 	if 2*(by.start-l.start) > l.end-l.start {
 		w.Cause = LateRank
 	}
 	return w
 }
 
-// mostly is what a rank did for most of the time from lo until hi, and for how long.
+// mostly returns a rank's main activity from lo to hi, and its duration.
 func (a *analysis) mostly(rank int, lo, hi int64) (what string, long float64) {
 	spent := map[string]int64{}
 	all := a.pieces[rank]
@@ -90,7 +90,7 @@ func (a *analysis) mostly(rank int, lo, hi int64) (what string, long float64) {
 		}
 		spent[name] += min(p.end, hi) - max(p.start, lo)
 	}
-	most := int64(-1) // of equal ones the first by name, whatever the order of the map
+	most := int64(-1) // the first by name among equals, for a result independent of map order
 	for name, t := range spent {
 		if t > most || t == most && name < what {
 			what, most = name, t

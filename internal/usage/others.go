@@ -6,24 +6,27 @@ import (
 	"strings"
 )
 
-// What a process and the machine that it runs on say of who has the processors, by Linux's /proc: elsewhere all of it is 0.
+// The functions below use Linux's /proc for the use of processors by this process and its machine.
+// On other systems all values are 0.
 
-// tick is the unit in which /proc counts processor time, in seconds: USER_HZ, which is 100 wherever Go runs.
+// tick is the unit of processor times in /proc, in seconds: 1/USER_HZ, where USER_HZ is 100 on all
+// systems with Go.
 const tick = 0.01
 
-// Queued is for how long threads of this process were ready to run and had no processor so far, in seconds, all threads together.
-// Those that have ended do not count. It takes some 10 µs a thread.
+// Queued returns the total time of threads of this process ready to run without a processor, in
+// seconds, without ended threads. Cost: some 10 µs per thread.
 func Queued() float64 {
 	threads, _ := os.ReadDir("/proc/self/task")
 	var sum float64
 	for _, thread := range threads {
-		text, _ := os.ReadFile("/proc/self/task/" + thread.Name() + "/schedstat") // a thread may end meanwhile
+		text, _ := os.ReadFile("/proc/self/task/" + thread.Name() + "/schedstat") // a thread may have ended
 		sum += queued(string(text))
 	}
 	return sum
 }
 
-// queued is the second of the numbers that a schedstat holds, which are nanoseconds on a processor, nanoseconds in a queue, and slices.
+// queued returns the second number of a schedstat: nanoseconds on a processor, nanoseconds in a
+// queue, slices.
 func queued(schedstat string) float64 {
 	var on, in float64
 	if n, _ := fmt.Sscan(schedstat, &on, &in); n < 2 {
@@ -32,9 +35,9 @@ func queued(schedstat string) float64 {
 	return in / 1e9
 }
 
-// StorageBytes is how many bytes storage has read for this process so far: what lay in memory already does not count.
+// StorageBytes returns the bytes read from storage for this process, excluding cached data.
 func StorageBytes() int64 {
-	text, _ := os.ReadFile("/proc/self/io") // not everybody may read it
+	text, _ := os.ReadFile("/proc/self/io") // unreadable for some users
 	return storageBytes(string(text))
 }
 
@@ -48,8 +51,8 @@ func storageBytes(io string) int64 {
 	return 0
 }
 
-// Busy is for how long the machine's processors have run processes since it began, in seconds, all processors together. What a
-// hypervisor has taken from them counts, too, and interrupts do not.
+// Busy returns the total running time of processes on the machine's processors since boot, in
+// seconds, including time taken by a hypervisor and excluding interrupts.
 func Busy() float64 {
 	text, _ := os.ReadFile("/proc/stat")
 	return busy(string(text))
@@ -63,15 +66,16 @@ func busy(stat string) float64 {
 	return tick * (user + nice + system + steal)
 }
 
-// Of is the processor time of another process so far, in seconds; 0 of one that has ended.
+// Of returns the processor time of another process, in seconds; 0 for an ended process.
 func Of(pid int) float64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return processorTime(string(text))
 }
 
-// processorTime reads the 14th and 15th field of a process's stat. The second is its name in parentheses, in which anything may stand.
+// processorTime returns the sum of the 14th and 15th field of a process's stat. The second field is
+// the name in parentheses, with any characters.
 func processorTime(stat string) float64 {
-	// Fields are counted from behind the name, so that the 14th is the 12th there.
+	// Counted from the end of the name, the 14th field is the 12th.
 	end := strings.LastIndexByte(stat, ')')
 	if fields := strings.Fields(stat[end+1:]); end > 0 && len(fields) > 12 {
 		var user, system float64

@@ -5,8 +5,9 @@ import (
 	"runtime/pprof"
 )
 
-// Phase labels the goroutine that calls it, as "phase", for profiles of the processor's time. A goroutine inherits the labels of who starts
-// it, which may be those of a layer: one that lives longer than a step says with Phase what it is for, once, where it begins.
+// Phase labels the calling goroutine with "phase", for CPU profiles. Goroutines inherit labels of
+// their creator, such as a layer's, so a goroutine that outlives a step calls Phase once at its
+// start.
 func Phase(name string) {
 	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("phase", name)))
 }

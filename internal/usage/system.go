@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// cpuSeconds is the time that the process has run, on all cores together.
+// cpuSeconds returns the processor time of this process, on all cores together.
 func cpuSeconds() float64 {
 	var r syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) != nil {
@@ -18,8 +18,7 @@ func cpuSeconds() float64 {
 
 func seconds(t syscall.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
 
-// resident is how much memory the process has now and had at its peak, where /proc
-// says so (Linux).
+// resident returns the current and the peak resident memory, from /proc (Linux).
 func resident() (now, peak int64) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -32,9 +31,9 @@ func parseStatus(text string) (now, peak int64) {
 	return kibibytes(text, "VmRSS"), kibibytes(text, "VmHWM")
 }
 
-// Proportional is how much memory this process holds, 0 where the system does not say. A page that several processes
-// hold counts for each in part, so that shared memory is counted once over all of them; Linux before 4.14 counts it in
-// full.
+// Proportional returns the memory of this process, or 0 if unknown. A shared page counts in part
+// for each process, so shared memory counts once over all processes; Linux before 4.14 counts
+// shared pages in full.
 func Proportional() int64 {
 	if text, err := os.ReadFile("/proc/self/smaps_rollup"); err == nil {
 		return kibibytes(string(text), "Pss")
@@ -43,7 +42,7 @@ func Proportional() int64 {
 	return now
 }
 
-// kibibytes is the size in bytes that a line of a file in /proc has behind a name; 0: none has.
+// kibibytes returns the size in bytes from a line with the name in a /proc file, or 0.
 func kibibytes(text, name string) int64 {
 	for line := range strings.Lines(text) {
 		var kib int64

@@ -1,5 +1,5 @@
-// Package usage says what this process takes of the machine: memory, processor, and
-// what of these Go's garbage collector costs.
+// Package usage measures this process's use of memory and processors, including the cost of Go's
+// garbage collector.
 package usage
 
 import (
@@ -7,31 +7,30 @@ import (
 	"runtime/metrics"
 )
 
-// Resources are what the process has taken of the machine since it began. What the system or the
-// runtime does not say is 0.
+// Resources are this process's totals since its start. Unknown values are 0.
 type Resources struct {
 	ResidentBytes     int64   `json:"resident_bytes"`
 	ResidentPeakBytes int64   `json:"resident_peak_bytes"`
-	CPUSeconds        float64 `json:"cpu_s"` // of all its threads, the system's work for it included
-	// GCSeconds are those of them that the garbage collector took, by the runtime's
-	// own estimate, brought up to date at the end of each of its cycles.
+	CPUSeconds        float64 `json:"cpu_s"` // all threads, including system time
+	// GCSeconds is the part used by the garbage collector, estimated by the runtime at the end of
+	// each cycle.
 	GCSeconds float64 `json:"gc_cpu_s"`
 	GCCycles  uint64  `json:"gc_cycles"`
-	// GCPauseUS is the longest time for which the collector stopped everything, to
-	// within a sixth, rounded up.
+	// GCPauseUS is the longest pause of all goroutines by the collector, to within a sixth, rounded
+	// up.
 	GCPauseUS float64 `json:"gc_longest_pause_us"`
-	HeapBytes uint64  `json:"heap_bytes"` // of objects; what is mapped outside the heap is in ResidentBytes alone
-	Allocs    uint64  `json:"allocs"`     // objects
+	HeapBytes uint64  `json:"heap_bytes"` // live objects; memory mapped outside the heap is only in ResidentBytes
+	Allocs    uint64  `json:"allocs"`     // number of allocations
 }
 
-// names are of the runtime's metrics, in the order in which Read takes them.
+// names are the runtime metrics in the order of Read.
 var names = [...]string{
 	"/cpu/classes/gc/total:cpu-seconds", "/gc/cycles/total:gc-cycles", "/sched/pauses/total/gc:seconds",
 	"/memory/classes/heap/objects:bytes", "/gc/heap/allocs:objects",
 }
 
-// Read returns them at this moment. It takes some 100 µs, most of them to read
-// what the system says, and stops nothing.
+// Read returns the current values. Cost: some 100 µs, mostly for system files, without stopping any
+// goroutine.
 func Read() Resources {
 	var samples [len(names)]metrics.Sample
 	for i, name := range names {
@@ -54,7 +53,7 @@ func Read() Resources {
 	return f
 }
 
-// longest is the upper end of the highest bucket that is not empty, 0 where all are.
+// longest returns the upper end of the highest non-empty bucket, or 0.
 func longest(h *metrics.Float64Histogram) float64 {
 	for i := len(h.Counts) - 1; i >= 0; i-- {
 		if h.Counts[i] == 0 {

@@ -1,4 +1,4 @@
-// Package commandtest runs commands in tests, and looks at what they said.
+// Package commandtest runs commands in tests and checks their output.
 package commandtest
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Run runs a command that a test has made with a line of words, two quotes for an empty one, and returns its exit
-// status and output. The error's text is the end of stderr.
+// Run runs a command with a line of arguments, two quotes for an empty one, and returns the exit
+// status and the output. The error's text is the end of stderr.
 func Run(cmd *cobra.Command, line string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	args := strings.Fields(line)
@@ -39,7 +39,8 @@ func Run(cmd *cobra.Command, line string) (status int, stdout, stderr string) {
 	return status, out.String(), errs.String() + strings.ReplaceAll(err.Error(), "\n", "; ")
 }
 
-// Refused runs a line that must fail with a status and a text of one line that holds all of want, and nothing on stdout.
+// Refused runs a line that must fail with the status, an empty stdout, and a one-line error that
+// contains all of want.
 func Refused(t *testing.T, cmd *cobra.Command, status int, line string, want ...string) {
 	t.Helper()
 	got, out, errs := Run(cmd, line)
@@ -49,7 +50,7 @@ func Refused(t *testing.T, cmd *cobra.Command, status int, line string, want ...
 	Holds(t, "stderr of "+cmd.Name()+" "+line, errs, want...)
 }
 
-// Holds wants all parts in text.
+// Holds checks that text contains all parts.
 func Holds(t *testing.T, what, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
@@ -59,13 +60,12 @@ func Holds(t *testing.T, what, text string, parts ...string) {
 	}
 }
 
-// Terminal shows what is written to it: \r goes to the start of the line and
-// does not erase it.
+// Terminal emulates a terminal: \r moves to the start of the line without erasing.
 type Terminal struct {
-	done []string // the lines above the cursor's
+	done []string // lines above the cursor
 	line []rune
 	col  int
-	// Drawn is every text drawn over a line.
+	// Drawn are the texts drawn over a line.
 	Drawn []string
 }
 
@@ -91,13 +91,13 @@ func (s *Terminal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Text is what stays on it.
+// Text returns the visible text.
 func (s *Terminal) Text() string {
 	lines := append(slices.Clone(s.done), strings.TrimRight(string(s.line), " "))
 	return strings.Join(lines, "\n")
 }
 
-// JSON decodes lines of JSON with exactly the named fields each.
+// JSON decodes JSON lines and checks that each has exactly the named fields.
 func JSON(t *testing.T, text string, fields ...string) []map[string]any {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
@@ -124,7 +124,7 @@ func JSON(t *testing.T, text string, fields ...string) []map[string]any {
 	return out
 }
 
-// ClickRows is a file of n rows in Criteo's format.
+// ClickRows writes a file of n rows in Criteo's format.
 func ClickRows(t *testing.T, n int) (path string) {
 	t.Helper()
 	var text strings.Builder
@@ -145,7 +145,7 @@ func ClickRows(t *testing.T, n int) (path string) {
 	return path
 }
 
-// The names of the JSON fields of a training run, which programs rely on.
+// Names of the JSON fields of a training run, used by other programs.
 const (
 	JobFields      = "event ringo started settings machine"
 	RunFields      = "event seed model params np threads servers batch global_batch unit data train_samples eval_samples omitted_samples epochs steps_per_epoch optimizer schedule strategy codec plan plan_sha256 buckets transport placement kernels metrics resumed done"
