@@ -1,4 +1,5 @@
-// Package bench is what the measuring programs behind `ringo bench` share. Each is a package below this one.
+// Package bench is the common part of the programs behind `ringo bench`. Each program is a package
+// below bench.
 package bench
 
 import (
@@ -14,48 +15,52 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// Ranks are the ranks that a command starts as its flags say.
+// Ranks are the ranks that a command starts according to its flags.
 type Ranks interface {
-	// Register adds the flags that say which ranks there are and how they talk.
+	// Register adds the flags for the number of ranks and their transport.
 	Register(cmd *cobra.Command)
-	// Check reports every fault of those flags. It comes before all below.
+	// Check returns all errors of the flags. Call Check before the methods below.
 	Check(cmd *cobra.Command) []error
-	// Place is what they say.
+	// Place returns the values of the flags.
 	Place() Place
-	// CheckOutputs reports files that cannot be written, that of --json among them, before ranks are started.
+	// CheckOutputs reports files that cannot be written, including the --json file, before ranks
+	// are started.
 	CheckOutputs(json string) error
-	// Run plays the role of this process: it starts the ranks and waits for them, or is one; body is what a rank does.
+	// Run plays the role of this process: starts the ranks and waits for them, or is a rank and
+	// calls body.
 	Run(cmd *cobra.Command, body func(*ringo.Job) error) error
 }
 
-// Place says which ranks there are, and how they talk.
+// Place is the number of ranks and their transport.
 type Place struct {
 	// Ranks is the world size.
 	Ranks int
-	// Transport is as it was given: "auto", perhaps.
+	// Transport is the transport as given, possibly "auto".
 	Transport string
-	// Algorithm is that of operations that have it, or "auto".
+	// Algorithm is the collective algorithm, or "auto".
 	Algorithm string
 }
 
-// Trainers are ranks that train a model. Their flags say besides how large batches are, how gradients travel, by what
-// that is chosen, and whether a timeline is drawn.
+// Trainers are ranks that train a model. Their flags also set the batch size, the exchange of
+// gradients and the timeline.
 type Trainers interface {
 	// Register adds all flags.
 	Register(cmd *cobra.Command)
-	// Check makes the training of a model on synthetic data, with usual settings where nothing else is given, and reports
-	// every fault. It comes before all below.
+	// Check creates the training of a model on synthetic data, with the settings in usual as
+	// defaults, and returns all errors. Call Check before the methods below.
 	Check(cmd *cobra.Command, model string, usual ...setting.Assignment) []error
-	// CheckOutputs and Run are those of Ranks.
+	// CheckOutputs and Run are as in Ranks.
 	CheckOutputs(json string) error
 	Run(cmd *cobra.Command, body func(*ringo.Job) error) error
-	// Config is the training.
+	// Config returns the training.
 	Config() train.Config
-	// Traced has a rank do body, and says whether a timeline is drawn of it. It is a collective call.
+	// Traced calls body on a rank, and reports whether a timeline is drawn. Traced is a collective
+	// call.
 	Traced(cmd *cobra.Command, job *ringo.Job, body func(traced bool) error) error
 }
 
-// WithOutput has a rank do what it tells of: rank 0 as cli.WithOutput, the others without writing.
+// WithOutput calls do with the output: rank 0's as in cli.WithOutput, and a discarding one on other
+// ranks.
 func WithOutput(cmd *cobra.Command, job *ringo.Job, path string, do func(out *cli.Output) error) error {
 	if job.Rank() != 0 {
 		return do(new(cli.Output))
@@ -68,7 +73,8 @@ func WithOutput(cmd *cobra.Command, job *ringo.Job, path string, do func(out *cl
 	})
 }
 
-// Slowest returns, for each measurement, the time of the slowest rank. It is a collective call.
+// Slowest returns, for each measurement, the time of the slowest rank. Slowest is a collective
+// call.
 func Slowest(g *collective.Group, own []float64) ([]float64, error) {
 	all := make([]float64, len(own)*g.Size())
 	if err := collective.AllGather(g, all, own); err != nil {
@@ -81,7 +87,7 @@ func Slowest(g *collective.Group, own []float64) ([]float64, error) {
 	return out, nil
 }
 
-// Mean of x, which is not empty.
+// Mean returns the mean of x, which must not be empty.
 func Mean(x []float64) float64 {
 	sum := 0.0
 	for _, v := range x {

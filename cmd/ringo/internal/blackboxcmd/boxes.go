@@ -1,5 +1,4 @@
-// Package blackboxcmd is `ringo blackbox`: it says what the processes of a job were doing when it
-// failed.
+// Package blackboxcmd is `ringo blackbox`: the activity of a failed job's processes.
 package blackboxcmd
 
 import (
@@ -53,12 +52,11 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// home is the folder of black boxes without a setting.
+// home returns the default folder of black boxes.
 func home() string { return filepath.Join(os.TempDir(), fmt.Sprintf("ringo-blackbox-%d", os.Getuid())) }
 
-// Folder makes the folder of black boxes that is used without a setting, which only this user can
-// read. Where no folder can be made, the black box that cannot be written is reported when there is
-// one.
+// Folder creates the default folder of black boxes, readable by this user only. If no folder can be
+// created, the black box that cannot be written is reported later.
 func Folder() (string, error) {
 	if err := dirlock.Private(home()); errors.Is(err, fs.ErrPermission) {
 		return "", setting.Errorf("output.black-box", "%w; or name another folder, or none", err)
@@ -66,7 +64,7 @@ func Folder() (string, error) {
 	return home(), nil
 }
 
-// newest is the last black box that a launcher of this user has written.
+// newest returns the last black box written by a launcher of this user.
 func newest() (string, error) {
 	entries, err := os.ReadDir(home())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -85,7 +83,8 @@ func newest() (string, error) {
 	return best, nil
 }
 
-// read reads what a launcher has written, or what processes have left. Faults name the file and the place in it.
+// read reads a launcher's black box, or the record files of processes. Errors name the file and the
+// position.
 func read(paths []string) (*blackbox.File, error) {
 	path := paths[0]
 	f, err := pathname.Open(path)
@@ -108,7 +107,7 @@ func read(paths []string) (*blackbox.File, error) {
 	return box, nil
 }
 
-// found is a file as a line of JSON.
+// found is a black box as a JSON line.
 type found struct {
 	Event   string            `json:"event"` // "blackbox"
 	File    string            `json:"file"`
@@ -117,7 +116,7 @@ type found struct {
 	Finding *blackbox.Finding `json:"finding"` // null: no rank was in an operation, and all had done the same
 }
 
-// process is one process of it.
+// process is one process of a black box.
 type process struct {
 	Event string `json:"event"` // "blackbox_process"
 	blackbox.Process
@@ -140,7 +139,7 @@ func print(out *cli.Output, path string, box *blackbox.File) error {
 	return nil
 }
 
-// visible is a rune of a file, which may be anybody's, as a terminal may show it.
+// visible makes a rune of an untrusted file safe for a terminal.
 func visible(r rune) rune {
 	if unicode.IsControl(r) && r != '\n' {
 		return unicode.ReplacementChar

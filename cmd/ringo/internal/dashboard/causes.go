@@ -14,13 +14,14 @@ import (
 )
 
 const (
-	lastly      = 10 * time.Second // or as many steps as there would be beats, where these are longer than a beat
-	leastBeats  = 4                // and at least two seconds
-	lastSamples = 6                // of processors, two seconds apart: as long as the beats
+	lastly      = 10 * time.Second // duration, or the same number of steps if steps are longer than a beat
+	leastBeats  = 4                // minimum, and at least two seconds
+	lastSamples = 6                // samples of processors, two seconds apart: as long as the beats
 	sampleEvery = 2 * time.Second
 )
 
-// of is what a rank's steps were like, for who looks for causes. Waiting for data and for servers is a part of what beats call computation.
+// of converts a rank's mean beat to RankTimes. In beats, computation includes waits for data and
+// for servers.
 func of(number int, b stepStats) steptrace.RankTimes {
 	return steptrace.RankTimes{
 		Number: number, StepMS: float64(b.StepMS), ComputeMS: float64(b.ComputeMS - b.DataWaitMS - b.PullWaitMS), DataMS: float64(b.DataWaitMS), ServersMS: float64(b.PullWaitMS),
@@ -28,10 +29,10 @@ func of(number int, b stepStats) steptrace.RankTimes {
 	}
 }
 
-// ownTime is how long a rank's step takes of its own, without what it waits for others.
+// ownTime returns the rank's time per step, without waits for other ranks.
 func ownTime(b stepStats) (ms float64) { return of(0, b).OwnMS() }
 
-// lately are the ranks' last seconds.
+// lately returns the means of the ranks' last seconds.
 func (h *Collector) lately() (out []steptrace.RankTimes) {
 	for _, n := range h.sorted() {
 		if r := h.ranks[n]; len(r.beats) >= max(leastBeats, h.beatsIn(2*time.Second)) {
@@ -41,38 +42,37 @@ func (h *Collector) lately() (out []steptrace.RankTimes) {
 	return out
 }
 
-// beatsIn is how many beats a rank tells in some time.
 func (h *Collector) beatsIn(t time.Duration) int { return int(t / h.every()) }
 
-// slowed are the ranks of the job that hold up others now.
+// slowed returns the ranks that currently delay other ranks.
 func (h *Collector) slowed() []steptrace.Straggler { return steptrace.Stragglers(h.lately()) }
 
-// bottleneck names what slows the job now; ok is false where nothing does that is known.
+// bottleneck returns the current main cause of slowness; ok is false without a known cause.
 func (h *Collector) bottleneck() (c steptrace.Cause, ok bool) {
 	j := steptrace.Job{Ranks: h.lately()}
 	if len(j.Ranks) == 0 || len(j.Ranks) < len(h.ranks) {
 		return c, false
 	}
-	// Only where all ranks tell this hub of themselves are all processes of the job that run here known.
-	if len(j.Ranks) == h.last().Info.NP { // else some processes of this host may be others of the job
+	// Only if all ranks report to this hub, all local processes of the job are known.
+	if len(j.Ranks) == h.last().Info.NP { // otherwise some processes of this host may belong to the job
 		j.Foreign = h.processors.foreign()
 	}
 	h.looks.addRecent(&j, h.clock())
 	return steptrace.FindCause(j)
 }
 
-// looked is what was seen of a step's exchanges.
+// looked is the exchanges of a sampled step.
 type looked struct {
 	at time.Time
 	steptrace.Last
 }
 
 const (
-	keptLooks = 10 // of exchanges
+	keptLooks = 10 // steps with exchanges
 	fresh     = 15 * time.Second
 )
 
-// keep keeps it, and as many before it as are told.
+// keep stores x, and drops the oldest.
 func (l *stepSampler) keep(x looked) {
 	if len(l.exchanges) == keptLooks {
 		l.exchanges = append(l.exchanges[:0], l.exchanges[1:]...)
@@ -80,9 +80,9 @@ func (l *stepSampler) keep(x looked) {
 	l.exchanges = append(l.exchanges, x)
 }
 
-// addRecent adds the exchanges that were seen in the last seconds.
+// addRecent adds the exchanges sampled in the last seconds.
 func (l *stepSampler) addRecent(j *steptrace.Job, now time.Time) {
-	all, net := 0., map[pair]float64{} // of pairs, by how much longer the first waited for the second than that for it
+	all, net := 0., map[pair]float64{} // excess of the first rank's wait for the second over the reverse wait, by pair
 	for _, seen := range l.exchanges {
 		if now.Sub(seen.at) > fresh {
 			continue
@@ -102,9 +102,10 @@ func (l *stepSampler) addRecent(j *steptrace.Job, now time.Time) {
 	}
 }
 
-// saw takes what was seen of all ranks, by rank, of one at least; false where it tells of no step, or of one that was seen before.
+// saw adds the snapshots of all ranks, by rank, with at least one known. The results are false for
+// no step or an already known step.
 func (h *Collector) saw(all []*record.Snapshot) (whole, exchanged bool) {
-	// Buckets are shown of the first rank that is here: rank 0, where its process is on this host.
+	// The timeline of buckets is of the first local rank: rank 0, if its process is on this host.
 	first := slices.IndexFunc(all, func(s *record.Snapshot) bool { return s != nil })
 	step, whole := steptrace.StepOf(first, all[first])
 	last, exchanged := steptrace.LastStep(all)
@@ -117,7 +118,7 @@ func (h *Collector) saw(all []*record.Snapshot) (whole, exchanged bool) {
 	if exchanged && (l.count == 0 || last.Done != l.lastStep) {
 		l.lastStep = last.Done
 		for rank, s := range all {
-			if s != nil { // it is in the matrix though it waits for nobody
+			if s != nil { // included in the matrix even without waits
 				last.Waits = append(last.Waits, steptrace.RankWait{Rank: rank, For: rank})
 			}
 		}
@@ -127,20 +128,21 @@ func (h *Collector) saw(all []*record.Snapshot) (whole, exchanged bool) {
 	return whole, exchanged
 }
 
-// processors are how much of the machine's processor time the job had, and others.
+// processors are samples of the processor time of the job and of other processes.
 type processors struct {
-	own     func() []int // the job's processes besides this one; nil: none
+	own     func() []int // other processes of the job; nil: none
 	samples []sample
 }
 
-// sample is what all processes had taken at one time, and each of the job's, in seconds.
+// sample is the total processor time of all processes, and of each process of the job, in seconds.
 type sample struct {
 	at  time.Time
 	all float64
 	of  map[int]float64
 }
 
-// Owns says which processes are the job's, besides this one: what they take of the processors others do not.
+// Owns sets the function that returns the job's processes other than this one, to be excluded from
+// the time of foreign processes.
 func (h *Collector) Owns(processes func() []int) {
 	if h != nil {
 		h.mu.Lock()
@@ -149,7 +151,7 @@ func (h *Collector) Owns(processes func() []int) {
 	}
 }
 
-// look takes a sample, where the last one is not new.
+// look takes a sample, unless the last one is recent.
 func (p *processors) look(now time.Time) {
 	if n := len(p.samples); n > 0 && now.Sub(p.samples[n-1].at) < sampleEvery {
 		return
@@ -168,17 +170,18 @@ func (p *processors) look(now time.Time) {
 	p.samples = append(p.samples, s)
 }
 
-// foreign is how many processors others had between the first sample and the last.
+// foreign returns the mean number of processors used by other processes between the first and the
+// last sample.
 func (p *processors) foreign() float64 {
 	if len(p.samples) < 2 {
 		return 0
 	}
 	first, last := p.samples[0], p.samples[len(p.samples)-1]
-	// A process of the job that has ended meanwhile is not in the last sample: what it took since the first counts as others' then, for
-	// as long as the samples reach back.
+	// The last sample lacks processes that have ended since: their time counts as foreign while the
+	// first sample is kept.
 	busy := last.all - first.all
 	for pid, seconds := range last.of {
-		busy -= max(0, seconds-first.of[pid]) // one that began meanwhile had taken none
+		busy -= max(0, seconds-first.of[pid]) // a new process has 0 in the first sample
 	}
 	return max(0, busy/last.at.Sub(first.at).Seconds())
 }

@@ -15,29 +15,31 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// Exporter is what one rank tells a Collector, which is in this process or in its launcher. It
-// never makes the rank wait: what there is no room for is left out, first of what comes again. Its
-// methods may be called from any goroutine, and on nil, which tells nothing.
+// Exporter sends the reports of one rank to a Collector, in this process or in the launcher. The
+// rank never waits: without space reports are dropped, first the repeated kinds. The methods are
+// safe for concurrent use, and a nil Exporter drops all reports.
 type Exporter struct {
 	mu     sync.Mutex
-	lines  chan []byte // nil: closed
+	lines  chan []byte // nil after Close
 	ended  chan struct{}
-	every  time.Duration // it tells of steps
+	every  time.Duration // interval of reports of steps
 	cancel func()
 }
 
 const (
-	// queued is how many lines wait for a hub that is slow; half of them are for records alone, which do not come again.
+	// queued is the number of lines queued for a slow hub; half of them are reserved for records,
+	// which are not repeated.
 	queued = 1024
-	// leave is how long a rank that has ended waits for a hub to take what is queued.
+	// leave is the time after a rank's end for the hub to take the queued lines.
 	leave = time.Second
-	// beatEvery is how often a rank tells of its steps, and slowBeat where there is no page.
+	// beatEvery is the interval of a rank's reports of steps, and slowBeat the interval without a
+	// page.
 	beatEvery = 250 * time.Millisecond
 	slowBeat  = time.Second
 )
 
-// Dial makes the feed of a rank whose launcher has a hub, at the address that Collector.Address
-// gave. A hub that is not there ends no training: nothing is told.
+// Dial returns the Exporter of a rank, for a launcher's hub at the address from Collector.Address.
+// Training continues without a reachable hub, with all reports dropped.
 func Dial(address string) *Exporter {
 	text, path, _ := strings.Cut(address, " ")
 	every, err := time.ParseDuration(text)
@@ -54,10 +56,10 @@ func Dial(address string) *Exporter {
 	go func() {
 		defer to.Close()
 		for line := range lines {
-			_, _ = to.Write(line) // a hub that is gone takes nothing, until Close
+			_, _ = to.Write(line) // write errors to a closed hub are ignored until Close
 		}
 	}()
-	go func() { // the hub answers when it has taken the last line
+	go func() { // the hub answers after the last line
 		defer close(f.ended)
 		req, err := http.NewRequestWithContext(ctx, "POST", "http://hub/feed", from)
 		if err == nil {
@@ -71,7 +73,6 @@ func Dial(address string) *Exporter {
 	return f
 }
 
-// hubAt is how a hub is reached.
 func hubAt(socket string) *http.Transport {
 	dial := &net.Dialer{Timeout: 5 * time.Second}
 	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -83,7 +84,7 @@ func newFeed(every time.Duration, cancel func()) *Exporter {
 	return &Exporter{lines: make(chan []byte, queued), ended: make(chan struct{}), every: every, cancel: cancel}
 }
 
-// Feed is that of a rank in this process.
+// Feed returns the Exporter of a rank in this process.
 func (h *Collector) Feed() *Exporter {
 	if h == nil {
 		return nil
@@ -99,10 +100,10 @@ func (h *Collector) Feed() *Exporter {
 	return f
 }
 
-// Record tells of a record, as --json has it.
+// Record sends a record, as in --json.
 func (f *Exporter) Record(v any) { f.enqueue(v, queued) }
 
-// passing tells of what comes again.
+// passing sends a report of a repeated kind.
 func (f *Exporter) passing(v any) { f.enqueue(v, queued/2) }
 
 func (f *Exporter) enqueue(v any, room int) {
@@ -111,7 +112,7 @@ func (f *Exporter) enqueue(v any, room int) {
 	}
 	line, err := json.Marshal(v)
 	if err != nil {
-		return // what has no JSON is told of by who writes --json
+		return // the writer of --json reports values without a JSON form
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,7 +122,7 @@ func (f *Exporter) enqueue(v any, room int) {
 	f.lines <- append(line, '\n')
 }
 
-// Close waits for what was told to be taken, but not for long.
+// Close waits until the queued lines are taken, for a short time.
 func (f *Exporter) Close() {
 	if f == nil {
 		return
@@ -141,20 +142,20 @@ func (f *Exporter) Close() {
 	f.cancel()
 }
 
-// number is a float that is null in JSON where it is none: losses may blow up.
+// number is a float64 with null in JSON for NaN and infinities: losses may diverge.
 type number = plot.Number
 
-// none is no value.
+// none is the missing number.
 var none = plot.None
 
-// stepStats is what a rank tells of its steps since it did last: means, but for what says where it
-// is. Names are those of records of steps.
+// stepStats are a rank's means over the steps since the last report, with the position in the run.
+// Names are as in step records.
 type stepStats struct {
 	Event string `json:"event"` // "beat"
 	Rank  int    `json:"rank"`
-	// Told says that the rank tells of single steps, too.
+	// Told reports whether the rank also sends single steps.
 	Told          bool   `json:"told"`
-	Steps         int    `json:"steps"` // since the last one
+	Steps         int    `json:"steps"` // steps since the last report
 	Seed          uint64 `json:"seed"`
 	Epoch         int    `json:"epoch"`
 	Step          int    `json:"step"`
@@ -171,25 +172,26 @@ type stepStats struct {
 	UpdateMS      number `json:"update_ms"`
 	Density       number `json:"density"`
 	SamplesPerS   number `json:"samples_per_s"`
-	// QueuedMS is for how long of a step threads of the process were ready to run and had no processor, and StorageBytes how many bytes a
-	// second storage read for it.
+	// QueuedMS is the time per step of threads ready to run without a processor, and StorageBytes
+	// the bytes per second read from storage.
 	QueuedMS     number `json:"queued_ms"`
 	StorageBytes number `json:"storage_bytes_per_s"`
 	*train.Progressive
 }
 
-// means are the fields that are means over steps.
+// means returns the fields with means over steps.
 func (b *stepStats) means() []*number {
 	return []*number{&b.Loss, &b.StepMS, &b.ComputeMS, &b.DataWaitMS, &b.PullWaitMS, &b.CompressMS, &b.ExposedCommMS, &b.UpdateMS, &b.Density, &b.SamplesPerS, &b.QueuedMS, &b.StorageBytes}
 }
 
-// Steps returns what is to be told of each step of a rank, and tells the hub of several together; told says that records of steps come,
-// too. It returns nil of a nil Exporter.
+// Steps returns a function to be called with each step of a rank, which reports several steps
+// together to the hub. SingleSteps reports whether records of steps are sent as well. Steps of a
+// nil Exporter returns nil.
 func (f *Exporter) Steps(rank int, SingleSteps bool) func(train.Step) {
 	if f == nil {
 		return nil
 	}
-	b, last := stepStats{Event: "beat", Rank: rank, Told: SingleSteps}, time.Time{} // the first step is told at once
+	b, last := stepStats{Event: "beat", Rank: rank, Told: SingleSteps}, time.Time{} // the first step is sent immediately
 	var m machine
 	return func(s train.Step) {
 		b.Steps++
@@ -214,17 +216,18 @@ func (f *Exporter) Steps(rank int, SingleSteps bool) func(train.Step) {
 	}
 }
 
-// machine is what this process has of it since the last look, which takes some 0.1 ms: so there is one a second.
+// machine is this process's use of the machine since the last sample. A sample takes some 0.1 ms,
+// so the minimum interval is a second.
 type machine struct {
 	at       time.Time
-	steps    int // since then
+	steps    int // steps since the sample
 	queued   float64
 	bytes    int64
-	queuedMS number // of a step
-	storage  number // bytes a second
+	queuedMS number // per step
+	storage  number // bytes per second
 }
 
-// look looks, where the last look is not new.
+// look takes a sample, unless the last one is recent.
 func (m *machine) look(now time.Time) {
 	since := now.Sub(m.at).Seconds()
 	if since < 1 {
@@ -238,7 +241,7 @@ func (m *machine) look(now time.Time) {
 	m.at, m.steps, m.queued, m.bytes = now, 0, queued, bytes
 }
 
-// progress is how far rank 0 is in a phase.
+// progress is rank 0's position in a phase.
 type progress struct {
 	Event  string `json:"event"` // "progress"
 	Phase  string `json:"phase"`
@@ -248,8 +251,8 @@ type progress struct {
 	Total  int    `json:"total"`
 }
 
-// Observe is an observer that tells the hub how far rank 0 is, besides what o does; o itself of a
-// nil Exporter.
+// Observe returns an observer that calls o and also reports rank 0's progress; o itself for a nil
+// Exporter.
 func (f *Exporter) Observe(o train.Observer) train.Observer {
 	if f == nil {
 		return o
@@ -261,11 +264,11 @@ type observer struct {
 	train.Observer
 	feed  *Exporter
 	last  time.Time
-	phase string // and epoch
+	phase string // phase and epoch
 	epoch int
 }
 
-// Progress is told of each batch.
+// Progress is called for each batch.
 func (o *observer) Progress(p train.Progress) {
 	o.Observer.Progress(p)
 	if now := time.Now(); now.Sub(o.last) >= o.feed.every || p.Phase != o.phase || p.Epoch != o.epoch || p.Done == p.Total {

@@ -16,15 +16,15 @@ import (
 	"github.com/ringo-ml/ringo/internal/httpguard"
 )
 
-// Profiles serves the profiles of this process below /debug/pprof/. A profile takes as long as the
-// request says.
+// Profiles serves the profiles of this process below /debug/pprof/. The request sets the duration
+// of a profile.
 func Profiles() http.Handler {
 	mux := http.NewServeMux()
 	long := func(f http.HandlerFunc) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			defer httpguard.Stay(w, r)()
-			// net/http/pprof rejects what takes longer than the server's WriteTimeout, which Stay
-			// has lifted.
+			// net/http/pprof rejects durations above the server's WriteTimeout, which Stay has
+			// removed.
 			f(w, r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{})))
 		}
 	}
@@ -34,22 +34,21 @@ func Profiles() http.Handler {
 	return mux
 }
 
-// socketOf returns the socket of a process of the job, in the folder of the hub's, which this user
-// alone can enter.
+// socketOf returns the socket of a process of the job, in the folder of the hub's socket,
+// accessible to this user only.
 func socketOf(hub, role string, number int) string {
 	return filepath.Join(filepath.Dir(hub), fmt.Sprintf("%s-%d", role, number))
 }
 
-// ListenAs listens for the collector at address, as Collector.Address returned it, which forwards
-// requests for the process.
+// ListenAs listens for the hub at address, from Collector.Address, which forwards requests.
 func ListenAs(address, role string, number int) (net.Listener, error) {
 	_, hub, _ := strings.Cut(address, " ")
 	path := socketOf(hub, role, number)
-	_ = os.Remove(path) // of the process that this one replaces
+	_ = os.Remove(path) // socket of a predecessor of this process
 	return net.Listen("unix", path)
 }
 
-// AnswerAs serves h where ListenAs listens. Close ends the server.
+// AnswerAs serves h on the listener of ListenAs. Close ends the server.
 func AnswerAs(address, role string, number int, h http.Handler) (*http.Server, error) {
 	l, err := ListenAs(address, role, number)
 	if err != nil {
@@ -60,8 +59,8 @@ func AnswerAs(address, role string, number int, h http.Handler) (*http.Server, e
 	return s, nil
 }
 
-// forward returns a handler that asks a process of this host, by the number in the path, with what
-// follows it.
+// forward returns a handler that forwards requests to a process of this host, by the number and the
+// rest of the path.
 func (h *Collector) forward(role string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		number, err := strconv.ParseUint(r.PathValue("number"), 10, 16)
@@ -77,9 +76,9 @@ func (h *Collector) forward(role string) http.Handler {
 			Transport: to, FlushInterval: -1,
 			Rewrite: func(p *httputil.ProxyRequest) {
 				p.SetURL(&url.URL{Scheme: "http", Host: "localhost"})
-				p.Out.URL.RawQuery = p.In.URL.RawQuery // with what cannot be parsed, which the process rejects
+				p.Out.URL.RawQuery = p.In.URL.RawQuery // including parts that cannot be parsed, which the process rejects
 				h.site.web.Authorize(p.Out)
-				p.Out.Header.Del("Origin") // of this site: its guard has checked that
+				p.Out.Header.Del("Origin") // the hub's guard has checked the header
 				p.Out.Header.Del("Sec-Fetch-Site")
 			},
 			ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {

@@ -1,9 +1,10 @@
-// Package dashboard is the page of a job that goes on (`ringo train --http`): what its ranks tell
-// is brought together in one place, kept in memory of a bounded size, and shown by panels, which
-// are rows of a table.
+// Package dashboard is the web page of a running job (`ringo train --http`): a Collector combines
+// the reports of all ranks in memory of limited size, and panels, the rows of a table, display the
+// data.
 //
-// The place is the launcher, which outlives ranks and hears of their end; of a job without one it is the process of rank 0. Ranks tell
-// over a connection of their own, never wait for it, and do the same whether anybody looks or not.
+// The Collector is in the launcher, which outlives ranks and sees their ends; in a job without a
+// launcher, in the process of rank 0. Ranks report over separate connections and never wait for
+// them. Ranks behave the same with and without viewers.
 package dashboard
 
 import (
@@ -20,18 +21,18 @@ import (
 	"github.com/ringo-ml/ringo/internal/steptrace"
 )
 
-// What a hub keeps, so that neither ranks nor steps make it large: 64 ranks and any number of steps take about 4 MB.
+// Limits that keep the Collector small: 64 ranks and any number of steps take about 4 MB.
 const (
-	mostRecords = 2048 // of steps, and of epochs, of a run
+	mostRecords = 2048 // records of steps, and of epochs, of a run
 	mostRanks   = 1024
-	mostBeats   = 120 // of a rank
+	mostBeats   = 120 // beats of a rank
 	mostFaults  = 200
 	mostLayers  = 512
-	mostText    = 2000 // bytes of a fault
+	mostText    = 2000 // bytes of an event's text
 )
 
-// Collector brings together what the ranks of a job tell. Its methods may be called from any
-// goroutine, and on nil, which does nothing.
+// Collector combines the reports of a job's ranks. The methods are safe for concurrent use, and a
+// nil Collector does no work.
 type Collector struct {
 	mu     sync.Mutex
 	log    *runlog.Log
@@ -39,45 +40,45 @@ type Collector struct {
 	clock  func() time.Time
 	ranks  map[int]*rank
 	now    progress
-	moved  time.Time // when rank 0 did last
+	moved  time.Time // time of rank 0's last progress
 	origin origin
 	layers []layer
 	passed layerHistory
 	looks  stepSampler
-	// processors are this host's.
+	// processors are the samples of this host.
 	processors processors
-	planned    *planned       // of the newest choice; nil: nothing was predicted
-	epoch      map[string]any // the last record of an epoch
+	planned    *planned       // prediction for the newest choice; nil: none
+	epoch      map[string]any // last record of an epoch
 	choices    []string
 	faults     []fault
-	dropped    int // faults
+	dropped    int // dropped events
 	servers    []served
 	state      string
 
-	site *site // nil: nobody can look
+	site *site // nil without a page
 
-	// Of who asks on this host: see Answer and Identify.
+	// name and the fields below answer local requests: see Answer and Identify.
 	name, command string
 	sees          func() []launch.ProcessInfo
-	asked         time.Time // when somebody did last
+	asked         time.Time // time of the last request
 	local         *http.Server
 	socket        string
 	answering     sync.WaitGroup
 }
 
-// fault is something that a person should know.
+// fault is an event for the user.
 type fault struct {
 	at   time.Time
 	text string
 }
 
-// rank is what is known of one.
+// rank is the state of one rank.
 type rank struct {
-	beats      []stepStats // the last ones
+	beats      []stepStats // last beats
 	lastUpdate time.Time
 }
 
-// layer is what a step did to a layer's gradient.
+// layer is a step's effect on a layer's gradient.
 type layer struct {
 	Name         string `json:"name"`
 	Density      number `json:"density"`
@@ -85,7 +86,7 @@ type layer struct {
 	ResidualNorm number `json:"residual_norm"`
 }
 
-// NewHub makes one that nobody has told anything yet.
+// NewHub returns an empty Collector.
 func NewHub() *Collector {
 	return newHub(time.Now)
 }
@@ -96,7 +97,7 @@ func newHub(clock func() time.Time) *Collector {
 	return h
 }
 
-// Add takes a line of a feed. What it does not know it passes over: ranks are of this version, but what they tell was perhaps cut.
+// Add adds a line from an Exporter. Unknown and incomplete lines are ignored.
 func (h *Collector) Add(line []byte) {
 	var is struct {
 		Event string `json:"event"`
@@ -122,7 +123,7 @@ func (h *Collector) Add(line []byte) {
 	}
 }
 
-// beat takes what a rank tells of its steps. Of rank 0, where it tells of no single ones, they are the curves.
+// beat adds a rank's means. If rank 0 sends no single steps, its means are the curves.
 func (h *Collector) beat(b stepStats, line []byte) {
 	r := h.ranks[b.Rank]
 	if r == nil {
@@ -141,11 +142,10 @@ func (h *Collector) beat(b stepStats, line []byte) {
 		h.state = "training"
 	}
 	if b.Rank == 0 && !b.Told {
-		_ = h.log.Add([]byte(strings.Replace(string(line), `"event":"beat"`, `"event":"step"`, 1))) // what the log refuses has no figures
+		_ = h.log.Add([]byte(strings.Replace(string(line), `"event":"beat"`, `"event":"step"`, 1))) // a refused line has no values
 	}
 }
 
-// record takes a record of --json.
 func (h *Collector) record(event string, line []byte) {
 	if err := h.log.Add(line); err != nil {
 		h.fault("a record cannot be shown: " + err.Error())
@@ -178,7 +178,7 @@ func (h *Collector) record(event string, line []byte) {
 	}
 }
 
-// addLayers takes the layers of a record that has them.
+// addLayers adds the layers of a record, if any.
 func (h *Collector) addLayers(line []byte) {
 	var s struct {
 		Done   int64   `json:"done"`
@@ -190,8 +190,7 @@ func (h *Collector) addLayers(line []byte) {
 	}
 }
 
-// AddEvent takes a line about what a person should know: a fault, a slow rank, a process that has
-// ended.
+// AddEvent adds a line for the user: an error, a slow rank, the end of a process.
 func (h *Collector) AddEvent(text string) {
 	if h == nil {
 		return
@@ -201,7 +200,8 @@ func (h *Collector) AddEvent(text string) {
 	h.fault(text)
 }
 
-// fault notes what a person should know. The first ones and the last are kept: those tell why, these what is now.
+// fault adds an event. The first and the last events are kept: the first explain the cause, and the
+// last the current state.
 func (h *Collector) fault(text string) {
 	if len(text) > mostText {
 		text = strings.ToValidUTF8(text[:mostText], "") + "…"
@@ -213,7 +213,6 @@ func (h *Collector) fault(text string) {
 	h.faults = append(h.faults, fault{h.clock(), text})
 }
 
-// end notes how the job has ended.
 func (h *Collector) end(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -224,7 +223,7 @@ func (h *Collector) end(err error) {
 	}
 }
 
-// last is the run whose records come, an empty one before the first.
+// last returns the current run, an empty run before the first record.
 func (h *Collector) last() *runlog.Run {
 	if all := h.log.Runs(); len(all) > 0 {
 		return all[len(all)-1]
@@ -232,7 +231,7 @@ func (h *Collector) last() *runlog.Run {
 	return new(runlog.Run)
 }
 
-// sorted are the ranks that have told something, by number.
+// sorted returns the ranks with reports, by number.
 func (h *Collector) sorted() (numbers []int) {
 	for n := range h.ranks {
 		numbers = append(numbers, n)
@@ -241,7 +240,7 @@ func (h *Collector) sorted() (numbers []int) {
 	return numbers
 }
 
-// recent is the mean of a rank's last beats, weighted by their steps.
+// recent returns the mean of a rank's last n beats, weighted by their steps.
 func (r *rank) recent(n int) (mean stepStats) {
 	for _, b := range r.beats[max(0, len(r.beats)-n):] {
 		mean.Steps += b.Steps
@@ -256,5 +255,4 @@ func (r *rank) recent(n int) (mean stepStats) {
 	return mean
 }
 
-// finite says that a value is a number.
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

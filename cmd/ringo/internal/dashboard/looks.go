@@ -14,49 +14,51 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// What ranks record lies in memory that this process holds. About once a second it looks there at the last whole step: ranks send nothing
-// for it, and notice nothing but the processor time, 0.1 ms a rank, of which the looks take at most a thousandth.
+// This process holds the memory of the ranks' records, and samples the last complete step about
+// once a second. Ranks send no data for samples. The cost is 0.1 ms of processor time per rank, at
+// most a thousandth in total.
 const (
 	lookEvery = time.Second
-	lookShare = 1000        // a look takes no more than this part of the time until the next one,
-	askShare  = 200         // and one for who asks no more than this
-	lookLeast = time.Minute // but there is one so often
-	lastLooks = 60          // that a matrix of the last looks has
-	mostShown = 64          // ranks of a matrix
-	mostGlass = 1 << 12     // phases that one look reads, a whole ring as recorders are made
+	lookShare = 1000        // maximum share of a sample in the time until the next sample: 1 in 1000
+	askShare  = 200         // maximum share of a sample on request: 1 in 200
+	lookLeast = time.Minute // maximum time between samples
+	lastLooks = 60          // samples in the matrix of recent waits
+	mostShown = 64          // maximum ranks in a matrix
+	mostGlass = 1 << 12     // maximum phases read by a sample: a recorder's whole default ring
 )
 
-// stepSampler are what was seen so far.
+// stepSampler is the samples of steps.
 type stepSampler struct {
-	// mu guards the last look; the hub's mutex what follows.
+	// mu guards the last sample; the hub's mutex guards the fields below.
 	mu        sync.Mutex
 	at        time.Time
 	processes []sampledProcess
-	due       time.Time // when steps are to be looked at again
-	glass     int       // how many phases a look reads of a rank
+	due       time.Time // time of the next sample of steps
+	glass     int       // phases read per rank
 
 	lastStep int64
-	step     steptrace.Step // of the first rank; without bars: none was seen
-	// last are the waits of the last looks, and whole those of all, per step.
+	step     steptrace.Step // step of the first rank; no bars before the first sample
+	// last are the waits of the last samples, and whole the sums of all samples.
 	last      [][]steptrace.RankWait
 	whole     map[pair]float64
-	count     int // looks in whole
+	count     int // number of samples in whole
 	exchanges []looked
 }
 
-// pair are a rank and whom it waited for.
+// pair is a waiting rank and the awaited rank.
 type pair struct{ rank, by int }
 
-// sampledProcess is a process of the job, and what it had recorded, nil: nothing.
+// sampledProcess is a process of the job, with its record, or nil.
 type sampledProcess struct {
 	launch.ProcessInfo
 	record *record.Snapshot
 }
 
-// freshFor is how long what was seen stands for what is: who asks more often, or many who ask, cost the job no more.
+// freshFor is the lifetime of a sample: more frequent or simultaneous requests cost the job no
+// more.
 const freshFor = time.Second
 
-// processes are those of the job, as they were at most freshFor ago.
+// processes returns the job's processes, at most freshFor old.
 func (h *Collector) processes() []sampledProcess {
 	l := &h.looks
 	l.mu.Lock()
@@ -71,20 +73,20 @@ func (h *Collector) processes() []sampledProcess {
 	return l.processes
 }
 
-// look looks at all processes and their last steps once, and says after which pause it is time to look again.
+// look samples all processes and their last steps, and returns the pause until the next sample.
 func (h *Collector) look() time.Duration {
 	h.looks.mu.Lock()
 	defer h.looks.mu.Unlock()
 	return h.lookAtSteps()
 }
 
-// lookAtSteps is look. The looks' mutex is held.
+// lookAtSteps is look with the looks' mutex held.
 func (h *Collector) lookAtSteps() time.Duration {
 	l, begun := &h.looks, time.Now()
 	l.glass = max(l.glass, steptrace.WholeStepEvents)
 	if all := h.glance(l.glass); len(all) > 0 {
 		if whole, exchanged := h.saw(all); !whole || !exchanged {
-			l.glass = min(2*l.glass, mostGlass) // a step has more of them, or ranks are apart
+			l.glass = min(2*l.glass, mostGlass) // a step has more phases, or ranks are at different steps
 		}
 	}
 	took := time.Since(begun)
@@ -92,7 +94,7 @@ func (h *Collector) lookAtSteps() time.Duration {
 	return pause(took, lookShare)
 }
 
-// glance looks at all processes, and at the last phases of ranks, and returns what these had recorded. The looks' mutex is held.
+// glance samples all processes, and returns the last phases of ranks. The looks' mutex is held.
 func (h *Collector) glance(phases int) (all []*record.Snapshot) {
 	h.mu.Lock()
 	sees := h.sees
@@ -108,7 +110,7 @@ func (h *Collector) glance(phases int) (all []*record.Snapshot) {
 			n = 0
 		}
 		if s.Glance != nil {
-			is.record, _ = s.Glance(n) // of one that was given back nothing is known
+			is.record, _ = s.Glance(n) // released memory has no record
 		}
 		l.processes = append(l.processes, is)
 		if !s.Serves && s.Index < mostRanks && is.record != nil {
@@ -119,7 +121,7 @@ func (h *Collector) glance(phases int) (all []*record.Snapshot) {
 	return all
 }
 
-// waited counts the waits of a step.
+// waited adds the waits of a step.
 func (h *Collector) waited(waits []steptrace.RankWait) {
 	l := &h.looks
 	if n := len(l.last); n == lastLooks {
@@ -135,7 +137,6 @@ func (h *Collector) waited(waits []steptrace.RankWait) {
 	l.count++
 }
 
-// lookAll looks now and then until stop.
 func (h *Collector) lookAll(stop <-chan struct{}) {
 	next := time.NewTimer(lookEvery)
 	defer next.Stop()
@@ -149,34 +150,35 @@ func (h *Collector) lookAll(stop <-chan struct{}) {
 	}
 }
 
-// pause is how long after a look that took so long the next one comes, where looks may take that part of the time.
+// pause returns the pause after a sample of duration took, for a maximum share of 1/share.
 func pause(took time.Duration, share int) time.Duration {
 	return min(max(lookEvery, time.Duration(share)*took), lookLeast)
 }
 
-// Waits is who waited for whom, as a record of --json.
+// Waits is the matrix of waits, as a --json record.
 type Waits struct {
 	Event string `json:"event"` // "waits"
-	// Steps is how many steps were looked at.
+	// Steps is the number of sampled steps.
 	Steps int `json:"steps"`
-	// Ranks are those of the rows and columns of WaitMS: how many ms of a step, in the mean, the rank of a row waited for that of a column
-	// to begin an exchange, and in its own column for exchanges that all had begun.
+	// Ranks are the ranks of the rows and columns of WaitMS: the mean ms per step that a row's rank
+	// waited for a column's rank to begin an exchange, and on the diagonal for exchanges that all
+	// ranks had begun.
 	Ranks  []int       `json:"ranks"`
 	WaitMS [][]float64 `json:"wait_ms"`
 }
 
-// Waits are those of the whole run; ok is false where none were seen.
+// Waits returns the waits of the whole run; ok is false without samples.
 func (h *Collector) Waits() (w Waits, ok bool) {
 	if h == nil {
 		return w, false
 	}
-	h.look() // once more at ranks of this process
+	h.look() // a last sample, for ranks of this process
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.looks.matrix(h.looks.whole, h.looks.count, mostRanks), h.looks.count > 0
 }
 
-// lately are the waits of the last looks.
+// lately returns the summed waits of the last samples.
 func (l *stepSampler) lately() (sum map[pair]float64) {
 	sum = map[pair]float64{}
 	for _, waits := range l.last {
@@ -187,7 +189,7 @@ func (l *stepSampler) lately() (sum map[pair]float64) {
 	return sum
 }
 
-// matrix is a sum over steps as a mean. Of more ranks than most it has those with the longest waits.
+// matrix returns the mean waits over steps, restricted to the most ranks with the longest waits.
 func (l *stepSampler) matrix(sum map[pair]float64, steps, most int) Waits {
 	w := Waits{Event: "waits", Steps: steps}
 	long := map[int]float64{}
@@ -208,7 +210,8 @@ func (l *stepSampler) matrix(sum map[pair]float64, steps, most int) Waits {
 	return w
 }
 
-// readWaits reads who waited for whom, in the steps that were looked at lately and in all of them, and for whom the others wait longest.
+// readWaits fills the panel of waits, of the recent and of all sampled steps, with the rank that
+// delays the rest most.
 func readWaits(h *Collector, f *panelData) {
 	l := &h.looks
 	if l.count == 0 {
@@ -232,7 +235,8 @@ func readWaits(h *Collector, f *panelData) {
 	}
 }
 
-// most is for whom others wait longest, if that is more than they wait for exchanges themselves, and how long in the mean of them; -1: nobody.
+// most returns the rank that delays other ranks most, if by more than the exchanges themselves,
+// with the mean wait in ms, or -1.
 func most(w Waits) (rank int, ms float64) {
 	rank = -1
 	itself := 0.
@@ -254,7 +258,6 @@ func most(w Waits) (rank int, ms float64) {
 	return rank, ms
 }
 
-// numbers are figures as JSON has them.
 func numbers(x []float64) (out []number) {
 	for _, v := range x {
 		out = append(out, number(v))
@@ -262,10 +265,10 @@ func numbers(x []float64) (out []number) {
 	return out
 }
 
-// planned are the buckets of the step that was predicted when the plan was chosen, as records of choices have it.
+// planned is the predicted step of the chosen plan, as in records of choices.
 type planned struct {
 	ForwardMS float64 `json:"forward_ms"`
-	// ComputeMS is when backward and the last selection end, and StepMS when the step does.
+	// ComputeMS is the end of backward and the last selection, and StepMS the end of the step.
 	ComputeMS float64         `json:"compute_end_ms"`
 	StepMS    float64         `json:"step_ms"`
 	Buckets   []plannedBucket `json:"buckets"`
@@ -279,23 +282,22 @@ type plannedBucket struct {
 	SentMS   float64 `json:"send_end_ms"`
 }
 
-// track is a line of a timeline.
 type track struct {
 	Label string `json:"label"`
 	Bars  []bar  `json:"bars"`
 }
 
-// bar is a part of it, in ms from the step's start on.
+// bar is a period in a track, in ms from the step's start.
 type bar struct {
 	Name string  `json:"name"`
 	From number  `json:"from"`
 	To   number  `json:"to"`
-	Lead *number `json:"lead,omitempty"` // since when it stood behind others
-	Tone int     `json:"tone"`           // of its bucket
+	Lead *number `json:"lead,omitempty"` // begin of waiting behind other buckets
+	Tone int     `json:"tone"`           // color, by bucket
 }
 
-// readBuckets reads when the last step of rank 0 that was looked at computed and exchanged its buckets and, where a plan was chosen by a
-// prediction, when it should have.
+// readBuckets fills the panel with the computation and exchange of buckets in rank 0's last sampled
+// step, and the predicted times, if the plan was chosen by a prediction.
 func readBuckets(h *Collector, f *panelData) {
 	s := &h.looks.step
 	if len(s.Bars) == 0 {
@@ -305,7 +307,7 @@ func readBuckets(h *Collector, f *panelData) {
 	f.Note = fmt.Sprintf("Step %d of rank 0: when it computed, and when its buckets were selected and exchanged. What stood behind other buckets is pale.", s.Done)
 	tones := map[string]int{}
 	tone := func(name string) int {
-		name, _, _ = strings.Cut(name, ":") // "bucket 3: fc.weight" is the plan's bucket 3
+		name, _, _ = strings.Cut(name, ":") // the label "bucket 3: fc.weight" matches the plan's bucket 3
 		if _, known := tones[name]; !known {
 			tones[name] = len(tones)
 		}
@@ -325,7 +327,7 @@ func readBuckets(h *Collector, f *panelData) {
 		for _, b := range bars {
 			x := bar{Name: cmp.Or(b.Name, b.Phase), From: number(b.StartMS), To: number(b.EndMS), Tone: tone(cmp.Or(b.Name, b.Phase))}
 			if lane.label == "exchange" {
-				if lead := x.From; lead < now { // one after the other: it waited its turn
+				if lead := x.From; lead < now { // sequential exchanges: the bucket waited for its predecessors
 					x.Lead, x.From = &lead, min(now, x.To)
 				}
 				now = max(now, x.To)
@@ -359,28 +361,27 @@ func readBuckets(h *Collector, f *panelData) {
 	}
 }
 
-// layerHistory are the layers of the steps that were told, the oldest first: of many every second
-// one, of more every fourth, and so on.
+// layerHistory is the layers of recorded steps, oldest first, thinned by powers of two as steps
+// accumulate.
 type layerHistory struct {
 	done     []int64
 	layers   [][]layer
-	every    int // one of so many is kept
+	every    int // one of every steps is kept
 	received int
 }
 
-// mostPassed bounds them: 96 steps of 512 layers take 2 MB.
+// mostPassed is the maximum number of kept steps: 96 steps of 512 layers take 2 MB.
 const mostPassed = 96
 
-// add takes those of a step.
 func (p *layerHistory) add(done int64, layers []layer) {
-	if n := len(p.layers); n > 0 && len(p.layers[n-1]) != len(layers) { // of another model
+	if n := len(p.layers); n > 0 && len(p.layers[n-1]) != len(layers) { // different model
 		*p = layerHistory{}
 	}
 	p.received++
 	if p.every = max(1, p.every); (p.received-1)%p.every != 0 {
 		return
 	}
-	if len(p.done) == mostPassed { // told is a multiple of twice every, plus one
+	if len(p.done) == mostPassed { // received is a multiple of 2*every, plus 1
 		for i := range mostPassed / 2 {
 			p.done[i], p.layers[i] = p.done[2*i], p.layers[2*i]
 		}
@@ -389,7 +390,8 @@ func (p *layerHistory) add(done int64, layers []layer) {
 	p.done, p.layers = append(p.done, done), append(p.layers, layers)
 }
 
-// readLayerTimes reads what a strategy made of each layer's gradient over the run, a grid for each figure that is not the same everywhere.
+// readLayerTimes fills the panel with the strategy's effect on each layer's gradient over the run:
+// a grid for each value that is not constant.
 func readLayerTimes(h *Collector, f *panelData) {
 	p := &h.passed
 	if len(p.done) == 0 {

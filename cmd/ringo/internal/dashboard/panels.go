@@ -14,14 +14,13 @@ import (
 	"github.com/ringo-ml/ringo/internal/runlog"
 )
 
-// panelData are what a panel shows. They are the whole of it each time: a browser that missed some
-// has lost nothing.
+// panelData is the complete contents of a panel, so a browser may miss updates.
 type panelData struct {
 	ID    string `json:"id"`
 	Title string `json:"title"`
 	Note  string `json:"note,omitempty"`
-	// Kind says how it is drawn: "lines", "bands", "ribbons", "grids", "tracks", "table" or "list"; "none" where there is nothing to draw, and Why then says
-	// why, and what would give figures; without Why the panel is hidden.
+	// Kind is the kind of drawing: "lines", "bands", "ribbons", "grids", "tracks", "table" or
+	// "list". "none" means no data, for the reason in Why; with an empty Why the panel is hidden.
 	Kind string `json:"kind"`
 	Why  string `json:"why,omitempty"`
 
@@ -30,27 +29,27 @@ type panelData struct {
 	Ribbons []ribbon `json:"ribbons,omitempty"`
 	Grids   []grid   `json:"grids,omitempty"`
 	Tracks  []track  `json:"tracks,omitempty"`
-	// Marks are sentences above what is drawn.
+	// Marks are sentences above the drawing.
 	Marks []string `json:"marks,omitempty"`
 
 	Head []string   `json:"head,omitempty"`
 	Rows [][]string `json:"rows,omitempty"`
 }
 
-// ribbon is a rank's last steps: for each moment the time of a step, and which part of it the rank did not wait for others.
+// ribbon is a rank's last steps: the time of each step, and the part without waits for other ranks.
 type ribbon struct {
 	Label string   `json:"label"`
-	Steps []number `json:"steps"` // ms
-	Busy  []number `json:"own"`   // ms
+	Steps []number `json:"steps"` // step time, ms
+	Busy  []number `json:"own"`   // own time, ms
 	Slow  bool     `json:"slow,omitempty"`
-	// Silent is for how many seconds nothing has been heard of it, where that is long.
+	// Silent is the time since the last report in seconds, if long.
 	Silent int `json:"silent,omitempty"`
 }
 
-// grid is a figure for each row and column, drawn as shades.
+// grid is a value per row and column, drawn as shades.
 type grid struct {
 	Title string `json:"title"`
-	// RowsAre and ColumnsAre stand before their names.
+	// RowsAre and ColumnsAre are the nouns before row and column names.
 	RowsAre    string     `json:"rows_are"`
 	ColumnsAre string     `json:"columns_are"`
 	Percent    bool       `json:"percent,omitempty"`
@@ -59,15 +58,16 @@ type grid struct {
 	Data       [][]number `json:"data"`
 }
 
-// panel is a row of the table: what it is called, how it is drawn, what it reads, and what it says where there are no figures.
+// panel is a row of the table of panels: title, kind of drawing, the function that reads the data,
+// and the text without data.
 type panel struct {
 	id, title, kind string
 	read            func(h *Collector, f *panelData)
 	why             string
-	early           bool // it may have figures before a run has begun
+	early           bool // may have data before a run has begun
 }
 
-// panels are those of the page, in their order. A role that has figures of its own adds a row.
+// panels are the page's panels in order.
 var panels = []panel{
 	{"faults", "What has happened", "list", readFaults, "nothing that a person should know", true},
 	{"cause", "What slows the job", "list", readCause, "nothing that is known costs a fifth of a step, or no rank has told of its steps for two seconds", true},
@@ -89,10 +89,10 @@ var panels = []panel{
 	{"settings", "Settings", "table", readSettings, "the run has not begun yet", false},
 }
 
-// shown are the points of a curve that are sent; more are brought together.
+// shown is the maximum number of points in a curve; longer curves are thinned.
 const shown = 300
 
-// show reads a panel. A fault in one is told in its place: a page ends no job.
+// show reads a panel. A panic is displayed in the panel: the page must never end a job.
 func (h *Collector) show(p panel) (f panelData) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -109,14 +109,13 @@ func (h *Collector) show(p panel) (f panelData) {
 	return f
 }
 
-// curve is a field over the steps of the run.
 type curve struct {
 	label string
 	table func(*runlog.Run) *runlog.Table
 	field string
 }
 
-// curves puts curves over one axis, but for those without a point.
+// curves draws several fields on one axis, without empty curves.
 func (h *Collector) curves(f *panelData, all ...curve) {
 	var drawn []plot.Curve
 	group := h.group()
@@ -133,17 +132,18 @@ func (h *Collector) curves(f *panelData, all ...curve) {
 	f.Set(drawn, false)
 }
 
-// group are the runs of the job, which differ in their seed alone.
+// group returns the runs of the job, which differ only in their seed.
 func (h *Collector) group() runlog.RunSet { return runlog.RunSet{Runs: h.log.Runs()} }
 
-// readLoss reads the loss of steps, where these are told (--log-every), and of epochs: what rank 0 sees of its own batches, and what all ranks
-// have together.
+// readLoss reads the loss of steps (--log-every), of rank 0's batches, and of epochs, over all
+// ranks.
 func readLoss(h *Collector, f *panelData) {
 	f.Note = "Of each batch on rank 0, and over all ranks after each epoch."
 	h.curves(f, curve{"a batch of rank 0", runlog.OfSteps, "loss"}, curve{"training", runlog.OfEpochs, "train_loss"}, curve{"test", runlog.OfEpochs, "eval_loss"})
 }
 
-// readMetric reads what the model calls its figure, such as accuracy, over epochs. A model that has none but its loss has the panel above.
+// readMetric reads the model's metric, such as accuracy, over epochs. A model with only a loss uses
+// the panel above.
 func readMetric(h *Collector, f *panelData) {
 	m := runlog.Metrics([]runlog.RunSet{h.group()})[0]
 	if m.Name == "loss" {
@@ -153,21 +153,22 @@ func readMetric(h *Collector, f *panelData) {
 	h.curves(f, curve{"training", runlog.OfEpochs, "train_" + m.Name}, curve{"test", runlog.OfEpochs, "eval_" + m.Name})
 }
 
-// readProgressive reads how well a click model predicts what it is about to learn from.
+// readProgressive reads the progressive validation of a click model.
 func readProgressive(h *Collector, f *panelData) {
 	f.Note = "Of the last samples of all ranks, each scored before it was learnt from."
 	h.curves(f, curve{"AUC", runlog.OfSteps, "progressive_auc"}, curve{"log-loss", runlog.OfSteps, "progressive_logloss"},
 		curve{"AUC after an epoch", runlog.OfEpochs, "progressive_auc"}, curve{"log-loss after an epoch", runlog.OfEpochs, "progressive_logloss"})
 }
 
-// readRate reads how many samples all ranks train on in a second.
+// readRate reads the samples per second of all ranks.
 func readRate(h *Collector, f *panelData) {
 	f.Unit = "samples/s"
 	f.Note = "Samples in a second, all ranks."
 	h.curves(f, curve{"steps", runlog.OfSteps, "samples_per_s"}, curve{"epochs", runlog.OfEpochs, "samples_per_s"})
 }
 
-// readParts reads where the time of rank 0's step goes. Waiting for data and for servers is a part of what steps call computation.
+// readParts reads the parts of rank 0's step. In steps, computation includes waits for data and for
+// servers.
 func readParts(h *Collector, f *panelData) {
 	f.Unit, f.Note = "ms", "Of rank 0, one above the other: together they are a step."
 	waits := []string{"waiting for data", "waiting for servers"}
@@ -176,7 +177,7 @@ func readParts(h *Collector, f *panelData) {
 	for j, label := range f.Labels {
 		if f.Labels[0] == "forward and backward" && slices.Contains(waits, label) {
 			for i := range f.X {
-				if w := f.Data[j][i]; w > 0 { // none where that is not known
+				if w := f.Data[j][i]; w > 0 { // zero or NaN: no wait known
 					f.Data[0][i] = max(0, f.Data[0][i]-w)
 				}
 			}
@@ -184,7 +185,8 @@ func readParts(h *Collector, f *panelData) {
 	}
 }
 
-// readRanks reads each rank's last steps, who holds up the others, and who has not told of itself for five seconds while it should train.
+// readRanks reads each rank's last steps, the stragglers, and the training ranks without a report
+// for five seconds.
 func readRanks(h *Collector, f *panelData) {
 	f.Note = "The last steps of each rank, the newest on the right: how high a mark is says how long a step took, and how dark, which part of it the rank did not wait for others."
 	slow := map[int]bool{}
@@ -208,7 +210,7 @@ func readRanks(h *Collector, f *panelData) {
 	}
 }
 
-// readDensity reads the share of values that were sent, of runs that leave some out.
+// readDensity reads the share of values sent, for sparse runs.
 func readDensity(h *Collector, f *panelData) {
 	for _, r := range h.log.Runs() {
 		for _, v := range r.Steps.Column("density") {
@@ -221,7 +223,7 @@ func readDensity(h *Collector, f *panelData) {
 	}
 }
 
-// readLayers reads what a strategy made of each layer's gradient at the end of the last epoch.
+// readLayers reads the strategy's effect on each layer's gradient in the last step of an epoch.
 func readLayers(h *Collector, f *panelData) {
 	f.Note = "What rank 0's last step of an epoch did to each layer's gradient, in the order in which backward finishes them."
 	f.Head = []string{"layer", "share sent", "threshold", "norm of the residual"}
@@ -230,7 +232,7 @@ func readLayers(h *Collector, f *panelData) {
 	}
 }
 
-// readBytes reads what the last epoch sent, as payload and on the wire.
+// readBytes reads the bytes of the last epoch, as payload and on the wire.
 func readBytes(h *Collector, f *panelData) {
 	f.Note = "Payload; ranks that share memory send none. On the wire headers, handshakes and control connections count, too."
 	f.Head = []string{"last epoch", ""}
@@ -241,7 +243,7 @@ func readBytes(h *Collector, f *panelData) {
 	}
 }
 
-// readFaults reads the lines about what has happened, of which a long run leaves out some in the middle: its first and its last ones tell most.
+// readFaults reads the events: the first and the last of a long run.
 func readFaults(h *Collector, f *panelData) {
 	if h.dropped > 0 {
 		f.Note = fmt.Sprintf("%s left out in the middle.", cli.Counted(h.dropped, "line"))
@@ -251,7 +253,7 @@ func readFaults(h *Collector, f *panelData) {
 	}
 }
 
-// readChoices reads what was measured and what was chosen by it, a row for each choice.
+// readChoices reads the choices with their measurements, a row per choice.
 func readChoices(h *Collector, f *panelData) {
 	f.Head = []string{"", "strategy", "plan", "predicted", "measured", "why"}
 	for i, c := range h.choices {
@@ -259,7 +261,7 @@ func readChoices(h *Collector, f *panelData) {
 	}
 }
 
-// readMachine reads what rank 0 runs on.
+// readMachine reads rank 0's machine.
 func readMachine(h *Collector, f *panelData) {
 	for _, r := range runlog.Machines([]runlog.RunSet{h.group()}) {
 		f.Rows = append(f.Rows, []string{r.Name, r.Values[0]})
@@ -267,7 +269,7 @@ func readMachine(h *Collector, f *panelData) {
 	f.Head, f.Note = []string{"", ""}, "Of rank 0."
 }
 
-// readSettings reads all settings that decide on the result, in the order of their paths.
+// readSettings reads all settings that affect the result, by path.
 func readSettings(h *Collector, f *panelData) {
 	f.Head, f.Note = []string{"setting", "value"}, "All that decide on the result, as --set takes them."
 	if j := h.last().Job; j != nil {
@@ -277,20 +279,19 @@ func readSettings(h *Collector, f *panelData) {
 	}
 }
 
-// head is what stands above the panels.
+// head is the data above the panels.
 type head struct {
 	Title string   `json:"title"`
 	State string   `json:"state"`
-	Begun int64    `json:"begun"` // in ms of Unix's time
+	Begun int64    `json:"begun"` // Unix time in ms
 	Facts []string `json:"facts"`
-	// At says where the run is, and Share how much of it is done.
+	// At is the position in the run, and Share the share done.
 	At    string  `json:"at"`
 	Share float64 `json:"share"`
-	// Figures are the newest, as name and value.
+	// Figures are the newest values, as name and text.
 	Figures [][2]string `json:"figures"`
 }
 
-// head reads it.
 func (h *Collector) head() head {
 	i := h.last().Info
 	out := head{Title: cmp.Or(i.Model, "a job"), State: h.state, Begun: h.begun.UnixMilli(), Facts: []string{}, Figures: [][2]string{}}
@@ -312,7 +313,7 @@ func (h *Collector) head() head {
 	return out
 }
 
-// newest hands out the newest figures with how a person reads them.
+// newest calls add with the newest values and the function for their text.
 func (h *Collector) newest(add func(name string, v float64, text func(float64) string)) {
 	g := runlog.RunSet{Runs: []*runlog.Run{h.last()}}
 	last := func(table func(*runlog.Run) *runlog.Table, field string) float64 { return g.Last(table, field).Mean }
@@ -328,7 +329,7 @@ func (h *Collector) newest(add func(name string, v float64, text func(float64) s
 	add("ms a step", last(runlog.OfSteps, "step_ms"), short)
 }
 
-// at says where the run is.
+// at sets the position in the run.
 func (h *Collector) at(out *head, i runlog.Info) {
 	p := h.now
 	if p.Total == 0 {
@@ -342,8 +343,8 @@ func (h *Collector) at(out *head, i runlog.Info) {
 	out.Share = min(1, epoch/float64(max(1, p.Epochs, i.Epochs)))
 }
 
-// short writes a figure with four digits.
+// short formats a value with four digits.
 func short(v float64) string { return quantity.FloatDigits(v, 4) }
 
-// percent writes a metric that is a share, with four digits.
+// percent formats a share in percent, with four digits.
 func percent(v float64) string { return quantity.FloatDigits(100*v, 4) + "%" }

@@ -10,26 +10,27 @@ import (
 	"github.com/ringo-ml/ringo/internal/runlog"
 )
 
-// Progress is how far a job is, for who follows it from afar.
+// Progress is a job's progress, for external schedulers.
 type Progress struct {
-	// Known says that rank 0 has told of a run; all else is zero where it has not.
+	// Known reports whether rank 0 has reported a run; otherwise all fields are zero.
 	Known bool
-	// Share is how much of the job is done, of several seeds all of them, from 0 to 1.
+	// Share is the share of the job done, over all seeds, from 0 to 1.
 	Share float64
-	// TimeRemaining is about how long the rest takes at the rate of this run so far; below 0: that
-	// is not known yet.
+	// TimeRemaining is the estimated time for the rest, at the run's rate until now; negative means
+	// unknown.
 	TimeRemaining time.Duration
-	// Figures are the newest finite numbers of its records, by their names there: those of steps, then of epochs what steps do not have.
+	// Figures are the newest finite values of the records, by record name: those of steps, and the
+	// values of epochs that steps lack.
 	Figures []Figure
 }
 
-// origin is where and when a run began or went on, by which its rate is judged.
+// origin is the position and time at which a run began or resumed, the base of its rate.
 type origin struct {
 	share float64
 	at    time.Time
 }
 
-// Progress is how far the job is.
+// Progress returns the job's progress.
 func (h *Collector) Progress() Progress {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,7 +53,7 @@ func (h *Collector) Progress() Progress {
 	return out
 }
 
-// share is how much of the run is done, whose records come.
+// share returns the share of the current run done.
 func (h *Collector) share() float64 {
 	if h.last().Ended {
 		return 1
@@ -62,14 +63,13 @@ func (h *Collector) share() float64 {
 	return max(0, at.Share)
 }
 
-// advance takes how far rank 0 is.
 func (h *Collector) advance(p progress) {
 	if h.now, h.moved = p, h.clock(); h.origin.at.IsZero() {
 		h.origin = origin{h.share(), h.moved}
 	}
 }
 
-// newestOf are the newest numbers of a run, with where it is.
+// newestOf returns the newest values of a run, with the position.
 func newestOf(run *runlog.Run, now progress) (out []Figure) {
 	add := func(name string, v float64) {
 		known := slices.ContainsFunc(out, func(f Figure) bool { return f.Name == name })

@@ -16,60 +16,59 @@ import (
 	"github.com/ringo-ml/ringo/internal/httpguard"
 )
 
-// assets are the page: HTML, style and script, beside those of its charts (package plot).
+// assets are the page's HTML, style and script; package plot has the charts'.
 //
 //go:embed assets
 var assets embed.FS
 
-// files are what is served, by path: text, and what stands before it.
+// files are the served files by path, with text to be inserted before each.
 var files = map[string]struct{ name, kind, before string }{
 	"/{$}":      {"assets/page.html", "text/html; charset=utf-8", ""},
 	"/page.js":  {"assets/page.js", "text/javascript; charset=utf-8", plot.Script()},
 	"/page.css": {"assets/page.css", "text/css; charset=utf-8", plot.Style()},
 }
 
-// policy lets a browser ask nobody but this server, and run nothing but its files and the report
-// that takes the page's place, which has its style and its script within it.
+// policy restricts the browser to this server, and to scripts in the page's files or in the report
+// that replaces the page and has inline style and script.
 var policy = "default-src 'none'; script-src 'self' " + reportcmd.ScriptSource() + "; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 const (
 	paintEvery  = time.Second
-	writeTime   = 10 * time.Second // for a browser to take what changed
+	writeTime   = 10 * time.Second // maximum time for a browser to take an update
 	mostViewers = 32
-	// farewell is how long a job that has ended waits for browsers to take the report.
+	// farewell is the time for browsers to take the report of an ended job.
 	farewell = 3 * time.Second
-	mostLine = 16 << 20 // bytes of a line of a feed
+	mostLine = 16 << 20 // maximum bytes of a line from an Exporter
 )
 
-// site serves a hub.
 type site struct {
 	hub     *Collector
-	web     *httpguard.Site // nil: this user's socket alone
+	web     *httpguard.Site // nil: only on this user's socket
 	stop    chan struct{}
 	painter sync.WaitGroup
 
 	mu      sync.Mutex
-	viewers map[chan struct{}]bool // each has room for one
+	viewers map[chan struct{}]bool // each channel has capacity one
 	frame   frame
 	streams sync.WaitGroup
 }
 
-// frame is what the page shows at one time.
+// frame is the page at one time.
 type frame struct {
 	parts  []painted
 	ended  bool
-	report []byte // of a job that has ended, "" where there was no run
+	report []byte // report of an ended job; empty without a run
 }
 
 // painted is a part of the page: the head, or a panel.
 type painted struct {
 	event   string
-	text    []byte // JSON
-	version uint64 // counts its changes
+	text    []byte // text as JSON
+	version uint64 // number of changes
 }
 
-// Serve registers the dashboard's routes at a site that does not listen yet, and those of the
-// processes below this hub's socket. Close ends what it starts.
+// Serve registers the dashboard's routes at a site that does not listen yet, and the routes of
+// processes with sockets next to the hub's. Close ends the goroutines started by Serve.
 func (h *Collector) Serve(at *httpguard.Site) {
 	s := &site{hub: h, web: at, stop: make(chan struct{}), viewers: map[chan struct{}]bool{}}
 	h.site = s
@@ -89,7 +88,7 @@ func (h *Collector) Serve(at *httpguard.Site) {
 	s.painter.Go(func() { h.lookAll(s.stop) })
 }
 
-// handle registers a route of the page.
+// handle registers a route with the security policy.
 func (s *site) handle(pattern string, answer http.HandlerFunc) {
 	s.web.Handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", policy)
@@ -97,7 +96,7 @@ func (s *site) handle(pattern string, answer http.HandlerFunc) {
 	}))
 }
 
-// health answers probes: 503 if the job has failed.
+// health answers probes, with 503 for a failed job.
 func (s *site) health(w http.ResponseWriter, _ *http.Request) {
 	s.hub.mu.Lock()
 	state := s.hub.state
@@ -108,8 +107,8 @@ func (s *site) health(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, state+"\n")
 }
 
-// Address is what Dial takes, how often ranks are to tell of their steps and where; "" where the
-// hub does not answer.
+// Address returns the interval of the ranks' reports and the hub's socket, for Dial, or "" if the
+// hub does not listen.
 func (h *Collector) Address() string {
 	if h.socket == "" {
 		return ""
@@ -117,7 +116,7 @@ func (h *Collector) Address() string {
 	return fmt.Sprint(h.every(), " ", h.socket)
 }
 
-// every is how often ranks tell of their steps: where there is no page often enough for who asks now and then.
+// every returns the interval of the ranks' reports, longer without a page.
 func (h *Collector) every() time.Duration {
 	if h.site == nil {
 		return slowBeat
@@ -125,13 +124,12 @@ func (h *Collector) every() time.Duration {
 	return beatEvery
 }
 
-// Close tells browsers how the job has ended, and gives them the report of the run in the page's
-// place.
+// Close sends the job's end to browsers, and replaces the page by the run's report.
 func (h *Collector) Close(err error) {
 	if h == nil {
 		return
 	}
-	h.look() // once more at ranks of this process
+	h.look() // a last sample, for ranks of this process
 	h.end(err)
 	defer h.closeLocal()
 	s := h.site
@@ -139,7 +137,7 @@ func (h *Collector) Close(err error) {
 		return
 	}
 	close(s.stop)
-	s.painter.Wait() // nobody enters after the last frame
+	s.painter.Wait() // no viewer enters after the last frame
 	gone := make(chan struct{})
 	go func() { s.streams.Wait(); close(gone) }()
 	select {
@@ -156,11 +154,11 @@ func (s *site) file(name, kind, before string) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Content-Type", kind)
-		_, _ = io.WriteString(w, before+string(b)) // who asked may be gone
+		_, _ = io.WriteString(w, before+string(b)) // the requesting client may be gone
 	}
 }
 
-// take takes what a rank tells until it ends.
+// take reads a rank's reports until the end.
 func (s *site) take(w http.ResponseWriter, r *http.Request) {
 	defer httpguard.Stay(w, r)()
 	if err := eachLine(r.Body, s.hub.Add); err != nil {
@@ -168,7 +166,7 @@ func (s *site) take(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// eachLine hands out whole lines.
+// eachLine calls take with complete lines.
 func eachLine(from io.Reader, take func([]byte)) error {
 	var line []byte
 	b := make([]byte, 64<<10)
@@ -185,12 +183,12 @@ func eachLine(from io.Reader, take func([]byte)) error {
 			}
 		}
 		if err != nil {
-			return nil // the rank has ended, however: what it told is told
+			return nil // the rank has ended in any way: its reports stay valid
 		}
 	}
 }
 
-// state is the page's figures as JSON, for programs.
+// state serves the page's data as JSON, for programs.
 func (s *site) state(w http.ResponseWriter, _ *http.Request) {
 	b, err := json.Marshal(s.hub.snapshot())
 	if err != nil {
@@ -201,7 +199,7 @@ func (s *site) state(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(append(b, '\n'))
 }
 
-// snapshot is all that the page shows.
+// snapshot is all data of the page.
 type snapshot struct {
 	Head   head        `json:"head"`
 	Panels []panelData `json:"panels"`
@@ -217,14 +215,14 @@ func (h *Collector) snapshot() (out snapshot) {
 	return out
 }
 
-// watched says that somebody looks.
+// watched reports whether the page has viewers.
 func (s *site) watched() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.viewers) > 0
 }
 
-// paint makes frames while somebody looks, and the last one.
+// paint draws frames while the page has viewers, and a last frame.
 func (s *site) paint() {
 	tick := time.NewTicker(paintEvery)
 	defer tick.Stop()
@@ -241,7 +239,7 @@ func (s *site) paint() {
 	}
 }
 
-// draw makes the next frame, and wakes who looks.
+// draw draws the next frame, and wakes the viewers.
 func (s *site) draw(last bool) {
 	snap := s.hub.snapshot()
 	texts := [][]byte{encoded(snap.Head)}
@@ -272,12 +270,12 @@ func (s *site) draw(last bool) {
 	for wake := range s.viewers {
 		select {
 		case wake <- struct{}{}:
-		default: // it has not read of the last frame yet, and will read of this one in its place
+		default: // the viewer has not read the last frame, and will read this frame instead
 		}
 	}
 }
 
-// encoded is JSON of our own types.
+// encoded returns the JSON of v, one of this package's types.
 func encoded(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -286,7 +284,7 @@ func encoded(v any) []byte {
 	return b
 }
 
-// enter lets somebody look, unless there are too many or the job has ended.
+// enter adds a viewer, unless the limit is reached or the job has ended.
 func (s *site) enter() (wake chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -309,8 +307,8 @@ func (s *site) leave(wake chan struct{}) {
 	s.streams.Done()
 }
 
-// events sends what changes, as it changes. A browser that reads slowly gets what is new when it has read, and none of what it was too
-// slow for; one that has stopped to read is cut off, and gets all when it comes again.
+// events sends changes of the page. A slow browser gets only the newest state of each part; a
+// browser that stops reading is disconnected, and gets the whole page when it reconnects.
 func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	wake, err := s.enter()
 	if err != nil {
@@ -320,8 +318,8 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	defer s.leave(wake)
 	defer httpguard.Stay(w, r)()
 	w.Header().Set("Content-Type", "text/event-stream")
-	// It ends with its connection: browsers pass over the last events of a stream in chunks whose end, which is sent when this has returned,
-	// does not come.
+	// The response ends with the connection: browsers ignore the last events of a chunked stream
+	// without its end, which is only sent after this function returns.
 	w.Header().Set("Transfer-Encoding", "identity")
 	s.draw(false)
 	conn, seen := http.NewResponseController(w), map[int]uint64{}
@@ -334,14 +332,14 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		now := s.frame
 		s.mu.Unlock()
-		_ = conn.SetWriteDeadline(time.Now().Add(writeTime)) // a connection without deadlines has none
+		_ = conn.SetWriteDeadline(time.Now().Add(writeTime)) // connections without deadlines return an error
 		if err := errors.Join(now.send(w, seen), conn.Flush()); err != nil || now.ended {
 			return
 		}
 	}
 }
 
-// send writes the parts of a frame that have changed.
+// send writes the changed parts of a frame.
 func (f frame) send(w io.Writer, seen map[int]uint64) error {
 	var b bytes.Buffer
 	for i, p := range f.parts {
@@ -357,7 +355,7 @@ func (f frame) send(w io.Writer, seen map[int]uint64) error {
 	return err
 }
 
-// report is the page that `ringo report` makes of the run; nil where there was none.
+// report returns the page of `ringo report` for the run, or nil without a run.
 func (h *Collector) report() []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()

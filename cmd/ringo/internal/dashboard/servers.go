@@ -18,13 +18,13 @@ import (
 
 var nan = math.NaN()
 
-// served is what is known of one server that keeps parameters.
+// served is the state of one parameter server.
 type served struct {
-	fault  string // why nothing is; "" otherwise
+	fault  string // reason for missing tables, or ""
 	tables []servedTable
 }
 
-// servedTable is what a server tells of a table, as its /stats has it.
+// servedTable is a table of a server, as in its /stats.
 type servedTable struct {
 	Name        string `json:"name"`
 	Rows        int64  `json:"rows"`
@@ -37,7 +37,7 @@ type servedTable struct {
 	Found       int64  `json:"found_keys"`
 }
 
-// hits are which share of the keys that were asked for was in memory, where there is a tier below.
+// hits returns the share of requested keys found in memory, for tables with a lower tier.
 func (t servedTable) hits() float64 {
 	if asked := t.Pulled + t.Pushed; asked > 0 && t.StoredRows > 0 {
 		return 1 - float64(t.Missed)/float64(asked)
@@ -45,11 +45,11 @@ func (t servedTable) hits() float64 {
 	return nan
 }
 
-// askEvery is how often servers are asked while somebody looks.
+// askEvery is the interval of requests to servers while the page has viewers.
 const askEvery = 2 * time.Second
 
-// AskServers has the hub ask the parameter servers of this host what they hold, while a page is open or a program asks. It
-// returns immediately; ctx ends it.
+// AskServers makes the hub poll the tables of this host's parameter servers while the page has
+// viewers or a program asks. AskServers returns immediately; ctx ends the polling.
 func (h *Collector) AskServers(ctx context.Context, count int) {
 	if count == 0 {
 		return
@@ -78,7 +78,7 @@ func (h *Collector) AskServers(ctx context.Context, count int) {
 	}()
 }
 
-// watched says that somebody looks at the page, or has asked a moment ago.
+// watched reports whether the page has viewers, or a recent request.
 func (h *Collector) watched() bool {
 	h.mu.Lock()
 	asked := h.asked
@@ -86,7 +86,6 @@ func (h *Collector) watched() bool {
 	return h.site != nil && h.site.watched() || h.clock().Sub(asked) < 2*askEvery
 }
 
-// ask asks one server.
 func (h *Collector) ask(ctx context.Context, server int) (out served) {
 	ctx, cancel := context.WithTimeout(ctx, askEvery)
 	defer cancel()
@@ -134,7 +133,7 @@ func readServers(h *Collector, f *panelData) {
 	}
 }
 
-// choice notes what was chosen, or what steps took then.
+// choice adds a choice, or the measured steps after a choice.
 func (h *Collector) choice(line []byte) {
 	var c struct {
 		Event     string `json:"event"`

@@ -16,54 +16,55 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// Status is what a job is doing at one time, for programs and for one screen of text. Names do not change; null is a figure that is not
-// known.
+// Status is the state of a job, for programs and for text output. Names are stable; null is an
+// unknown value.
 type Status struct {
 	Event   string `json:"event"` // "status"
-	Job     string `json:"job"`   // as `ringo status` takes it
-	PID     int    `json:"pid"`   // of the process that answers: the launcher, or the rank
+	Job     string `json:"job"`   // job ID for `ringo status`
+	PID     int    `json:"pid"`   // process that answers: the launcher, or the rank
 	Host    string `json:"host"`
 	Command string `json:"command"`
-	Started string `json:"started"` // UTC, as RFC 3339 has it
-	// RunningS is for how long it has been running, in seconds.
+	Started string `json:"started"` // UTC, in RFC 3339 format
+	// RunningS is the running time of the job, in seconds.
 	RunningS number `json:"running_s"`
-	// State is "starting", "training", of programs of one's own, which tell no run, "running", "ended", "failed", or of a job that tells nothing "silent".
+	// State is "starting", "training", "running" for custom programs without run records, "ended",
+	// "failed", or "silent" for a job without reports.
 	State   string `json:"state"`
-	Model   string `json:"model"` // "" of programs of one's own, which tell no run
+	Model   string `json:"model"` // empty for custom programs without run records
 	Ranks   int    `json:"ranks_total"`
 	Servers int    `json:"servers_total"`
-	// Phase is "train" or "evaluate", of which PhaseDone of PhaseTotal steps or batches are done in an epoch of Epochs.
+	// Phase is "train" or "evaluate", with PhaseDone of PhaseTotal steps or batches done in an
+	// epoch of Epochs.
 	Phase      string `json:"phase"`
 	Epoch      int    `json:"epoch"`
 	Epochs     int    `json:"epochs"`
 	PhaseDone  int    `json:"phase_done"`
 	PhaseTotal int    `json:"phase_total"`
-	// Share is how much of the run is done, from 0 to 1.
+	// Share is the share of the run done, from 0 to 1.
 	Share float64 `json:"done_share"`
-	// Figures are the newest, as the page shows them above its panels.
+	// Figures are the newest values, as on the page.
 	Figures []Figure `json:"figures"`
-	// Step is where the time of rank 0's last steps went, on average.
+	// Step is the mean parts of rank 0's last steps.
 	Step      Parts           `json:"step"`
 	Processes []ProcessStatus `json:"processes"`
-	// Tables are those of the servers that may be asked.
+	// Tables are the tables of servers that can be polled.
 	Tables []TableStatus `json:"tables"`
-	// Stragglers are the ranks that hold up the others, the worst first.
+	// Stragglers are the ranks that delay other ranks, worst first.
 	Stragglers []Straggler `json:"stragglers"`
-	// Cause is what slows the job most; null: nothing that is known costs a fifth of a step.
+	// Cause is the main cause of slowness; null if no known cause costs a fifth of a step.
 	Cause  *steptrace.Cause `json:"cause"`
 	Faults []FaultAt        `json:"faults"`
-	// FaultsLeftOut is how many there were between the first and the last that are kept.
+	// FaultsLeftOut is the number of dropped events in the middle.
 	FaultsLeftOut int `json:"faults_left_out"`
 }
 
-// Figure is a value by name.
 type Figure struct {
 	Name  string `json:"name"`
 	Value number `json:"value"`
-	Text  string `json:"text"` // as a person reads it
+	Text  string `json:"text"` // formatted value
 }
 
-// Parts are those of a step, in ms.
+// Parts are the parts of a step, in ms.
 type Parts struct {
 	StepMS        number `json:"step_ms"`
 	ComputeMS     number `json:"forward_backward_ms"`
@@ -74,58 +75,61 @@ type Parts struct {
 	UpdateMS      number `json:"update_ms"`
 }
 
-// ProcessStatus is a rank, or a server.
+// ProcessStatus is the state of a rank or server.
 type ProcessStatus struct {
 	Name string `json:"name"` // "rank 3"
-	Rank int    `json:"rank"` // -1 of a server
+	Rank int    `json:"rank"` // server: -1
 	PID  int    `json:"pid"`
-	// Ended says how it has ended, "" that it runs.
+	// Ended is the exit status, "" while running.
 	Ended    string `json:"ended"`
 	Restarts int    `json:"restarts"`
 	Epoch    int    `json:"epoch"`
-	Step     int    `json:"step"`       // of the epoch, the last one that it told of; 0: none yet
-	Steps    int64  `json:"steps_done"` // of the run, before the one under way; -1: that is not known
-	// StepMS is how long its last steps took on average, and OwnMS without what it waited for others.
+	Step     int    `json:"step"`       // last reported step of the epoch; 0: none
+	Steps    int64  `json:"steps_done"` // steps of the run done before the current step; -1: unknown
+	// StepMS is the mean time of the last steps, and OwnMS the mean without waits for other ranks.
 	StepMS number `json:"step_ms"`
 	OwnMS  number `json:"own_ms"`
-	// SilentS is since when it has told of no step, in seconds; null: it never did.
+	// SilentS is the time since the last report of a step, in seconds; null without a report.
 	SilentS number `json:"silent_s"`
-	// Doing is the oldest thing that it has begun and not ended, WaitsFor the process for which it waits, "" for none, and WaitsS since when.
+	// Doing is the oldest event in progress, WaitsFor the awaited process, or "", and WaitsS the
+	// duration of the wait.
 	Doing    string `json:"doing"`
 	WaitsFor string `json:"waits_for"`
 	WaitsS   number `json:"waits_s"`
-	// Parts are those of a rank's last steps; null where they are not known.
+	// Parts are the mean parts of a rank's last steps; null if unknown.
 	Parts Parts `json:"parts"`
-	// UnderWay is how many operations and requests it has begun and not ended; of a server: how long its queue is.
+	// UnderWay is the number of operations and requests in progress; for a server the length of the
+	// queue.
 	UnderWay int `json:"under_way"`
 }
 
 // TableStatus is a table of a server of this host.
 type TableStatus struct {
 	Server int    `json:"server"`
-	Table  string `json:"table"` // "": the server says nothing
+	Table  string `json:"table"` // "": server without a reply
 	Rows   int64  `json:"rows"`
-	Below  int64  `json:"rows_below"` // in the tier below memory
+	Below  int64  `json:"rows_below"` // rows in the tier below memory
 	Bytes  int64  `json:"bytes"`
-	// Hits are which share of the keys that were asked for was in memory; null where there is no tier below.
+	// Hits is the share of requested keys found in memory; null without a lower tier.
 	Hits number `json:"hits_share"`
-	// Fault is why nothing is known.
+	// Fault is the reason for missing data.
 	Fault string `json:"fault"`
 }
 
-// Straggler is a rank that holds up others, and by what.
+// Straggler is a rank that delays other ranks, with the reason.
 type Straggler struct {
 	Rank  int    `json:"rank"`
 	Cause string `json:"cause"`
 }
 
-// FaultAt is a line about what a person should know.
+// FaultAt is an event for the user.
 type FaultAt struct {
-	At   string `json:"at"` // UTC, as RFC 3339 has it
+	At   string `json:"at"` // UTC, in RFC 3339 format
 	Text string `json:"text"`
 }
 
-// Identify says who the job is, and lets the hub see its processes: look may be called at any time. It is called before anybody asks.
+// Identify sets the job's identity, and the function that lists its processes, which may be called
+// at any time. Identify must be called before the first request.
 func (h *Collector) Identify(name, command string, look func() []launch.ProcessInfo) {
 	if h != nil {
 		h.mu.Lock()
@@ -134,7 +138,7 @@ func (h *Collector) Identify(name, command string, look func() []launch.ProcessI
 	}
 }
 
-// Status is what the job is doing.
+// Status returns the current state of the job.
 func (h *Collector) Status() Status {
 	seen := h.processes()
 	h.mu.Lock()
@@ -164,7 +168,7 @@ func (h *Collector) Status() Status {
 	return out
 }
 
-// tables are those of servers that were asked.
+// tables returns the tables of polled servers.
 func (h *Collector) tables() []TableStatus {
 	out := []TableStatus{}
 	for i, s := range h.servers {
@@ -180,7 +184,7 @@ func (h *Collector) tables() []TableStatus {
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// figures are the newest, as those of the head.
+// figures returns the newest finite values.
 func (h *Collector) figures() (out []Figure) {
 	out = []Figure{}
 	h.newest(func(name string, v float64, text func(float64) string) {
@@ -191,7 +195,6 @@ func (h *Collector) figures() (out []Figure) {
 	return out
 }
 
-// parts are those of rank 0's last steps.
 func (h *Collector) parts() Parts {
 	r := h.ranks[0]
 	if r == nil {
@@ -206,7 +209,7 @@ func partsOf(b stepStats) Parts {
 	return Parts{b.StepMS, max(0, b.ComputeMS-b.DataWaitMS-b.PullWaitMS), b.DataWaitMS, b.PullWaitMS, b.CompressMS, b.ExposedCommMS, b.UpdateMS}
 }
 
-// fill tells of each process: those that the launcher sees, and ranks that have told of themselves.
+// fill adds the processes: those of the launcher, and ranks with reports.
 func (h *Collector) fill(out *Status, seen []sampledProcess, now time.Time) {
 	told, ranks, servers := map[int]bool{}, 0, 0
 	names := func(peer int32) string { return peerName(seen, int(peer)) }
@@ -237,7 +240,7 @@ func (h *Collector) fill(out *Status, seen []sampledProcess, now time.Time) {
 	out.Ranks, out.Servers = max(out.Ranks, ranks), max(out.Servers, servers)
 }
 
-// peerName is what a number of the mesh, or of a server, stands for.
+// peerName returns the name of a rank number in the mesh, or of a server.
 func peerName(seen []sampledProcess, peer int) string {
 	if peer < len(seen) {
 		return seen[peer].Name
@@ -245,7 +248,7 @@ func peerName(seen []sampledProcess, peer int) string {
 	return fmt.Sprintf("rank %d", peer)
 }
 
-// beats adds what a rank has told of its steps.
+// beats adds a rank's reports of steps.
 func (h *Collector) beats(p *ProcessStatus, now time.Time) {
 	r := h.ranks[p.Rank]
 	if r == nil {
@@ -257,7 +260,7 @@ func (h *Collector) beats(p *ProcessStatus, now time.Time) {
 	p.StepMS, p.OwnMS, p.SilentS = mean.StepMS, number(ownTime(mean)), number(now.Sub(r.lastUpdate).Seconds())
 }
 
-// doing adds what a process has begun and not ended, by what it had recorded.
+// doing adds a process's events in progress, from its record.
 func doing(p *ProcessStatus, s *record.Snapshot, now time.Time, name func(int32) string) {
 	if s == nil {
 		return
@@ -288,8 +291,9 @@ func doing(p *ProcessStatus, s *record.Snapshot, now time.Time, name func(int32)
 	p.Doing = cmp.Or(p.Doing, phase)
 }
 
-// Answer answers at l, of which only this user knows, what the job is doing: /status, and /state, what its page shows. Ranks tell
-// what they do there, too. It returns at once, and Close ends it.
+// Answer serves the job's state at l, a socket of this user only: /status, and /state with the
+// page's data. Ranks also send their reports to l. Answer returns immediately, and Close ends the
+// server.
 func (h *Collector) Answer(l net.Listener) {
 	s := &site{hub: h}
 	mux := http.NewServeMux()
@@ -297,10 +301,9 @@ func (h *Collector) Answer(l net.Listener) {
 	mux.HandleFunc("GET /state", s.state)
 	mux.HandleFunc("POST /feed", s.take)
 	h.local, h.socket = httpguard.NewServer(mux), l.Addr().String()
-	h.answering.Go(func() { _ = h.local.Serve(httpguard.NewCrowd(l, mostViewers+mostRanks)) }) // Close ends it
+	h.answering.Go(func() { _ = h.local.Serve(httpguard.NewCrowd(l, mostViewers+mostRanks)) }) // ended by Close
 }
 
-// status answers with a Status.
 func (s *site) status(w http.ResponseWriter, _ *http.Request) {
 	b, err := json.Marshal(s.hub.Status())
 	if err != nil {
@@ -311,7 +314,7 @@ func (s *site) status(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(append(b, '\n'))
 }
 
-// closeLocal ends what Answer began.
+// closeLocal ends the server of Answer.
 func (h *Collector) closeLocal() {
 	if h.local != nil {
 		_ = h.local.Close()

@@ -15,7 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/cli"
 )
 
-// criteo is the command that fetches the sample, or makes rows like one.
+// criteo returns the command that downloads the sample, or generates similar rows.
 func criteo(s set) *cobra.Command {
 	cmd, progress := s.command()
 	cmd.Use = "criteo --out DIR [--generate ROWS --like FILE]"
@@ -53,7 +53,7 @@ from "ringo data clicks --layout criteo".`
 	return cmd
 }
 
-// generation is what to make.
+// generation is the flags for generating rows.
 type generation struct {
 	rows int64
 	like string
@@ -74,7 +74,6 @@ func (g *generation) check(cmd *cobra.Command, dir string) error {
 	return nil
 }
 
-// run writes the two files.
 func (g *generation) run(cmd *cobra.Command, dir string, p *cli.Progress) error {
 	for _, name := range []string{"train.tsv", "test.tsv"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
@@ -106,7 +105,7 @@ func (g *generation) run(cmd *cobra.Command, dir string, p *cli.Progress) error 
 	return nil
 }
 
-// writeWhole gives a file its name once it is whole; nothing stays of one that is not.
+// writeWhole writes a file atomically; a failure leaves no file.
 func writeWhole(path string, write func(io.Writer) error) error {
 	part := path + ".part"
 	out, err := os.Create(part)

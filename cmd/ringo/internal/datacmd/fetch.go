@@ -1,5 +1,4 @@
-// Package datacmd is `ringo data`: it fetches and verifies data sets, and makes rows like those of
-// one.
+// Package datacmd is `ringo data`: download and verification of data sets, and generation of rows.
 package datacmd
 
 import (
@@ -47,13 +46,14 @@ the program (` + "`--data synthetic`" + `), and on your own files in the same fo
 	return cli.Group(cmd)
 }
 
-// set is a published data set as the command line calls it, a model that trains on it, and how it is fetched.
+// set is a published data set with its name on the command line, a model for the set, and its
+// fetcher.
 type set struct {
 	name, title, short, model string
 	data.Fetcher
 }
 
-// published are the sets of the help's order.
+// published returns the sets in the order of the help.
 func published() []set {
 	all := []set{
 		{name: "mnist", title: "MNIST", short: "Download and verify MNIST (12 MB)", model: "mnist"},
@@ -62,12 +62,13 @@ func published() []set {
 		{name: "criteo", title: "Criteo's sample", short: "Download Criteo's sample (9 MB), or generate rows like it", model: "ctr-dnn"},
 	}
 	for i := range all {
-		all[i].Fetcher, _ = data.Published(all[i].name) // the tests look that it is
+		all[i].Fetcher, _ = data.Published(all[i].name) // a test checks all names
 	}
 	return all
 }
 
-// command fetches a set. Its progress, in another unit of what it does instead of fetching, is made by the second value.
+// command returns the command that downloads the set. progress creates the progress display, for
+// other work in another unit as well.
 func (s set) command() (cmd *cobra.Command, progress func() (*cli.Progress, error)) {
 	cmd = &cobra.Command{
 		Use:     s.name + " --out DIR",
@@ -77,7 +78,7 @@ func (s set) command() (cmd *cobra.Command, progress func() (*cli.Progress, erro
 	}
 	cmd.Flags().StringVar(&s.Dir, "out", "", "`DIR` for the files (required)")
 	cmd.Flags().StringSliceVar(&s.Mirrors, "mirror", s.Mirrors, "`URL` of a folder to fetch from instead of the known mirrors; repeatable")
-	cmd.Flags().Lookup("mirror").DefValue = "[]" // addresses would fill the help
+	cmd.Flags().Lookup("mirror").DefValue = "[]" // the addresses would fill the help
 	progress = cli.ProgressFlag(cmd, "bytes")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if s.Dir == "" {
@@ -95,7 +96,7 @@ func (s set) command() (cmd *cobra.Command, progress func() (*cli.Progress, erro
 	return cmd, progress
 }
 
-// fetch brings the files and says what is there.
+// fetch downloads the files and prints the result.
 func (s *set) fetch(cmd *cobra.Command, p *cli.Progress) error {
 	s.Progress = p.Update
 	err := s.Fetch(cmd.Context())
@@ -113,7 +114,7 @@ func (s *set) fetch(cmd *cobra.Command, p *cli.Progress) error {
 	return nil
 }
 
-// cifar is the command that fetches the set, or converts.
+// cifar returns the command that downloads or converts the set.
 func cifar(s set) *cobra.Command {
 	cmd, _ := s.command()
 	from, skipBad := "", 0
@@ -137,7 +138,6 @@ func cifar(s set) *cobra.Command {
 	return cmd
 }
 
-// convert writes images in CIFAR-10's binary form.
 func convert(cmd *cobra.Command, from, out string, skipBad int) error {
 	left, err := images.ConvertCIFAR(from, out, runtime.GOMAXPROCS(0), skipBad)
 	if err != nil {

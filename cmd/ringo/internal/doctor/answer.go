@@ -19,7 +19,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Answering is the hidden command by which a host answers the doctor on another one. reached is SSH_CONNECTION.
+// Answering is the hidden command that answers another host's doctor. reached returns
+// SSH_CONNECTION.
 func Answering(version string, reached func() string) *cobra.Command {
 	network := ""
 	cmd := &cobra.Command{
@@ -45,7 +46,8 @@ func Answering(version string, reached func() string) *cobra.Command {
 	return cmd
 }
 
-// reachedAt is where this host listens: at the interface of that name, or else where ssh was reached.
+// reachedAt returns the listen address: of the named interface, or the target of the ssh
+// connection.
 func reachedAt(network, reached string) (net.IP, error) {
 	if words := strings.Fields(reached); network == "" && len(words) == 4 && net.ParseIP(words[2]) != nil {
 		return net.ParseIP(words[2]), nil
@@ -53,7 +55,8 @@ func reachedAt(network, reached string) (net.IP, error) {
 	return cluster.HostAddress(network, false)
 }
 
-// respond reads a ticket, tells of this host, and answers on links of who holds the ticket, until in ends.
+// respond reads a ticket, reports this host's findings, and answers on links with the ticket until
+// in ends.
 func respond(ctx context.Context, in io.Reader, out io.Writer, t hostReport, ip net.IP) error {
 	r := bufio.NewReader(io.LimitReader(in, 1<<10))
 	line, err := r.ReadString('\n')
@@ -81,13 +84,13 @@ func respond(ctx context.Context, in io.Reader, out io.Writer, t hostReport, ip 
 	t.Plain, err = listen(transport.TLSOff, ip.String())
 	t.TLS, err2 = listen(transport.TLSOn, ip.String())
 	for _, w := range otherAddresses(ip) {
-		if at, err := listen(transport.TLSOff, w.Addr); err == nil { // else nobody can come there
+		if at, err := listen(transport.TLSOff, w.Addr); err == nil { // otherwise the address is unusable
 			t.Others = append(t.Others, route{w.Interface, at})
 		}
 	}
 	if err := errors.Join(err, err2, json.NewEncoder(out).Encode(t)); err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, r) // until whoever asks is done
+	_, err = io.Copy(io.Discard, r) // until the asking host is done
 	return err
 }

@@ -1,5 +1,5 @@
-// Package doctor is `ringo doctor`: it looks at this host, and at others that are named, for what would hinder or slow a job, and says what
-// that costs and what mends it.
+// Package doctor is `ringo doctor`: checks of this host and of named hosts for problems that would
+// stop or slow a job, with costs and remedies.
 package doctor
 
 import (
@@ -29,10 +29,10 @@ import (
 // AnswerCommand is the hidden command that answers `ringo doctor` on another host.
 const AnswerCommand = "answer-doctor"
 
-// within is how long a host may take to be reached, and then to tell of itself.
+// within is the timeout for reaching a host, and again for its report.
 const within = 30 * time.Second
 
-// checkRun is what is looked at.
+// checkRun is the flags of the command.
 type checkRun struct {
 	hosts, ssh, network, json string
 	rendezvous                string
@@ -40,7 +40,7 @@ type checkRun struct {
 	version                   string
 }
 
-// Command is `ringo doctor` of a version of this program.
+// Command returns `ringo doctor` for a version of this program.
 func Command(version string) *cobra.Command {
 	e := &checkRun{version: version}
 	cmd := &cobra.Command{
@@ -67,7 +67,6 @@ func Command(version string) *cobra.Command {
 	return cmd
 }
 
-// localHost is this host.
 func localHost() host {
 	begun := time.Now()
 	const readings = 1000
@@ -77,7 +76,6 @@ func localHost() host {
 	return host{root: os.DirFS("/"), allowed: placement.Allowed(), kernels: simd.Host().Name(), shared: sharing(), files: openFiles(), reading: time.Since(begun) / readings}
 }
 
-// print says what is found.
 func (e *checkRun) print(ctx context.Context, out *cli.Output) error {
 	found := append(localHost().look(), network(e.network))
 	if e.hosts != "" {
@@ -109,7 +107,7 @@ func (e *checkRun) print(ctx context.Context, out *cli.Output) error {
 	return nil
 }
 
-// parseHosts reads a list of hosts, or @FILE.
+// parseHosts parses a list of hosts, or @FILE.
 func parseHosts(list string) ([]hosts.Host, error) {
 	file, is := strings.CutPrefix(list, "@")
 	if !is {
@@ -126,12 +124,12 @@ func parseHosts(list string) ([]hosts.Host, error) {
 	return named, nil
 }
 
-// words are a finding in lines.
+// words formats a finding on several lines.
 func (f finding) words() string {
 	return fmt.Sprintf("%-4s  %s: %s", f.Level, f.Subject, f.Found) + below("", f.Costs) + below("mend: ", f.Mend)
 }
 
-// below is a line below another, if it says anything.
+// below formats an indented line, or "" without text.
 func below(label, text string) string {
 	if text == "" {
 		return ""
@@ -139,7 +137,7 @@ func below(label, text string) string {
 	return "\n      " + label + text
 }
 
-// network says at which address others reach this host.
+// network reports the address of this host for other hosts.
 func network(name string) finding {
 	f := finding{Subject: "network", Level: ok}
 	ip, err := cluster.HostAddress(name, false)
@@ -155,7 +153,7 @@ func network(name string) finding {
 	return f
 }
 
-// by says which interface has an address.
+// by returns the interface of an address.
 func by(ip net.IP) string {
 	all, _ := net.Interfaces()
 	for _, i := range all {
@@ -169,7 +167,8 @@ func by(ip net.IP) string {
 	return ""
 }
 
-// others looks at other hosts, all at once, and then measures one after the other, since they share this host's network.
+// others checks other hosts concurrently, and then measures their links sequentially, because the
+// links share this host's network.
 func (e *checkRun) others(ctx context.Context, named []hosts.Host) (out []finding) {
 	self, err := os.Executable()
 	hash := ""
@@ -197,7 +196,7 @@ func (e *checkRun) others(ctx context.Context, named []hosts.Host) (out []findin
 	return out
 }
 
-// start starts the program on a host, and has it tell of itself.
+// start starts the program on a host and gets its report.
 func (e *checkRun) start(ctx context.Context, host string, program hosts.Program) (*remoteHost, error) {
 	s, err := hosts.SSH{Command: strings.Fields(e.ssh), Within: within}.StartProgram(ctx, host, program, within)
 	if err != nil {
@@ -207,7 +206,7 @@ func (e *checkRun) start(ctx context.Context, host string, program hosts.Program
 	return probeHost(host, s, s.Reason)
 }
 
-// flagFor is --interface as a shell takes it.
+// flagFor returns --interface, quoted for a shell.
 func flagFor(network string) string {
 	if network == "" {
 		return ""
@@ -215,15 +214,15 @@ func flagFor(network string) string {
 	return " --interface '" + strings.ReplaceAll(network, "'", `'\''`) + "'"
 }
 
-// hostReport is what another host says of itself.
+// hostReport is another host's report.
 type hostReport struct {
 	Version, Hash string
-	Plain, TLS    string  // where it listens
-	Others        []route // and where else
+	Plain, TLS    string  // listen addresses, without and with TLS
+	Others        []route // listen addresses on other interfaces
 	Found         []finding
 }
 
-// remoteHost is another host that is looked at.
+// remoteHost is another host under test.
 type remoteHost struct {
 	name    string
 	session io.ReadWriteCloser
@@ -231,8 +230,8 @@ type remoteHost struct {
 	hostReport
 }
 
-// probeHost gives a ticket to another host's command, and has it tell of itself. why says how its
-// session has ended.
+// probeHost sends a ticket to another host's command and reads the report. why returns the reason
+// for the session's end.
 func probeHost(name string, session io.ReadWriteCloser, why func() string) (*remoteHost, error) {
 	p := &remoteHost{name: name, session: session, ticket: transport.NewTicket()}
 	late := time.AfterFunc(within, func() { _ = session.Close() })
@@ -253,7 +252,7 @@ func probeHost(name string, session io.ReadWriteCloser, why func() string) (*rem
 	return p, nil
 }
 
-// findings are those of another host, with what links to it do.
+// findings returns the findings of another host and of the links to the host.
 func (p *remoteHost) findings(ctx context.Context, version, hash string) (out []finding) {
 	program := finding{Subject: p.name + ": program", Found: "version " + p.Version, Level: ok}
 	if p.Hash != hash || p.Version != version {
@@ -266,7 +265,7 @@ func (p *remoteHost) findings(ctx context.Context, version, hash string) (out []
 		out = append(out, f)
 	}
 	if p.Version != version {
-		return out // they would not let each other in
+		return out // the handshake would be refused
 	}
 	plain, chosen := p.link(ctx, "link", p.Plain, version, transport.TLSOff)
 	under, _ := p.link(ctx, "link under TLS", p.TLS, version, transport.TLSOn)
@@ -276,7 +275,6 @@ func (p *remoteHost) findings(ctx context.Context, version, hash string) (out []
 	return out
 }
 
-// link measures one.
 func (p *remoteHost) link(ctx context.Context, what, addr, version, mode string) (f finding, s speed) {
 	f = finding{Subject: p.name + ": " + what, Level: ok}
 	ctx, cancel := context.WithTimeout(ctx, patience)

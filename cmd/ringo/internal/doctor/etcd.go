@@ -18,8 +18,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// etcd looks at each member of a cluster that a rendezvous names. It speaks to them as anybody may; that a user may read and write the key is
-// only seen by a job.
+// etcd checks each member of the etcd cluster in a rendezvous, without credentials: only a job
+// checks access to the key.
 func etcd(ctx context.Context, address string) ([]finding, error) {
 	u, err := url.Parse(address)
 	secure := strings.HasPrefix(address, rendezvous.EtcdTLS)
@@ -27,7 +27,7 @@ func etcd(ctx context.Context, address string) ([]finding, error) {
 		return nil, fmt.Errorf("%q: want %sHOST:PORT,.../KEY: nobody listens yet at a HOST:PORT, and a file is there when rank 0 has written it", address, rendezvous.Etcd)
 	}
 	if err != nil {
-		return nil, errors.New("it is no address: want " + rendezvous.Etcd + "HOST:PORT,.../KEY") // err may show a password
+		return nil, errors.New("it is no address: want " + rendezvous.Etcd + "HOST:PORT,.../KEY") // err may contain a password
 	}
 	members := strings.Split(u.Host, ",")
 	found := make([]finding, len(members))
@@ -37,7 +37,7 @@ func etcd(ctx context.Context, address string) ([]finding, error) {
 	}
 	all.Wait()
 	for i := range found {
-		if found[i].Level == bad && !allBad(found) { // one of the others does
+		if found[i].Level == bad && !allBad(found) { // another member works
 			found[i].Level = warn
 			found[i].Costs = "jobs meet by the other members"
 		}
@@ -54,7 +54,7 @@ func allBad(found []finding) bool {
 	return true
 }
 
-// etcdMember asks one member how it is, and says how long that took.
+// etcdMember checks one member and measures the response time.
 func etcdMember(ctx context.Context, addr string, secure bool) finding {
 	f := finding{Subject: "etcd at " + addr, Level: ok}
 	ctx, cancel := context.WithTimeout(ctx, briefly)
@@ -78,13 +78,13 @@ func etcdMember(ctx context.Context, addr string, secure bool) finding {
 	return f
 }
 
-// healthy asks for /health, which etcd answers over HTTP.
+// healthy requests /health, which etcd serves over HTTP.
 func healthy(ctx context.Context, addr string) error {
 	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/health", nil)
 	if err != nil {
 		return err
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // no proxy: members of a job use none
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // without a proxy, like the members of a job
 	answer, err := client.Do(ask)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func healthy(ctx context.Context, addr string) error {
 	return nil
 }
 
-// greet begins TLS, whoever answers: nothing is told to it.
+// greet completes a TLS handshake with any certificate: no data are sent.
 func greet(ctx context.Context, addr string) error {
 	d := tls.Dialer{NetDialer: new(net.Dialer), Config: &tls.Config{InsecureSkipVerify: true}}
 	conn, err := d.DialContext(ctx, "tcp", addr)

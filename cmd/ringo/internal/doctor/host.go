@@ -17,40 +17,40 @@ import (
 
 // Levels of a finding.
 const (
-	ok   = "ok"   // nothing to do
-	warn = "warn" // jobs run, but slower than they could, or not all of them
-	bad  = "bad"  // jobs will fail
+	ok   = "ok"   // no problem
+	warn = "warn" // jobs run slower than possible, or some jobs fail
+	bad  = "bad"  // jobs fail
 )
 
-// finding is what was found of one thing.
+// finding is the result of one check.
 type finding struct {
 	Subject string `json:"what"`
 	Found   string `json:"found"`
 	Level   string `json:"level"`
-	Costs   string `json:"costs,omitempty"` // what goes wrong, or slower, by it
-	Mend    string `json:"mend,omitempty"`  // what to do: a command, where there is one
+	Costs   string `json:"costs,omitempty"` // consequence of the problem
+	Mend    string `json:"mend,omitempty"`  // remedy: a command, if possible
 }
 
-// passed is a finding of something in order.
+// passed returns a finding without a problem.
 func passed(what, found string) finding { return finding{Subject: what, Found: found, Level: ok} }
 
-// warns says that jobs are slowed.
+// warns marks a finding as slowing jobs.
 func (f *finding) warns(costs, mend string) { f.Level, f.Costs, f.Mend = warn, costs, mend }
 
-// fails says that jobs fail.
+// fails marks a finding as failing jobs.
 func (f *finding) fails(costs, mend string) { f.Level, f.Costs, f.Mend = bad, costs, mend }
 
-// host is what is looked at of this host. Of what its files do not say nothing is found.
+// host is the inputs of the checks of this host. Checks with missing files return no finding.
 type host struct {
-	root    fs.FS         // the system's files
-	allowed []int         // processors
-	kernels string        // which are used, by their instruction set
-	shared  error         // why memory cannot be shared between processes; nil: it can
-	files   uint64        // how many files a process may open; 0: unknown
-	reading time.Duration // of the clock
+	root    fs.FS         // system files
+	allowed []int         // available processors
+	kernels string        // kernels in use, by instruction set
+	shared  error         // reason why processes cannot share memory; nil: sharing works
+	files   uint64        // maximum open files; 0: unknown
+	reading time.Duration // time of a clock reading
 }
 
-// look says what is found of this host.
+// look runs all checks.
 func (h host) look() []finding {
 	var out []finding
 	for _, look := range []func() (finding, bool){h.processor, h.cores, h.memory, h.pages, h.sharing, h.openFiles, h.clock, h.ports} {
@@ -61,13 +61,13 @@ func (h host) look() []finding {
 	return out
 }
 
-// text is what a file says, "" where it cannot be read.
+// text returns the contents of a file, or "".
 func (h host) text(name string) string {
 	b, _ := fs.ReadFile(h.root, name)
 	return strings.TrimSpace(string(b))
 }
 
-// value is what stands behind a key and a colon in a file of such lines, first.
+// value returns the first value of a key in a file of "key: value" lines.
 func (h host) value(name, key string) string {
 	for line := range strings.Lines(h.text(name)) {
 		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == key {
@@ -85,7 +85,7 @@ func (h host) processor() (finding, bool) {
 	return f, true
 }
 
-// cores compares the processors with what the control group leaves of them.
+// cores compares the number of processors with the control group's quota.
 func (h host) cores() (finding, bool) {
 	m := placement.Read(h.root, h.allowed)
 	f := passed("cores", cli.Counted(len(m.CPUs), "processor"))
@@ -99,10 +99,10 @@ func (h host) cores() (finding, bool) {
 	return f, len(m.CPUs) > 0
 }
 
-// leastMemory is what a small job takes.
+// leastMemory is the memory of a small job.
 const leastMemory = 1 << 30
 
-// memory is what is available, or what the control group leaves.
+// memory checks the available memory, or the control group's limit.
 func (h host) memory() (finding, bool) {
 	kib, err := strconv.ParseInt(strings.TrimSuffix(h.value("proc/meminfo", "MemAvailable"), " kB"), 10, 64)
 	if err != nil {
@@ -120,7 +120,7 @@ func (h host) memory() (finding, bool) {
 	return f, true
 }
 
-// pages says whether memory may have large pages. Their setting is a list with the word in brackets that counts.
+// pages checks transparent huge pages. The current value is in brackets in the list of values.
 func (h host) pages() (finding, bool) {
 	const file = "sys/kernel/mm/transparent_hugepage/enabled"
 	_, rest, found := strings.Cut(h.text(file), "[")
@@ -147,7 +147,7 @@ func (h host) sharing() (finding, bool) {
 	return f, true
 }
 
-// leastFiles is what a server of a thousand connections takes, with reserve.
+// leastFiles is the number of files for a server with a thousand connections, with a reserve.
 const leastFiles = 4096
 
 func (h host) openFiles() (finding, bool) {
@@ -158,12 +158,12 @@ func (h host) openFiles() (finding, bool) {
 	return f, h.files > 0
 }
 
-// slowClock is by how much a reading of the clock may delay a step, which reads it some hundred times.
+// slowClock is the maximum time of a clock reading; a step reads the clock some hundred times.
 const slowClock = 500 * time.Nanosecond
 
 const clocks = "sys/devices/system/clocksource/clocksource0/"
 
-// clock says how the clock is read.
+// clock checks the clock source.
 func (h host) clock() (finding, bool) {
 	source := h.text(clocks + "current_clocksource")
 	f := passed("clock", fmt.Sprintf("%s, read in %s", source, quantity.Duration(h.reading)))
@@ -173,7 +173,7 @@ func (h host) clock() (finding, bool) {
 	return f, source != ""
 }
 
-// betterClock is the command that chooses another, "" where there is none.
+// betterClock returns the command that selects a faster clock source, or "".
 func (h host) betterClock(source string) string {
 	for _, better := range []string{"tsc", "kvm-clock", "arch_sys_counter"} {
 		if better != source && slices.Contains(strings.Fields(h.text(clocks+"available_clocksource")), better) {
@@ -183,10 +183,11 @@ func (h host) betterClock(source string) string {
 	return ""
 }
 
-// leastPorts is for a few hundred ranks of a host, each with links to all others.
+// leastPorts is the number of ports for a few hundred ranks per host, with links to all other
+// ranks.
 const leastPorts = 10000
 
-// ports are those that connections are given.
+// ports checks the range of ephemeral ports.
 func (h host) ports() (finding, bool) {
 	const file = "proc/sys/net/ipv4/ip_local_port_range"
 	var first, last int

@@ -14,22 +14,22 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// What a link is asked for: a byte, and a number of bytes.
+// Requests on a link: a byte, and a number of bytes.
 const (
-	echo     = 'e' // send back what comes
-	take     = 't' // read them, and then send one
-	give     = 'g' // send them
+	echo     = 'e' // return the bytes that follow
+	take     = 't' // read the bytes, and then return one
+	give     = 'g' // send bytes
 	mostSent = 256 << 20
 	piece    = 256 << 10
-	small    = 64                     // bytes of a message whose way there and back is timed
-	rounds   = 200                    // of these
-	enough   = 200 * time.Millisecond // after which a measured rate is one
-	patience = 20 * time.Second       // for one measurement
+	small    = 64                     // message bytes of the round trip
+	rounds   = 200                    // round trips
+	enough   = 200 * time.Millisecond // minimum duration of a rate measurement
+	patience = 20 * time.Second       // maximum duration of a measurement
 )
 
-// speed is what a link does.
+// speed is the measured speed of a link.
 type speed struct {
-	RoundTrip time.Duration `json:"round_trip_ns"` // there and back, the median
+	RoundTrip time.Duration `json:"round_trip_ns"` // median round trip
 	To        float64       `json:"to_bytes_per_s"`
 	From      float64       `json:"from_bytes_per_s"`
 }
@@ -38,21 +38,21 @@ func (s speed) String() string {
 	return fmt.Sprintf("%s there and back, %s Gbit/s to it, %s Gbit/s from it", quantity.Duration(s.RoundTrip), quantity.Float(s.To*8/1e9), quantity.Float(s.From*8/1e9))
 }
 
-// ask sends what the other end is to do.
+// ask sends a request.
 func ask(conn net.Conn, what byte, n int) error {
 	b := binary.BigEndian.AppendUint32([]byte{what}, uint32(n))
 	_, err := conn.Write(b)
 	return err
 }
 
-// answer does what the other end of a connection asks, until that ends it.
+// answer serves requests until the connection ends.
 func answer(conn net.Conn) error {
 	buf := make([]byte, piece)
 	for {
 		_ = conn.SetDeadline(time.Now().Add(2 * patience))
 		var head [5]byte
 		if _, err := io.ReadFull(conn, head[:]); err != nil {
-			return nil // that was all
+			return nil // the peer has closed
 		}
 		if err := do(conn, head[0], int(binary.BigEndian.Uint32(head[1:])), buf); err != nil {
 			return err
@@ -83,7 +83,6 @@ func do(conn net.Conn, what byte, n int, buf []byte) error {
 	return fmt.Errorf("%q is asked for", what)
 }
 
-// swallow reads n bytes.
 func swallow(conn net.Conn, n int, buf []byte) error {
 	for n > 0 {
 		got, err := conn.Read(buf[:min(n, len(buf))])
@@ -94,7 +93,6 @@ func swallow(conn net.Conn, n int, buf []byte) error {
 	return nil
 }
 
-// pour writes n bytes.
 func pour(conn net.Conn, n int, buf []byte) error {
 	for n > 0 {
 		sent, err := conn.Write(buf[:min(n, len(buf))])
@@ -105,7 +103,6 @@ func pour(conn net.Conn, n int, buf []byte) error {
 	return nil
 }
 
-// measure has the other end answer, and says how fast that goes.
 func measure(conn net.Conn) (s speed, err error) {
 	buf := make([]byte, piece)
 	_ = conn.SetDeadline(time.Now().Add(patience))
@@ -126,14 +123,15 @@ func measure(conn net.Conn) (s speed, err error) {
 	return s, nil
 }
 
-// round sends a small message, and waits for it to come back.
+// round measures a round trip of a small message.
 func round(conn net.Conn, buf []byte) (time.Duration, error) {
 	begun := time.Now()
-	err := errors.Join(ask(conn, echo, small), pour(conn, small, buf), swallow(conn, small, buf)) // the deadline holds for all three
+	err := errors.Join(ask(conn, echo, small), pour(conn, small, buf), swallow(conn, small, buf)) // one deadline for all three
 	return time.Since(begun), err
 }
 
-// rate doubles what is moved until that takes long enough, and returns bytes per second.
+// rate doubles the number of bytes until the transfer takes long enough, and returns bytes per
+// second.
 func rate(conn net.Conn, what byte, move func(n int) error) (float64, error) {
 	for n := piece; ; n *= 2 {
 		_ = conn.SetDeadline(time.Now().Add(patience))
@@ -150,22 +148,22 @@ func rate(conn net.Conn, what byte, move func(n int) error) (float64, error) {
 	}
 }
 
-// hello is how both ends introduce themselves.
 func hello(version string) transport.Hello {
 	return transport.Hello{Version: version, Purpose: transport.Control, Rank: -1}
 }
 
-// dial connects as the ranks of a job do, under TLS or not, and returns the connection below.
+// dial connects like the ranks of a job, with or without TLS, and returns the underlying
+// connection.
 func dial(ctx context.Context, addr, version string, t transport.Ticket, mode string) (net.Conn, error) {
 	l, _, err := transport.Dial(ctx, addr, t.Under(transport.TLS{Mode: mode}), hello(version))
 	if err != nil {
 		return nil, err
 	}
-	conn, _ := l.Detach() // nothing comes before it is asked for
+	conn, _ := l.Detach() // the peer sends only on request
 	return conn, nil
 }
 
-// serve answers who holds the ticket, one after the other, until the listener is closed.
+// serve answers holders of the ticket sequentially, until the listener is closed.
 func serve(ctx context.Context, l net.Listener, version string, t transport.Ticket, mode string) {
 	for {
 		conn, err := l.Accept()
@@ -174,11 +172,11 @@ func serve(ctx context.Context, l net.Listener, version string, t transport.Tick
 		}
 		link, _, err := transport.ServerHandshake(ctx, conn, t.Under(transport.TLS{Mode: mode}), hello(version), nil)
 		if err != nil {
-			continue // a stranger
+			continue // stranger
 		}
 		below, _ := link.Detach()
 		stop := context.AfterFunc(ctx, func() { _ = below.Close() })
-		_ = answer(below) // who asks sees it, too
+		_ = answer(below) // the peer reports errors too
 		stop()
 		_ = below.Close()
 	}

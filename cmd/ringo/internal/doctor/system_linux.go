@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharing tries to make memory that processes can share.
+// sharing checks that processes can share memory.
 func sharing() error {
 	fd, err := unix.MemfdCreate("ringo-doctor", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -15,7 +15,7 @@ func sharing() error {
 	return unix.Close(fd)
 }
 
-// openFiles is how many files a process may open, once it has asked for all it may have, as Go's programs do.
+// openFiles returns the hard limit of open files, because Go programs raise the soft limit.
 func openFiles() uint64 {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {

@@ -4,8 +4,8 @@ package doctor
 
 import "errors"
 
-// sharing says that ranks share memory on Linux alone.
+// sharing fails: ranks share memory only on Linux.
 func sharing() error { return errors.New("ranks share memory on Linux alone") }
 
-// openFiles is unknown.
+// openFiles returns 0 for unknown.
 func openFiles() uint64 { return 0 }

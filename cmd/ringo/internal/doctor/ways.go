@@ -11,25 +11,26 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// route is an address of another host that jobs do not take unless they are told to.
+// route is an address of another host that jobs only use if configured.
 type route struct {
 	Interface string
-	Addr      string // where it listens
+	Addr      string // listen address
 }
 
-// tried is a way, and what it does.
+// tried is a route with the measured speed.
 type tried struct {
 	route
 	speed speed
 	err   error
 }
 
-// briefly is how long one way may take to be reached: many interfaces are for containers of their host alone.
+// briefly is the timeout for reaching a route: many interfaces exist only for containers of their
+// host.
 const briefly = 3 * time.Second
 
-// otherAddresses are this host's, but one, at which others may reach it, with their interfaces.
+// otherAddresses returns this host's other reachable addresses, with their interfaces.
 func otherAddresses(but net.IP) (out []route) {
-	all, _ := net.Interfaces() // where they cannot be listed there is the one alone
+	all, _ := net.Interfaces() // without a list only the chosen address remains
 	for _, i := range all {
 		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagLoopback != 0 {
 			continue
@@ -44,7 +45,6 @@ func otherAddresses(but net.IP) (out []route) {
 	return out
 }
 
-// try measures each way.
 func (p *remoteHost) try(ctx context.Context, version string) (out []tried) {
 	for _, w := range p.Others {
 		t := tried{route: w}
@@ -60,7 +60,7 @@ func (p *remoteHost) try(ctx context.Context, version string) (out []tried) {
 	return out
 }
 
-// compare says which interfaces of a host are reached, and whether another one than the chosen does more.
+// compare reports the reachable interfaces of a host, and an interface faster than the chosen one.
 func compare(host string, chosen speed, all []tried) finding {
 	f := finding{Subject: host + ": other interfaces", Level: ok}
 	var words []string

@@ -21,15 +21,15 @@ import (
 	"github.com/ringo-ml/ringo/onnx"
 )
 
-// Names of the files of a bundle. The description is written last: a folder without it is not a
-// bundle.
+// Names of the files of a bundle. The description is written last: a folder without a description
+// is not a bundle.
 const (
 	descriptionFile = "bundle.json"
 	graphFile       = "model.onnx"
 	denseFile       = "dense.safetensors"
 )
 
-// writeBundle writes a click model into a folder, and returns what was written.
+// writeBundle writes a click model into a folder, and returns a summary.
 func (m *trained) writeBundle(dir string) (string, error) {
 	if m.spec.Task != model.Click {
 		return "", fmt.Errorf("a bundle is of a click model, and %s is none: --format onnx writes a whole model", m.spec.Name)
@@ -62,8 +62,8 @@ func (m *trained) writeBundle(dir string) (string, error) {
 	return fmt.Sprintf("%s, a graph of %s and dense weights", cli.Counted(int(rows), "row"), cli.Counted(len(d.Inputs), "input")), err
 }
 
-// newFolder makes a folder, or takes an empty one: files of another bundle would be mixed up with
-// the new ones.
+// newFolder creates a folder, or accepts an empty one: files of another bundle must not be mixed
+// in.
 func newFolder(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -77,7 +77,7 @@ func newFolder(dir string) error {
 	return nil
 }
 
-// writeRows writes a file of rows for each table, and returns the number of rows.
+// writeRows writes a file of rows per table, and returns the number of rows.
 func (m *trained) writeRows(dir string, d *description) (all int64, err error) {
 	for i, t := range m.ps.Tables() {
 		rows := func(do func([]uint64, []float32) error) error { return m.job.Each(m.ctx, i, do) }
@@ -140,7 +140,7 @@ type table struct {
 	Initial *initial `json:"initial,omitempty"`
 }
 
-// initial is the weights of rows that the file of rows does not have.
+// initial is the initial weights of rows missing in the file of rows.
 type initial struct {
 	Name   string  `json:"name"`
 	Value  float64 `json:"value"`

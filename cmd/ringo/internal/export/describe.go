@@ -10,11 +10,11 @@ import (
 	"github.com/ringo-ml/ringo/onnx"
 )
 
-// How the row of a value is found.
+// Ways of finding the row of a value.
 const (
 	byKey      = "key"       // the value's key
 	byHash     = "hash"      // a hash of the key
-	bySlotHash = "slot-hash" // a hash of the slot and the value; row 0 is for a missing one
+	bySlotHash = "slot-hash" // hash of slot and value; row 0 is for missing values
 )
 
 // describe returns the description of a model without its inputs and files.
@@ -60,8 +60,8 @@ func (m *trained) describe() (*description, error) {
 	return d, nil
 }
 
-// basesOf returns, by table, the number that its values' keys depend on: of texts a hash of the
-// table's name, of hexadecimal numbers the table's number from 1.
+// basesOf returns, by table, the base of its values' keys: for text the hash of the table's name,
+// for hexadecimal numbers the table's number from 1.
 func basesOf(l *layout.Layout) map[string]uint64 {
 	bases, numbers := map[string]uint64{}, uint64(0)
 	for _, c := range l.Of(layout.Column.Slotted) {
@@ -81,7 +81,7 @@ func basesOf(l *layout.Layout) map[string]uint64 {
 	return bases
 }
 
-// slots are the columns of categories, bags and sequences.
+// slots returns the columns of categories, bags and sequences.
 func (d *description) slots() (out []column) {
 	for _, c := range d.Columns {
 		if c.Kind == layout.Category || c.Kind == layout.Bag || c.Kind == layout.Sequence {
@@ -91,10 +91,10 @@ func (d *description) slots() (out []column) {
 	return out
 }
 
-// single reports whether samples have one key in a slot, or none.
+// single reports whether samples have at most one key in a slot.
 func (d *description) single(slot int) bool { return d.slots()[slot].Kind == layout.Category }
 
-// inputs notes the inputs of a graph that depend on rows.
+// inputs adds the inputs of a graph that depend on rows.
 func (d *description) inputs(g *onnx.Graph, tables []*nn.Table) {
 	slots := d.slots()
 	for _, b := range g.Bags {
@@ -109,7 +109,7 @@ func (d *description) inputs(g *onnx.Graph, tables []*nn.Table) {
 			in.Pooling = [...]string{nn.SumPool: "sum", nn.MeanPool: "mean", nn.SqrtPool: "sqrt"}[b.Pooling]
 		}
 		if d.Tables[i].Index == bySlotHash {
-			in.Missing = new(int) // row 0
+			in.Missing = new(int) // missing values use row 0
 		}
 		for _, s := range b.Slots {
 			in.Slots = append(in.Slots, slots[s].Name)

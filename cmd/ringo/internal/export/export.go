@@ -1,4 +1,4 @@
-// Package export is `ringo export`: it writes what a run has trained for other programs.
+// Package export is `ringo export`: it writes a trained model for other programs.
 package export
 
 import (
@@ -73,7 +73,7 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// writeWeights writes the weights, and returns their number.
+// writeWeights writes the weights, and returns a summary.
 func (m *trained) writeWeights(path, format string) (string, error) {
 	if m.served && len(m.ps.Tables()) > 0 {
 		rest := "`ringo ps export` writes them, and --format onnx the rest of the model"
@@ -95,14 +95,14 @@ func (m *trained) writeWeights(path, format string) (string, error) {
 	return cli.Counted(len(tensors), "tensor"), err
 }
 
-// tensors returns the weights as PyTorch has them, and words about them.
+// tensors returns the weights in PyTorch's form, with metadata.
 func (m *trained) tensors() ([]weights.Tensor, map[string]string, error) {
 	nodes, err := nn.Trace(func(t *nn.Tape) { m.model.Forward(t, m.spec.Sample(1)) })
 	about := map[string]string{"format": "pt", "model": m.spec.Name, "step": fmt.Sprint(m.step)}
 	return weights.Of(m.ps, nodes, m.names).Take(), about, err
 }
 
-// writeDense writes the weights without those of tables.
+// writeDense writes the weights except tables.
 func (m *trained) writeDense(path string) error {
 	tensors, about, err := m.tensors()
 	if err != nil {
@@ -114,7 +114,7 @@ func (m *trained) writeDense(path string) error {
 	return dirlock.WriteFile(path, func(w io.Writer) error { return weights.Write(w, tensors, about) })
 }
 
-// writeGraph writes the model as a graph, and tells of its inputs and outputs.
+// writeGraph writes the model as a graph, and returns a summary of inputs and outputs.
 func (m *trained) writeGraph(path string) (string, error) {
 	if len(m.spec.Slots) > 0 {
 		return "", fmt.Errorf("%s has keys, of which a graph has no rows: --format bundle writes the graph, the rows and how a program uses both", m.spec.Name)

@@ -19,20 +19,20 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// trained is a model as a checkpoint has it.
+// trained is the model of a checkpoint.
 type trained struct {
 	spec  model.Spec
 	model model.Model
 	ps    *nn.Params
 	data  data.Description
 	step  int64
-	// served says that servers kept the parameters: rows of tables are not here.
+	// served reports whether servers had the parameters: rows of tables are in their checkpoints.
 	served bool
-	job    *offline.Job // what the servers have saved
+	job    *offline.Job // servers' checkpoints
 	ctx    context.Context
 }
 
-// load reads the model of a checkpoint's file, or of a folder's last one.
+// load reads the model of a checkpoint file, or of a folder's last one.
 func load(ctx context.Context, path string) (*trained, error) {
 	path, err := checkpoint.Of(path)
 	if err != nil {
@@ -50,7 +50,7 @@ func load(ctx context.Context, path string) (*trained, error) {
 	return m, nil
 }
 
-// read makes the model that a file was saved of.
+// read builds the model of a checkpoint file.
 func read(ctx context.Context, path string, f *checkpoint.File) (*trained, error) {
 	spec, err := models.Lookup(f.Header.Model)
 	if err != nil {
@@ -88,7 +88,8 @@ func read(ctx context.Context, path string, f *checkpoint.File) (*trained, error
 	return m, f.ReadSome(m.arrays()...)
 }
 
-// seedOf returns the run's seed, from which rows that servers never had have their first weights.
+// seedOf returns the run's seed, which determines the initial weights of rows that servers never
+// had.
 func seedOf(h checkpoint.Header) (uint64, error) {
 	text, ok := h.Settings["training.seed"]
 	if !ok {
@@ -97,7 +98,7 @@ func seedOf(h checkpoint.Header) (uint64, error) {
 	return strconv.ParseUint(text, 10, 64)
 }
 
-// arrays are the model's that the file has.
+// arrays returns the model's arrays in the file.
 func (m *trained) arrays() (out []checkpoint.Array) {
 	for _, p := range m.ps.List() {
 		if !m.served || p.Frozen() {
@@ -115,10 +116,9 @@ func (m *trained) arrays() (out []checkpoint.Array) {
 	return out
 }
 
-// names are a parameter's name in PyTorch.
 func (m *trained) names(name string) string { return models.PyTorchName(m.spec.Name, name) }
 
-// about are words that stand beside a graph: what inputs are made by, and what outputs mean.
+// about returns the metadata of a graph: preprocessing of inputs and meaning of outputs.
 func (m *trained) about() (map[string]string, error) {
 	about := map[string]string{"model": m.spec.Name, "step": strconv.FormatInt(m.step, 10)}
 	if mean, deviation, ok := m.data.Normalisation(); ok && len(m.spec.Input) == 3 && m.spec.Input[2] == len(mean) {
@@ -142,7 +142,6 @@ func (m *trained) about() (map[string]string, error) {
 	return about, errors.Join(errs...)
 }
 
-// joined are numbers with commas between.
 func joined(vs []float32) string {
 	var out []string
 	for _, v := range vs {

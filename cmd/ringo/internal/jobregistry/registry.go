@@ -1,7 +1,6 @@
-// Package jobregistry is where the jobs of this user on this host are found: each has a folder that
-// only its user can read, with a socket at which its launcher answers. Nothing else is needed to
-// find a job: no daemon, no file that is kept. The folder of a job that was killed is removed by
-// whoever comes upon it.
+// Package jobregistry finds the jobs of this user on this host: each job has a folder, readable by
+// its user only, with a socket of its launcher. No daemon and no permanent file is needed. Any
+// process that finds the folder of a killed job removes the folder.
 //
 //	entry, err := jobregistry.Enter(jobregistry.Base()) // a launcher
 //	defer entry.Leave()
@@ -28,15 +27,16 @@ import (
 )
 
 const (
-	prefix = "ringo-job-" // and the user's number
+	prefix = "ringo-job-" // followed by the user's number
 	socket = "answers"
-	// mostText bounds what is read of an answer: 1,024 ranks take 0.5 MB.
+	// mostText limits the bytes of a reply: 1,024 ranks take 0.5 MB.
 	mostText = 8 << 20
-	// mostJobs bounds how many jobs are told of.
+	// mostJobs limits the number of listed jobs.
 	mostJobs = 256
 )
 
-// Base is where the folders are: in memory where the system has a place for that, or in its folder for temporary files.
+// Base returns the parent of the jobs' folders: in memory if available, else the folder for
+// temporary files.
 func Base() string {
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		return "/dev/shm"
@@ -44,7 +44,7 @@ func Base() string {
 	return os.TempDir()
 }
 
-// ours are the folders of this user's jobs.
+// ours returns the prefix of the folders of this user's jobs.
 func ours(base string) string { return filepath.Join(base, fmt.Sprintf("%s%d-", prefix, os.Getuid())) }
 
 // Entry is a job of this process.
@@ -53,10 +53,10 @@ type Entry struct {
 	name  string
 }
 
-// Enter makes the folder of a job of this process, and removes those of jobs that were killed.
+// Enter creates the folder of a job of this process, and removes the folders of killed jobs.
 func Enter(base string) (*Entry, error) {
 	Jobs(base)
-	name := fmt.Sprintf("%d-%s", os.Getpid(), strings.ToLower(rand.Text()[:4])) // numbers of processes come again, and containers have their own
+	name := fmt.Sprintf("%d-%s", os.Getpid(), strings.ToLower(rand.Text()[:4])) // process numbers are reused, and containers have separate numbers
 	v, err := dirlock.Enter(ours(base) + name)
 	if err != nil {
 		return nil, err
@@ -64,13 +64,13 @@ func Enter(base string) (*Entry, error) {
 	return &Entry{v, name}, nil
 }
 
-// Name is what a person calls the job.
+// Name returns the job's name.
 func (e *Entry) Name() string { return e.name }
 
-// Socket is where it answers.
+// Socket returns the path of the job's socket.
 func (e *Entry) Socket() string { return filepath.Join(e.visit.Path(), socket) }
 
-// Listen makes the socket, which only this user can connect to.
+// Listen creates the socket, which only this user can connect to.
 func (e *Entry) Listen() (net.Listener, error) {
 	l, err := net.Listen("unix", e.Socket())
 	if err != nil {
@@ -83,21 +83,22 @@ func (e *Entry) Listen() (net.Listener, error) {
 	return l, nil
 }
 
-// Leave takes the job out.
+// Leave removes the job.
 func (e *Entry) Leave() { _ = e.visit.Leave() }
 
-// Job is a job that somebody has entered.
+// Job is an entered job.
 type Job struct {
 	Name   string
 	socket string
 }
 
-// Jobs are those of this user on this host, by name, at most 256. Folders of jobs that were killed are removed on the way.
+// Jobs returns this user's jobs on this host, by name, at most 256. Jobs removes the folders of
+// killed jobs.
 func Jobs(base string) (out []Job) {
 	paths, _ := filepath.Glob(ours(base) + "*")
 	slices.Sort(paths)
 	for _, path := range paths {
-		if !dirlock.OwnedByUser(path) || dirlock.Clear(path) || !dirlock.OwnedByUser(path) || len(out) == mostJobs { // anybody may make others
+		if !dirlock.OwnedByUser(path) || dirlock.Clear(path) || !dirlock.OwnedByUser(path) || len(out) == mostJobs { // other users may create folders here
 			continue
 		}
 		out = append(out, Job{strings.TrimPrefix(path, ours(base)), filepath.Join(path, socket)})
@@ -105,7 +106,7 @@ func Jobs(base string) (out []Job) {
 	return out
 }
 
-// Ask asks the job for a path, and returns its answer. ctx bounds how long all of it may take.
+// Ask requests a path from the job, and returns the reply. ctx limits the whole request.
 func (j Job) Ask(ctx context.Context, path string) ([]byte, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", j.socket)
@@ -126,5 +127,5 @@ func (j Job) Ask(ctx context.Context, path string) ([]byte, error) {
 	return text, err
 }
 
-// Wait is how long somebody who asks is to wait for a job: one whose launcher is stopped answers never.
+// Wait is the maximum wait for a job's reply: a stopped launcher never replies.
 const Wait = 3 * time.Second

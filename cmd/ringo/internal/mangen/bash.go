@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// withoutPackage lets cobra's script work where the package bash-completion, whose functions it calls, is not there. In
-// COMP_WORDS a = or : is a word of its own; here it belongs to what is around it.
+// withoutPackage makes cobra's script work without the package bash-completion and its functions.
+// COMP_WORDS splits words at = and :, and withoutPackage joins them again.
 const withoutPackage = `
 __PROG_init_completion()
 {

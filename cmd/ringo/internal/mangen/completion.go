@@ -1,5 +1,5 @@
-// Package mangen makes of the commands what shells and man read: completion scripts, the words that
-// completion offers, and man pages.
+// Package mangen generates shell completion scripts, completion words and man pages from the
+// commands.
 package mangen
 
 import (
@@ -41,12 +41,12 @@ func Completion() *cobra.Command {
 	}
 }
 
-// Words is what a flag's value implements that takes one of some words, or several of them.
+// Words is implemented by flag values with a fixed set of words.
 type Words interface{ Words() []string }
 
-// Complete has completion offer, for every command below root, what its words and flags take by what help calls them:
-// folders for DIR, files for FILE and PATH, the words given for others such as MODEL, and the words of values that
-// have some. Nothing else is offered: numbers are not files.
+// Complete sets the completion of arguments and flags of every command below root by their names in
+// help: folders for DIR, files for FILE and PATH, the given words for names such as MODEL, and the
+// words of values with Words. All else, such as numbers, completes to no words.
 func Complete(root *cobra.Command, words map[string][]string) {
 	for _, cmd := range all(root) {
 		switch {
@@ -64,20 +64,20 @@ func Complete(root *cobra.Command, words map[string][]string) {
 			if v, ok := f.Value.(Words); ok && len(v.Words()) > 0 {
 				offer = cobra.FixedCompletions(v.Words(), cobra.ShellCompDirectiveNoFileComp)
 			}
-			_ = cmd.RegisterFlagCompletionFunc(f.Name, offer) // the flag is there and has none yet
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, offer) // the flag exists and has no completion yet
 		})
 	}
 }
 
-// arguments offers what a command takes beside flags: the first word in capitals of how it is used, several of it where
-// dots follow.
+// arguments returns the completion of a command's arguments: of the first name in capitals in its
+// usage, repeated if dots follow.
 func arguments(cmd *cobra.Command, words map[string][]string) cobra.CompletionFunc {
-	if strings.Contains(cmd.Use, " -- ") { // the command line of a program
+	if strings.Contains(cmd.Use, " -- ") { // command line of a program
 		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	}
 	takes := ""
 	for _, word := range strings.Fields(cmd.Use)[1:] {
-		if strings.Contains(word, "-") { // a flag, with its value
+		if strings.Contains(word, "-") { // flag with a value
 			break
 		}
 		if word == strings.ToUpper(word) {
@@ -95,7 +95,7 @@ func arguments(cmd *cobra.Command, words map[string][]string) cobra.CompletionFu
 	}
 }
 
-// commands offers those below the command that the words before name.
+// commands completes the subcommands of the command named by the previous words.
 func commands(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 	if of, rest, err := cmd.Root().Find(args); err == nil && len(rest) == 0 {
 		for _, sub := range of.Commands() {
@@ -107,7 +107,7 @@ func commands(cmd *cobra.Command, args []string, _ string) (names []string, _ co
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// offers is what completion offers for a value of a name.
+// offers returns the completion for a name.
 func offers(name string, words map[string][]string) cobra.CompletionFunc {
 	switch {
 	case words[name] != nil:
@@ -120,7 +120,7 @@ func offers(name string, words map[string][]string) cobra.CompletionFunc {
 	return cobra.NoFileCompletions
 }
 
-// all are a command and those below it that people see.
+// all returns a command and its visible subcommands.
 func all(cmd *cobra.Command) []*cobra.Command {
 	out := []*cobra.Command{cmd}
 	for _, sub := range cmd.Commands() {
@@ -131,7 +131,7 @@ func all(cmd *cobra.Command) []*cobra.Command {
 	return out
 }
 
-// path is a command's words with something between them.
+// path returns a command's words with a separator.
 func path(cmd *cobra.Command, between string) string {
 	return strings.ReplaceAll(cmd.CommandPath(), " ", between)
 }

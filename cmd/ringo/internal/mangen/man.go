@@ -16,13 +16,13 @@ import (
 	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
-// Section is what the page of a command says besides what its help does.
+// Section is an additional section of a command's page.
 type Section struct {
 	// Command is the command's name.
 	Command string
-	// Title is in capitals.
+	// Title is the section's title, in capitals.
 	Title string
-	// Text is written as it stands, line by line.
+	// Text is written unchanged, line by line.
 	Text string
 }
 
@@ -91,14 +91,13 @@ func page(w io.Writer, cmd *cobra.Command, version string, more []Section) error
 	return err
 }
 
-// section writes text as it stands, line by line.
+// section writes text unchanged, line by line.
 func section(b *strings.Builder, title, text string) {
 	if text != "" {
 		fmt.Fprintf(b, ".SH %s\n.nf\n%s\n.fi\n", title, roff(strings.TrimRight(text, "\n")))
 	}
 }
 
-// options describes the flags of a command.
 func options(b *strings.Builder, cmd *cobra.Command) {
 	cmd.InitDefaultHelpFlag()
 	cmd.InitDefaultVersionFlag()
@@ -122,7 +121,7 @@ func options(b *strings.Builder, cmd *cobra.Command) {
 	})
 }
 
-// usual is a flag's default, where it has one that says something.
+// usual returns a flag's default, if informative.
 func usual(f *pflag.Flag) string {
 	if slices.Contains([]string{"", "0", "0s", "false", "[]"}, f.DefValue) {
 		return ""
@@ -130,8 +129,8 @@ func usual(f *pflag.Flag) string {
 	return " (default " + f.DefValue + ")"
 }
 
-// roff escapes text: a backslash, a hyphen, which would be typeset as another sign, what is not ASCII, and what begins a
-// line as if it were a request.
+// roff escapes text: backslashes, hyphens, which would become another sign, non-ASCII characters,
+// and line beginnings that look like requests.
 func roff(text string) string {
 	var b strings.Builder
 	for _, r := range text {

@@ -17,10 +17,10 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// mostRanks bounds a cluster that need not exist.
+// mostRanks limits the ranks of a described cluster.
 const mostRanks = 1 << 20
 
-// check reports every fault of the command line, and reads what it names.
+// check returns all errors of the command line, and reads the named files.
 func (c *command) check(spec model.Spec) error {
 	var faults cli.Faults
 	c.checkCluster(&faults)
@@ -40,7 +40,7 @@ func (c *command) check(spec model.Spec) error {
 	return faults.Usage()
 }
 
-// plannerPart reads the planner's part of a profile's file.
+// plannerPart reads the planner's part of a cost profile.
 func plannerPart(path string) (bucket.Profile, error) {
 	p, err := tune.Load(path)
 	if err == nil && p.Planner == nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/ringo-ml/ringo/internal/exchange"
 )
 
-// byteUnits are the units of a rate, in bytes a second.
+// byteUnits are the units of rates, in bytes per second.
 var byteUnits = map[string]float64{
 	"B/s": 1, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12,
 	"KiB/s": 1 << 10, "MiB/s": 1 << 20, "GiB/s": 1 << 30,
 	"bit/s": 1. / 8, "kbit/s": 1e3 / 8, "Mbit/s": 1e6 / 8, "Gbit/s": 1e9 / 8, "Tbit/s": 1e12 / 8,
 }
 
-// parseRate reads a rate such as 6GB/s or 25Gbit/s, in bytes a second. Without
-// one of the known units it is refused: a bit and a byte differ by eight.
+// parseRate parses a rate such as 6GB/s or 25Gbit/s, in bytes per second. The unit is required,
+// because bits and bytes differ by a factor of eight.
 func parseRate(text string) (float64, error) {
 	at := strings.IndexFunc(text, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
 	if at < 0 {
@@ -37,23 +37,21 @@ func parseRate(text string) (float64, error) {
 	return number * unit, nil
 }
 
-// cluster is a cluster that is described, not there. Its hosts have about
-// the same number of ranks.
+// cluster is a described cluster. Its hosts have about the same number of ranks.
 type cluster struct {
 	np, hosts    int
-	inter, intra float64 // bytes a second, of a host's link each way, and of a rank's within its host
-	latency      float64 // seconds of a message
+	inter, intra float64 // bytes per second: of a host's link in each direction, and of a rank's link within a host
+	latency      float64 // seconds per message
 }
 
-// way is an exchange with its traffic: the bytes that a rank sends for each byte
-// of its payload.
+// way is an exchange with its traffic: bytes sent by a rank per byte of payload.
 type way struct {
 	bucket.Send
 	moved float64
 }
 
-// slowest is the rate of the slowest link that ranks talk over: a ring in the
-// order of hosts crosses each host's link once, so that it has it for itself.
+// slowest returns the rate of the slowest link: a ring in host order crosses each host's link once,
+// without sharing the link.
 func (c cluster) slowest() float64 {
 	switch {
 	case c.hosts == 1:
@@ -64,11 +62,11 @@ func (c cluster) slowest() float64 {
 	return min(c.inter, c.intra)
 }
 
-// local is the number of ranks on a host, where it is not equal the largest.
+// local returns the largest number of ranks on a host.
 func (c cluster) local() int { return (c.np + c.hosts - 1) / c.hosts }
 
-// shared is how long ranks that all talk at once need for a byte each, of which
-// the given share goes to other hosts: these share their host's link.
+// shared returns the time per byte if all ranks send simultaneously and the given share of bytes
+// goes to other hosts over the host's shared link.
 func (c cluster) shared(abroad float64) float64 {
 	m := float64(c.local())
 	if c.hosts == 1 {
@@ -77,7 +75,7 @@ func (c cluster) shared(abroad float64) float64 {
 	return max(m*abroad/c.inter, (1-abroad)/c.intra)
 }
 
-// dense are the allreduces of a payload:
+// dense returns the allreduces of a payload:
 //
 //	ring          2(N-1) messages, 2(N-1)/N bytes a byte, over the slowest link
 //	hierarchical  reduce-scatter within hosts, a ring over hosts for each of its
@@ -102,8 +100,8 @@ func (c cluster) dense(p bucket.Payload) []way {
 	return add(ways, collective.Naive, 2, 2*(n-1)/c.slowest(), 2*(n-1)/n)
 }
 
-// sparse are the exchanges of entries, as exchange.Situation has their costs, and of
-// all values where that is cheaper:
+// sparse returns the exchanges of entries, with the costs of exchange.Situation, and of all values
+// if cheaper:
 //
 //	allgather  every rank's entries go round the ring of all
 //	tree       sums go to ranks twice as far away in each round
@@ -126,8 +124,8 @@ func (c cluster) sparse(p, dense bucket.Payload) []way {
 	return ways
 }
 
-// abroad is the share of what a rank sends up a tree that goes to other hosts: the
-// rounds within them come first, and each sends twice as much as the one before.
+// abroad returns the share of a rank's bytes in a tree that goes to other hosts: rounds within
+// hosts come first, and each round sends twice as much as the previous.
 func (c cluster) abroad() float64 {
 	all, within := 1<<(bits.Len(uint(c.np))-1), 1<<(bits.Len(uint(c.local()))-1)
 	if c.hosts == 1 || all <= within {
@@ -137,17 +135,16 @@ func (c cluster) abroad() float64 {
 }
 
 const (
-	// entryTime is the seconds that an entry takes to code, decode, merge or add:
-	// what exchange.Choose counts it for at 1 Gbit/s.
+	// entryTime is the time in seconds to encode, decode, merge or add an entry: the value in
+	// exchange.Choose at 1 Gbit/s.
 	entryTime = 8e-9
-	// planLength is the length of the vector whose cost is taken for that of all:
-	// neither headers nor the bounds of integers matter there, whatever --np is.
+	// planLength is the vector length used for costs in general: large enough to ignore headers,
+	// and without integer overflow for any --np.
 	planLength = 1 << 20
 )
 
-// entries is an exchange of entries as a line: what it takes with none of them, and
-// for each byte of a rank's payload. perByte is how long ranks that all send need for
-// a byte each.
+// entries returns an exchange of entries as a line: the time without entries, and the time per byte
+// of a rank's payload. perByte is the time per byte if all ranks send.
 func (c cluster) entries(algorithm string, p bucket.Payload, perByte float64) way {
 	own := p.Entries(planLength)
 	payload := p.Bytes(planLength)
@@ -156,7 +153,7 @@ func (c cluster) entries(algorithm string, p bucket.Payload, perByte float64) wa
 	}
 	none, all := at(0, 0), at(own, payload)
 	moved := float64(all.Bytes-none.Bytes) / payload
-	first := bits.Len(uint(c.np - 1)) // messages by which ranks tell what they have
+	first := bits.Len(uint(c.np - 1)) // messages that announce the sizes
 	return way{bucket.Send{
 		Name: algorithm, Payload: p,
 		Fixed:   float64(first+all.Steps)*c.latency + float64(none.Bytes)*perByte,
@@ -164,8 +161,7 @@ func (c cluster) entries(algorithm string, p bucket.Payload, perByte float64) wa
 	}, moved}
 }
 
-// entryBytes is what a value and its place take in a payload of so large a share of
-// all.
+// entryBytes returns the bytes per entry in a payload with the given share of all values.
 func entryBytes(share float64) float64 {
 	k := max(1, int(share*planLength))
 	return float64(exchange.PayloadBytes(planLength, k)) / float64(k)
@@ -174,14 +170,13 @@ func entryBytes(share float64) float64 {
 // auto leaves the choice of an algorithm to the costs.
 const auto = "auto"
 
-// pick keeps the ways of that name; auto is all but the straw man.
+// pick returns the ways with the name; auto selects all except naive.
 func pick(ways []way, name string) []way {
 	return slices.DeleteFunc(ways, func(w way) bool {
 		return name != auto && w.Name != name || name == auto && w.Name == collective.Naive
 	})
 }
 
-// sendsOf are the ways without their traffic.
 func sendsOf(ways []way) (out []bucket.Send) {
 	for _, w := range ways {
 		out = append(out, w.Send)
@@ -189,14 +184,14 @@ func sendsOf(ways []way) (out []bucket.Send) {
 	return out
 }
 
-// naiveTimes are the two figures of the straw man for so many bytes: what is
-// usually quoted, which leaves the way back out, and what it takes.
+// naiveTimes returns two times of the naive exchange: the commonly quoted time, without the way
+// back, and the full time.
 func (c cluster) naiveTimes(bytes float64) (oneWay, both time.Duration) {
 	cost := collective.Cost{Bytes: bytes, Ranks: c.np, Bandwidth: c.slowest()}
 	return cost.NaiveOneWay(), cost.Naive()
 }
 
-// String describes the cluster in a line.
+// String describes the cluster on one line.
 func (c cluster) String() string {
 	text := cli.Counted(c.np, "rank") + " on " + cli.Counted(c.hosts, "host")
 	var links []string
@@ -215,5 +210,4 @@ func (c cluster) String() string {
 	return text + ": " + strings.Join(links, ", ")
 }
 
-// rateText writes bytes a second.
 func rateText(rate float64) string { return cli.Bytes(rate) + "/s" }

@@ -21,39 +21,40 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// quotaPeriod is for how long Linux gives a container its quota, in seconds, unless it is told otherwise.
+// quotaPeriod is Linux's default period of a container's CPU quota, in seconds.
 const quotaPeriod = 0.1
 
-// mostProcesses bounds a job with heter-trainers that need not exist.
+// mostProcesses limits a described job with heter-trainers.
 const mostProcesses = 4096
 
-// heterResult is the line of JSON of a job with heter-trainers. All but the costs are predictions.
+// heterResult is the JSON line of a job with heter-trainers. All values except costs are
+// predictions.
 type heterResult struct {
 	Kind      string             `json:"kind"` // "heter"
 	Model     string             `json:"model"`
-	Batch     int                `json:"batch"` // per trainer
+	Batch     int                `json:"batch"` // batch per trainer
 	Micros    int                `json:"micro_batches"`
 	Trainers  []float64          `json:"trainers"` // processors of each
 	Servers   []float64          `json:"servers"`
 	Heters    []float64          `json:"heters"`
 	Rate      float64            `json:"samples_per_s"`
 	StepMS    float64            `json:"step_ms"`
-	BoundsMS  map[string]float64 `json:"bounds_ms"` // what each role needs for a step if it never waits
+	BoundsMS  map[string]float64 `json:"bounds_ms"` // minimum time per step of each role, without waits
 	By        string             `json:"bound_by"`
-	FillMS    float64            `json:"fill_ms"` // what the step takes beyond that
-	Whole     heterOption        `json:"whole"`   // the best of the same machines with the model in one piece
-	Best      heterOption        `json:"best"`    // the best of as many machines, split
+	FillMS    float64            `json:"fill_ms"` // additional time of the step
+	Whole     heterOption        `json:"whole"`   // best use of the same machines without splitting
+	Best      heterOption        `json:"best"`    // best split of the same number of machines
 	Pays      bool               `json:"pays"`
 	CostsFrom string             `json:"costs_from"`
 }
 
-// heterOption is another way to use machines.
+// heterOption is another use of the machines.
 type heterOption struct {
 	Trainers int     `json:"trainers"`
 	Heters   int     `json:"heters"`
 	Rate     float64 `json:"samples_per_s"`
 	By       string  `json:"bound_by"`
-	// Dear says that trainers are on heter-trainers' machines.
+	// Dear reports whether trainers use heter-trainers' machines.
 	Dear bool `json:"on_heter_machines,omitempty"`
 }
 
@@ -64,12 +65,13 @@ func optionOf(o costmodel.Option) heterOption {
 // split reports whether the job has heter-trainers.
 func (c *command) split() bool { return c.heter.count() > 0 }
 
-// idleOfSplit are the flags that say nothing of a job with heter-trainers.
+// idleOfSplit returns the flags without effect for a job with heter-trainers.
 func idleOfSplit() []string {
 	return []string{"compute-ms", "strategy", "spars", "dlgs-every", "dlgs-rule", "memory", "algorithm", "plan", "bucket-bytes"}
 }
 
-// checkSplit reports every fault of the command line of a job with heter-trainers, and reads what it names.
+// checkSplit returns all command-line errors of a job with heter-trainers, and reads the named
+// files.
 func (c *command) checkSplit(spec model.Spec) error {
 	var faults cli.Faults
 	for _, flag := range idleOfSplit() {
@@ -134,7 +136,6 @@ func (c *command) checkSplitLinks(faults *cli.Faults) {
 	c.cluster = cluster{inter: rate, intra: rate, latency: c.latency.Seconds()}
 }
 
-// executeSplit predicts a job with heter-trainers.
 func (c *command) executeSplit(cmd *cobra.Command, spec model.Spec) error {
 	if err := c.checkSplit(spec); err != nil {
 		return err
@@ -176,7 +177,8 @@ func (c *command) measureSplit(spec model.Spec, stop func() error) (err error) {
 	return nil
 }
 
-// predictSplit predicts the job that the flags describe, the same machines without heter-trainers, and the best of as many.
+// predictSplit predicts the described job, the same machines without heter-trainers, and the best
+// split of the same number.
 func (c *command) predictSplit() heterResult {
 	batch := c.costs.Batch
 	if c.batch > 0 {
@@ -200,7 +202,6 @@ func (c *command) predictSplit() heterResult {
 	return r
 }
 
-// writeSplit is the report for a person.
 func (c *command) writeSplit(to io.Writer, r heterResult) {
 	if to == nil {
 		return
@@ -231,7 +232,7 @@ func (c *command) writeSplit(to io.Writer, r heterResult) {
 	c.writeVerdict(to, r)
 }
 
-// writeVerdict says whether splitting pays, and what would be better.
+// writeVerdict prints whether splitting pays, and better options.
 func (c *command) writeVerdict(to io.Writer, r heterResult) {
 	where := ""
 	if r.Whole.Dear {
@@ -246,7 +247,7 @@ func (c *command) writeVerdict(to io.Writer, r heterResult) {
 	fmt.Fprintf(to, "of %d machines best are %d:%d, %s samples/s, bound by %s\n", r.Best.Trainers+r.Best.Heters, r.Best.Trainers, r.Best.Heters, rateOf(r.Best.Rate), r.Best.By)
 }
 
-// reason is why splitting does not pay, in numbers.
+// reason returns the reason why splitting does not pay, with numbers.
 func (c *command) reason(r heterResult) string {
 	if busy := r.StepMS - r.FillMS; r.FillMS > busy {
 		return fmt.Sprintf("a step of %s ms is %s ms of waiting for the stage before: larger batches would help", cli.Milliseconds(r.StepMS), cli.Milliseconds(r.FillMS))
@@ -262,7 +263,6 @@ func (c *command) reason(r heterResult) string {
 	return fmt.Sprintf("trainers need %s ms of a step though heter-trainers have %s ms of it", cli.Milliseconds(r.BoundsMS[r.By]), cli.Milliseconds(r.BoundsMS[costmodel.HeterTrainer]))
 }
 
-// rateOf writes samples a second.
 func rateOf(x float64) string {
 	if x > math.MaxInt32 {
 		return quantity.Float(x)
@@ -270,7 +270,7 @@ func rateOf(x float64) string {
 	return cli.Grouped(int(math.Round(x)))
 }
 
-// medianOf sorts x.
+// medianOf returns the median of x, and sorts x.
 func medianOf(x []float64) float64 {
 	slices.Sort(x)
 	return x[len(x)/2]

@@ -1,5 +1,5 @@
-// Package plan is `ringo plan`: it predicts how a model's gradients travel on a cluster that is described, and how long
-// a step takes.
+// Package plan is `ringo plan`: predictions of a model's gradient exchange and step time on a
+// described cluster.
 package plan
 
 import (
@@ -26,8 +26,8 @@ import (
 
 // command is `ringo plan MODEL`.
 type command struct {
-	np, hosts             int       // np: of ranks
-	ranks, servers, heter processes // servers and heter-trainers: of a job that has the latter
+	np, hosts             int       // np: ranks
+	ranks, servers, heter processes // processes of a job with servers and heter-trainers
 	costs                 costmodel.Costs
 	inter, intra          string
 	latency               time.Duration
@@ -48,39 +48,38 @@ type command struct {
 	json                  string
 	changed               func(flag string) bool
 	cluster               cluster
-	memoryRate            float64 // bytes a second
+	memoryRate            float64 // bytes per second
 	chosen                strategyCost
 	planners              []bucket.Named
-	loaded                bucket.Profile // of --cost-profile
-	computeFrom, linkFrom string         // what the figures rest on, for the report
+	loaded                bucket.Profile // profile from --cost-profile
+	computeFrom, linkFrom string         // sources of the costs, for the report
 	codecFrom             string
 }
 
-// linksMeasured says that links cost what the profile says.
+// linksMeasured is the source of link costs from a profile.
 const linksMeasured = "of the profile"
 
-// Values of --plan besides the planners' names.
+// Values of --plan in addition to the planners' names.
 const (
 	allPlans  = "all"   // compares the planners
-	savedPlan = "saved" // what the profile has
+	savedPlan = "saved" // plan in the profile
 )
 
-// strategyCost is what a strategy costs on the wire and on the compute path.
+// strategyCost is a strategy's cost on the wire and in computation.
 type strategyCost struct {
 	name   string
 	about  string
-	unit   float64 // bytes of a value; of entries it depends on how many there are
+	unit   float64 // bytes per value; for entries dependent on the density
 	sparse bool
-	// exact and reuse are passes over the gradient: bytes of memory for each
-	// value. reuse is 0 where every step is exact.
+	// exact and reuse are memory traffic in bytes per value. reuse is 0 if every step is exact.
 	exact, reuse float64
-	plan         string // the only one it has; "" is any
-	algorithm    string // likewise
+	plan         string // only supported plan; "": any
+	algorithm    string // only supported algorithm; "": any
 }
 
-// Bytes of memory that a value costs. Error feedback reads a gradient and a
-// residual and writes one of them; an exact selection makes up to four passes
-// over magnitudes before; a cast reads four bytes and writes two.
+// Memory traffic in bytes per value. Error feedback reads a gradient and a residual and writes one
+// of them; an exact selection first makes up to four passes over magnitudes; a cast reads four
+// bytes and writes two.
 const (
 	feedbackBytes  = 12
 	selectionBytes = 4*4 + feedbackBytes
@@ -143,7 +142,7 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// planNames are the values of --plan.
+// planNames returns the values of --plan.
 func planNames() (names []string) {
 	for _, p := range bucket.Planners() {
 		names = append(names, p.Name)
@@ -168,7 +167,7 @@ func planHelp() string {
 		"  saved        what the profile has\n"
 }
 
-// payload is what a group sends under the strategy.
+// payload returns the payload of a bucket under the strategy.
 func (c *command) payload() bucket.Payload {
 	if c.chosen.sparse {
 		return bucket.Payload{Density: c.spars, Unit: entryBytes(c.spars)}
@@ -176,7 +175,7 @@ func (c *command) payload() bucket.Payload {
 	return bucket.Payload{Unit: c.chosen.unit}
 }
 
-// described are the ways to exchange a group on the cluster of the flags.
+// described returns the exchanges on the described cluster.
 func (c *command) described() []way {
 	if c.chosen.sparse {
 		return c.cluster.sparse(c.payload(), bucket.Payload{Unit: 4})
@@ -208,7 +207,7 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 	})
 }
 
-// profileFor is the model's profile, by what the flags name.
+// profileFor returns the model's profile from the source named by the flags.
 func (c *command) profileFor(cmd *cobra.Command, spec model.Spec) (bucket.Profile, error) {
 	batch := spec.Defaults.Batch
 	if c.batch > 0 {
@@ -234,7 +233,7 @@ func (c *command) profileFor(cmd *cobra.Command, spec model.Spec) (bucket.Profil
 	return outlineProfile(spec, batch, c.computeMS/1e3)
 }
 
-// code is how values travel that all do; empty: entries, in any.
+// code returns the wire encoding of dense values; empty for entries.
 func (c *command) code() string {
 	if c.chosen.sparse {
 		return ""
@@ -242,8 +241,8 @@ func (c *command) code() string {
 	return c.chosen.name
 }
 
-// ways are the exchanges that are compared: the profile's where it knows the
-// cluster and no flag describes another, else the described ones.
+// ways returns the exchanges to compare: the profile's if it covers the cluster and no flag
+// describes links, else the described ones.
 func (c *command) ways(f bucket.Profile) []way {
 	c.linkFrom = "described"
 	ways := pick(c.described(), c.algorithm)
@@ -274,7 +273,7 @@ func (c *command) ways(f bucket.Profile) []way {
 	return ways
 }
 
-// codecName is what the cost of the strategy's codec is called in a profile.
+// codecName returns the strategy's codec name in a profile.
 func (c *command) codecName() string {
 	if c.chosen.reuse == 0 {
 		return c.chosen.name
@@ -282,17 +281,17 @@ func (c *command) codecName() string {
 	return tune.CodecName(c.chosen.name, compress.Rule(c.rule))
 }
 
-// codec is the strategy's cost on the compute path: of an exact step, and of one
-// that reuses a threshold.
+// codec returns the strategy's cost in computation: of an exact step, and of a step with a reused
+// threshold.
 func (c *command) codec(f bucket.Profile) bucket.CodecProfile {
 	s := c.chosen
 	p, ok := f.Codec(c.codecName(), c.spars)
-	if !ok && s.sparse && s.reuse > 0 { // a pass is the same by any rule, what it sends is not
+	if !ok && s.sparse && s.reuse > 0 { // passes cost the same with any rule, but sizes differ
 		p, ok = f.Codec(s.name, c.spars)
 		p.Sent = 0
 	}
 	if !ok && s.sparse {
-		p, ok = f.Codec("topk", c.spars) // whatever the scope, the selection is the same
+		p, ok = f.Codec("topk", c.spars) // selection costs are equal for all granularities
 	}
 	if c.codecFrom = "given"; s.exact == 0 {
 		c.codecFrom = "none"
@@ -313,8 +312,8 @@ func (c *command) codec(f bucket.Profile) bucket.CodecProfile {
 	return p
 }
 
-// contention is what the exchanges of ways and the computation lose to each other: what the
-// profile says where they are of it, else nothing.
+// contention returns the mutual slowdown of exchanges and computation from the profile, or zero for
+// described links.
 func (c *command) contention(f bucket.Profile) bucket.Contention {
 	if c.linkFrom != linksMeasured {
 		return bucket.Contention{}

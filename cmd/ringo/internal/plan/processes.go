@@ -10,14 +10,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/cli"
 )
 
-// processes are those of a role, as a flag says them: COUNT, or COUNTxPROCESSORS with how many processors each has, more of these after
-// commas.
+// processes are the processes of a role, as in a flag: COUNT, or COUNTxPROCESSORS with the
+// processors of each, separated by commas.
 type processes struct {
 	groups []alike
-	sized  bool // some were said with processors
+	sized  bool // some groups have explicit processors
 }
 
-// alike are processes with as many processors each.
+// alike is a group of processes with equal processors.
 type alike struct {
 	count int
 	cores float64
@@ -45,10 +45,10 @@ func (p *processes) Set(text string) error {
 	return nil
 }
 
-// Type is what help calls the value.
+// Type returns the value's type in help texts.
 func (p *processes) Type() string { return "processes" }
 
-// String is the value as a flag says it.
+// String returns the value in the flag's syntax.
 func (p *processes) String() string {
 	var parts []string
 	for _, g := range p.groups {
@@ -61,7 +61,6 @@ func (p *processes) String() string {
 	return strings.Join(parts, ",")
 }
 
-// count is how many there are.
 func (p *processes) count() (n int) {
 	for _, g := range p.groups {
 		n += g.count
@@ -69,7 +68,7 @@ func (p *processes) count() (n int) {
 	return n
 }
 
-// cores are the processors of each.
+// cores returns the processors of each process.
 func (p *processes) cores() (out []float64) {
 	for _, g := range p.groups {
 		out = append(out, slices.Repeat([]float64{g.cores}, g.count)...)
@@ -77,7 +76,7 @@ func (p *processes) cores() (out []float64) {
 	return out
 }
 
-// about tells of them in words.
+// about describes the processes.
 func (p *processes) about(noun string) string {
 	var parts []string
 	for _, g := range p.groups {

@@ -17,14 +17,13 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// flopsPerByte is how many operations of a product take as long as a byte of
-// memory: about what GPUs (V100 17, A100 13, H100 20 in single precision) and
-// vector CPU cores with their share of memory have in common. Element-wise
-// layers, and recurrent ones with few sequences, would seem to take no time
-// without it.
+// flopsPerByte is the number of operations of a matrix product in the time of a byte of memory
+// traffic: typical of GPUs (V100 17, A100 13, H100 20 in single precision) and of vector CPU cores
+// with their share of memory bandwidth. Without flopsPerByte, element-wise layers, and recurrent
+// layers with few sequences, would appear to cost no time.
 const flopsPerByte = 16
 
-// shaped is a click model for the samples of the layout that --layout names.
+// shaped adapts a click model to the layout of --layout.
 func (c *command) shaped(spec model.Spec) (model.Spec, error) {
 	if c.schema == "" {
 		return spec, nil
@@ -46,8 +45,8 @@ func (c *command) shaped(spec model.Spec) (model.Spec, error) {
 	return spec, nil
 }
 
-// outlineProfile describes a model by a dry run. The time of forward and
-// backward together is shared out by the work of the layers.
+// outlineProfile describes a model by a dry run. The time of forward and backward is divided among
+// the layers by their work.
 func outlineProfile(spec model.Spec, batch int, compute float64) (bucket.Profile, error) {
 	ps := nn.NewOutline()
 	forward, backward, err := arrangeOne(ps, spec, spec.Build(ps, model.Options{Batch: 1, Input: spec.Input, Slots: spec.Slots}))
@@ -76,7 +75,7 @@ func arrangeOne(ps *nn.Params, spec model.Spec, m model.Model) (forward nn.Work,
 	return forward, backward, err
 }
 
-// batchOf is b as the model sees it.
+// batchOf converts b to the model's input.
 func batchOf(spec model.Spec, b *data.Batch) model.Batch {
 	out := model.Batch{N: b.N, IDs: b.IDs, Bags: nn.Bags{Keys: b.Bags.Keys, Offsets: b.Bags.Offsets, N: b.N}, Labels: b.Labels, Targets: b.Targets}
 	if len(spec.Input) > 0 {
@@ -85,7 +84,7 @@ func batchOf(spec model.Spec, b *data.Batch) model.Batch {
 	return out
 }
 
-// profileOf is the profile of an arranged model on one rank.
+// profileOf returns the profile of an arranged model on one rank.
 func profileOf(spec model.Spec, ps *nn.Params, batch int, forward float64, backward []float64) bucket.Profile {
 	f := bucket.Profile{Model: spec.Name, Ranks: 1, Batch: batch, Forward: forward}
 	for i, s := range ps.Slots() {
@@ -100,7 +99,7 @@ const (
 	measureSteps = 9
 )
 
-// measuredProfile runs forward and backward of the model here, alone.
+// measuredProfile measures the model's forward and backward on this machine.
 func measuredProfile(spec model.Spec, batch, threads int, stop func() error) (bucket.Profile, error) {
 	ps := nn.NewParams(1)
 	m := spec.Build(ps, model.Options{Batch: batch, Input: spec.Input, Slots: spec.Slots})
@@ -114,7 +113,7 @@ func measuredProfile(spec model.Spec, batch, threads int, stop func() error) (bu
 	}
 	tape := nn.NewTape(nn.TapeConfig{Threads: threads})
 	defer tape.Close()
-	for range measureWarm + measureSteps { // only the last count
+	for range measureWarm + measureSteps { // the last measureSteps count
 		if err := stop(); err != nil {
 			return bucket.Profile{}, err
 		}
@@ -137,8 +136,8 @@ func measuredProfile(spec model.Spec, batch, threads int, stop func() error) (bu
 	return profileOf(spec, ps, batch, forward, backward), nil
 }
 
-// measureCodec times the strategy's codec here, on one thread as it works in a job,
-// and adds its cost to the profile.
+// measureCodec measures the strategy's codec, on one thread as in a job, and adds the cost to the
+// profile.
 func (c *command) measureCodec(f *bucket.Profile) error {
 	cfg := distopt.Config{Strategy: distopt.Strategy(c.chosen.name)}
 	if c.chosen.sparse {

@@ -14,16 +14,15 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// result is a plan's line of JSON. Times are predictions. Of a strategy that
-// reuses a threshold they are of the mean step, the sum of whose parts is
-// step_ms.
+// result is the JSON line of a plan. Times are predictions. With a reused threshold, times are of
+// the mean step, and the parts add up to step_ms.
 type result struct {
 	Kind      string  `json:"kind"` // "plan"
 	Model     string  `json:"model"`
 	Params    int     `json:"params"`
-	Bytes     int     `json:"gradient_bytes"` // of the arena, in single precision
+	Bytes     int     `json:"gradient_bytes"` // bytes of the arena in single precision
 	Layers    int     `json:"layers"`
-	Batch     int     `json:"batch"` // per rank
+	Batch     int     `json:"batch"` // batch per rank
 	NP        int     `json:"np"`
 	Hosts     int     `json:"hosts"`
 	Strategy  string  `json:"strategy"`
@@ -33,45 +32,42 @@ type result struct {
 	Plan      string  `json:"plan"`
 	SHA256    string  `json:"plan_sha256"`
 	StepMS    float64 `json:"step_ms"`
-	ComputeMS float64 `json:"compute_ms"`          // forward and backward: no step is shorter
-	SlowedMS  float64 `json:"slowed_ms,omitempty"` // by the exchanges beside it
+	ComputeMS float64 `json:"compute_ms"`          // forward and backward: lower bound of the step
+	SlowedMS  float64 `json:"slowed_ms,omitempty"` // slowdown by concurrent exchanges
 	SelectMS  float64 `json:"compress_ms"`
 	ExposedMS float64 `json:"exposed_comm_ms"`
 	UpdateMS  float64 `json:"update_ms"`
-	// Of strategies with exact steps and others.
+	// StepExactMS and StepReuseMS are set for strategies with exact and other steps.
 	StepExactMS float64 `json:"step_exact_ms,omitempty"`
 	StepReuseMS float64 `json:"step_reuse_ms,omitempty"`
-	// BytesSent is what a rank sends in a step, of an even share where ranks
-	// send different amounts.
+	// BytesSent is the number of bytes sent by a rank per step, or the mean if ranks differ.
 	BytesSent float64 `json:"bytes_sent"`
-	// Of the straw man: the exchange alone, as it is usually quoted, without
-	// the way back, and as it is.
+	// NaiveOneWayMS and NaiveMS are the naive exchange alone: as commonly quoted, without the way
+	// back, and in full.
 	NaiveOneWayMS float64 `json:"naive_one_way_ms,omitempty"`
 	NaiveMS       float64 `json:"naive_ms,omitempty"`
 
 	ComputeFrom string  `json:"compute_from"`
 	LinksFrom   string  `json:"links_from"`
-	CodecFrom   string  `json:"codec_from"` // "none" where values travel as they are
+	CodecFrom   string  `json:"codec_from"` // "none" without a codec
 	Groups      []group `json:"groups"`
 }
 
-// group is a group's part of a result, in the order in which groups are
-// sent. Times are since the step's start.
+// group is a bucket in a result, in sending order. Times are since the step's start.
 type group struct {
 	First    string  `json:"first_layer"`
 	Last     string  `json:"last_layer"`
 	Layers   int     `json:"layers"`
 	Values   int     `json:"values"`
-	Bytes    float64 `json:"bytes"` // payload of a rank
+	Bytes    float64 `json:"bytes"` // payload per rank
 	By       string  `json:"algorithm"`
-	ReadyMS  float64 `json:"ready_ms"` // its gradients are final
+	ReadyMS  float64 `json:"ready_ms"` // gradients are final
 	SelectMS float64 `json:"select_end_ms"`
-	SendMS   float64 `json:"send_ms"` // its exchange starts
+	SendMS   float64 `json:"send_ms"` // exchange starts
 	AgreedMS float64 `json:"agreed_ms"`
 }
 
-// report plans, and writes the results: all of them, then the groups of the
-// shortest.
+// report writes the results of all plans, and the buckets of the fastest.
 func (c *command) report(out *cli.Output, spec model.Spec, f bucket.Profile) error {
 	results, plans, err := c.predict(spec, f)
 	if err != nil {
@@ -79,7 +75,7 @@ func (c *command) report(out *cli.Output, spec model.Spec, f bucket.Profile) err
 	}
 	best := 0
 	for i, r := range results {
-		if r.StepMS <= results[best].StepMS*(1+1e-9) { // of equals the cleverest
+		if r.StepMS <= results[best].StepMS*(1+1e-9) { // the most elaborate of equal planners
 			best = i
 		}
 		if err := out.Object(r); err != nil {
@@ -98,7 +94,7 @@ func (c *command) report(out *cli.Output, spec model.Spec, f bucket.Profile) err
 	return nil
 }
 
-// predict makes every plan that is asked for, with its timeline.
+// predict computes all requested plans with their timelines.
 func (c *command) predict(spec model.Spec, f bucket.Profile) (results []result, plans []bucket.Plan, err error) {
 	ways := c.ways(f)
 	step := f.Step()
@@ -120,7 +116,7 @@ func (c *command) predict(spec model.Spec, f bucket.Profile) (results []result, 
 	return results, plans, nil
 }
 
-// planBy plans as a job would by the same costs, where they were measured.
+// planBy plans as a job does, if the costs were measured.
 func (c *command) planBy(planner bucket.Named, s bucket.Step) bucket.Plan {
 	if c.linkFrom == linksMeasured {
 		return tune.Plan(planner, s)
@@ -156,7 +152,7 @@ func (c *command) result(spec model.Spec, f bucket.Profile, s bucket.Step, p buc
 	return r
 }
 
-// write is the report for a person, in at most 80 columns.
+// write writes the text report, in at most 80 columns.
 func (c *command) write(to io.Writer, results []result, best int) {
 	if to == nil {
 		return
@@ -209,7 +205,6 @@ func strategyText(r result) string {
 	return fmt.Sprintf("%s at %s%s", r.Strategy, quantity.Exact(r.Spars), cli.After(", rule ", r.Rule))
 }
 
-// writeComparison is a line for each plan.
 func writeComparison(to io.Writer, results []result, best int) {
 	fmt.Fprintf(to, "\n%-10s %7s %10s %10s %10s %8s  %s\n", "plan", "groups", "step ms", "codec", "exposed", "longer", "plan_sha256")
 	for _, r := range results {
@@ -218,7 +213,6 @@ func writeComparison(to io.Writer, results []result, best int) {
 	}
 }
 
-// writeGroups is a line for each group, times in ms since the step's start.
 func writeGroups(to io.Writer, r result) {
 	fmt.Fprintf(to, "%-27s %8s %8s %8s %8s  %s\n", "group", "payload", "ready", "send", "agreed", "by")
 	for _, g := range r.Groups {
@@ -226,7 +220,7 @@ func writeGroups(to io.Writer, r result) {
 	}
 }
 
-// name is the group's first layer and how many follow, in so many columns.
+// name returns the first layer's name and the number of further layers, in the given columns.
 func (g group) name(columns int) string {
 	more := ""
 	if g.Layers > 1 {

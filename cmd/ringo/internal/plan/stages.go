@@ -13,8 +13,8 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// measuredCosts runs both sides of a split model here, one after the other, and the model in one piece. Rows, servers and messages
-// have no part in it.
+// measuredCosts measures both sides of a split model sequentially, and the whole model, without
+// rows, servers and messages.
 func measuredCosts(spec model.Spec, batch, threads int, stop func() error) (costmodel.Costs, error) {
 	o := model.Options{Batch: batch, Input: spec.Input, Slots: spec.Slots}
 	cut, err := heter.Find(spec, o, nil)
@@ -68,23 +68,22 @@ func measuredCosts(spec model.Spec, batch, threads int, stop func() error) (cost
 	}, nil
 }
 
-// timedPart is a heter-trainer in this process that takes the time of what it does.
+// timedPart is a local heter-trainer that measures its running time.
 type timedPart struct {
 	heter.Local
 	spent time.Duration
 }
 
-// Send runs the micro-batch.
 func (p *timedPart) Send(m *heter.MicroBatch) error {
 	begun := time.Now()
 	defer func() { p.spent += time.Since(begun) }()
 	return p.Local.Send(m)
 }
 
-// stageTimes are seconds of steps.
+// stageTimes are the seconds per step.
 type stageTimes struct{ pool, back, part, update []float64 }
 
-// timeStages trains steps on one batch, the first ones uncounted.
+// timeStages trains on one batch, with some steps for warm-up.
 func timeStages(t *heter.Trainer, part *timedPart, b model.Batch, stop func() error) (s stageTimes, err error) {
 	for step := range measureWarm + measureSteps {
 		if err = stop(); err != nil {

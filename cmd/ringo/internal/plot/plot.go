@@ -1,6 +1,6 @@
-// Package plot holds the charts of two pages, that of a job in progress and that of `ringo report`:
-// uPlot, the script that draws with it, its style, and the data of a chart as JSON. Programs in
-// bench draw the pictures of the documents in its colours.
+// Package plot has the charts of two pages, the dashboard and `ringo report`: uPlot, the script
+// that uses uPlot, the style, and the data of a chart as JSON. Programs in bench use the same
+// colours for pictures in documents.
 package plot
 
 import (
@@ -11,10 +11,10 @@ import (
 	"slices"
 )
 
-// The files are uPlot 1.6.32 (MIT, https://github.com/leeoniya/uPlot), as `npm pack uplot` has it:
-// dist/uPlot.iife.min.js and dist/uPlot.min.css, with its license beside them, and those of this
-// package that draw with it. The colours of chart.css tell series apart for people who see colours
-// otherwise, too (after Okabe and Ito, 2008), with enough contrast to the ground of each theme.
+// The files are uPlot 1.6.32 (MIT, https://github.com/leeoniya/uPlot), from `npm pack uplot`:
+// dist/uPlot.iife.min.js and dist/uPlot.min.css, with the license, and this package's files that
+// use uPlot. The colours of chart.css are distinguishable for colour-blind users (after Okabe and
+// Ito, 2008), with enough contrast in both themes.
 var (
 	//go:embed assets/uplot.js
 	uplotScript string
@@ -26,16 +26,16 @@ var (
 	chartStyle string
 )
 
-// Script is uPlot, and `plot`, whose function chart draws a figure.
+// Script returns uPlot, and `plot` with the function chart, which draws a figure.
 func Script() string { return uplotScript + chartScript }
 
-// Style is the CSS of the charts, with the colours of a page, light and dark.
+// Style returns the CSS of the charts, with the colours of a page, light and dark.
 func Style() string { return uplotStyle + "\n" + chartStyle }
 
-// Number is a value of a chart; what is no finite number is null in JSON.
+// Number is a value of a chart; NaN and infinities are null in JSON.
 type Number float64
 
-// None is no value.
+// None is the missing value.
 var None = Number(math.NaN())
 
 // MarshalJSON writes the number, or null.
@@ -46,7 +46,7 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(n))
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON parses the output of MarshalJSON.
 func (n *Number) UnmarshalJSON(text []byte) error {
 	if string(text) == "null" {
 		*n = None
@@ -55,31 +55,31 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*float64)(n))
 }
 
-// Lines is the data of a chart: one place of X for each column of Data, and a row of Data for each
-// label, null where it has no value.
+// Lines is the data of a chart: a column of Data for each X, and a row of Data for each label, with
+// null for missing values.
 type Lines struct {
 	XLabel  string     `json:"x_label,omitempty"`
 	Unit    string     `json:"unit,omitempty"`
-	Percent bool       `json:"percent,omitempty"` // 1 is 100 %
+	Percent bool       `json:"percent,omitempty"` // value 1 is 100 %
 	X       []float64  `json:"x,omitempty"`
 	Labels  []string   `json:"labels,omitempty"`
 	Data    [][]Number `json:"data,omitempty"`
-	// Low and High are the spread of Data, with as many rows; nil without one.
+	// Low and High are the spread of Data, with the same rows; nil without a spread.
 	Low  [][]Number `json:"low,omitempty"`
 	High [][]Number `json:"high,omitempty"`
 }
 
-// Curve is a row of Lines to be. Where several points have one X the last counts; points without a
+// Curve is a future row of Lines. If several points have one X, the last counts; points without a
 // finite X are left out.
 type Curve struct {
 	Label  string
 	Points []Point
 }
 
-// Point is a place of a curve and the spread of what Y is the mean of.
+// Point is a point of a curve, with the spread around the mean Y.
 type Point struct{ X, Y, Low, High float64 }
 
-// Set puts curves over one axis, with their spread if asked for.
+// Set sets curves on one axis, optionally with their spread.
 func (l *Lines) Set(curves []Curve, spread bool) {
 	columns := map[float64][]Point{}
 	nan := math.NaN()

@@ -12,29 +12,28 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/tensorboard"
 )
 
-// board writes the records of steps and epochs for TensorBoard, in a file for each seed: every number under its name in
-// the record, behind the kind of record, so that names are those of --json.
+// board writes step and epoch records for TensorBoard, in one file per seed: every number under the
+// kind of record and its name, as in --json.
 type board struct {
 	dir    string
-	seeds  bool // a folder for each seed, which TensorBoard takes for a run
+	seeds  bool // a folder per seed, displayed as a run
 	writer *tensorboard.Writer
-	fault  error // the first, which ends what is drawn and nothing else
+	fault  error // first error, which ends only the writing
 }
 
-// TensorBoard writes figures as event files into a folder, too, or into folders in it where there are several seeds.
+// TensorBoard enables event files in a folder, or in a subfolder per seed.
 func (r *Reporter) TensorBoard(dir string, seeds bool) { r.board = &board{dir: dir, seeds: seeds} }
 
-// place is what records say of where they belong, which is no figure.
+// place is the fields with the position in the run, which are not drawn.
 var place = map[string]bool{"epoch": true, "step": true, "seed": true, "done": true, "wall_s": true}
 
-// add writes a record and keeps the first fault.
+// add writes a record and keeps the first error.
 func (b *board) add(v any) {
 	if b != nil && b.fault == nil {
 		b.fault = b.record(v)
 	}
 }
 
-// finish closes the file.
 func (b *board) finish() error {
 	if b == nil {
 		return nil
@@ -42,7 +41,7 @@ func (b *board) finish() error {
 	return errors.Join(b.fault, b.close())
 }
 
-// record writes a record, if it is of a kind that has figures.
+// record writes a record of a kind with values.
 func (b *board) record(v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -65,7 +64,7 @@ func (b *board) record(v any) error {
 	return nil
 }
 
-// begin goes on in another file: a run begins, or goes on.
+// begin switches to a new file at the begin or resumption of a run.
 func (b *board) begin(seed uint64) (err error) {
 	if err := b.close(); err != nil {
 		return err
@@ -87,11 +86,11 @@ func (b *board) close() error {
 	return w.Close()
 }
 
-// scalars are the numbers of a record, by name.
+// scalars returns the numbers of a record, by name.
 func scalars(event string, text []byte) (out []tensorboard.Scalar) {
 	var fields map[string]any
 	if json.Unmarshal(text, &fields) != nil {
-		return nil // it was read as an object before
+		return nil // already parsed as an object before
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if v, is := fields[name].(float64); is && !place[name] {

@@ -8,8 +8,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/tune"
 )
 
-// choiceEvent is a choice's line of JSON, and once steps have been compared with it
-// another. Times are in ms.
+// choiceEvent is the JSON line of a choice, and again after the comparison with measured steps.
+// Times are in ms.
 type choiceEvent struct {
 	Event      string            `json:"event"` // "choice", then "choice_measured"
 	Strategy   string            `json:"strategy"`
@@ -18,36 +18,36 @@ type choiceEvent struct {
 	SHA256     string            `json:"plan_sha256"`
 	Buckets    int               `json:"buckets"`
 	Why        string            `json:"why,omitempty"`
-	Replans    int               `json:"again,omitempty"` // how often it was chosen anew
+	Replans    int               `json:"again,omitempty"` // number of replans
 	Predicted  float64           `json:"predicted_ms,omitempty"`
-	PredExact  float64           `json:"predicted_exact_ms,omitempty"` // of steps that select exactly, and others
+	PredExact  float64           `json:"predicted_exact_ms,omitempty"` // steps with exact selection, and other steps
 	PredReuse  float64           `json:"predicted_reuse_ms,omitempty"`
-	Step       float64           `json:"step_ms,omitempty"` // measured, of the slowest rank
+	Step       float64           `json:"step_ms,omitempty"` // measured on the slowest rank
 	StepExact  float64           `json:"step_exact_ms,omitempty"`
 	StepReuse  float64           `json:"step_reuse_ms,omitempty"`
-	Steps      int               `json:"steps,omitempty"` // measured
+	Steps      int               `json:"steps,omitempty"` // measured steps
 	Candidates []choiceCandidate `json:"candidates,omitempty"`
 	Timeline   *choiceTimeline   `json:"predicted_timeline,omitempty"`
 }
 
-// choiceTimeline is the step that was predicted, in ms from the start of its forward pass on.
+// choiceTimeline is the predicted step, in ms from the start of the forward pass.
 type choiceTimeline struct {
-	Forward    float64        `json:"forward_ms"`     // from 0
-	ComputeEnd float64        `json:"compute_end_ms"` // of backward and what is selected within it
-	Step       float64        `json:"step_ms"`        // with the update
+	Forward    float64        `json:"forward_ms"`     // duration from 0
+	ComputeEnd float64        `json:"compute_end_ms"` // end of backward, including selection within backward
+	Step       float64        `json:"step_ms"`        // end of the update
 	Buckets    []choiceBucket `json:"buckets"`
 }
 
-// choiceBucket is when one of the plan's buckets is selected, and when it is exchanged.
+// choiceBucket is the predicted selection and exchange of one bucket.
 type choiceBucket struct {
-	Bucket      int     `json:"bucket"` // its number in the plan
+	Bucket      int     `json:"bucket"` // number in the plan
 	SelectStart float64 `json:"select_start_ms"`
 	SelectEnd   float64 `json:"select_end_ms"`
 	SendStart   float64 `json:"send_start_ms"`
 	SendEnd     float64 `json:"send_end_ms"`
 }
 
-// newChoiceTimeline is nil where nothing was predicted.
+// newChoiceTimeline returns nil without a prediction.
 func newChoiceTimeline(t bucket.Timeline) *choiceTimeline {
 	if len(t.Layers) == 0 {
 		return nil
@@ -59,7 +59,7 @@ func newChoiceTimeline(t bucket.Timeline) *choiceTimeline {
 	return out
 }
 
-// choiceCandidate is what a strategy was predicted to take.
+// choiceCandidate is a strategy with its predicted step time.
 type choiceCandidate struct {
 	Strategy string  `json:"strategy"`
 	Rule     string  `json:"dlgs_rule,omitempty"`
@@ -92,7 +92,7 @@ func newChoiceEvent(r tune.Report) choiceEvent {
 	return e
 }
 
-// Measuring tells a person what the next seconds are for.
+// Measuring prints the purpose of the next seconds.
 func (r *Reporter) Measuring() {
 	r.endPhase()
 	r.phase = ""
@@ -101,10 +101,10 @@ func (r *Reporter) Measuring() {
 	}
 }
 
-// Choice tells a person and a machine of a choice.
+// Choice reports a choice as text and JSON.
 func (r *Reporter) Choice(made tune.Report) {
 	r.endPhase()
-	r.phase = "" // the bar begins anew
+	r.phase = "" // redraws the bar
 	e := newChoiceEvent(made)
 	for _, line := range e.lines() {
 		fmt.Fprintln(r.out.Lines, line)
@@ -112,7 +112,7 @@ func (r *Reporter) Choice(made tune.Report) {
 	r.write(e)
 }
 
-// lines are what a person is told.
+// lines returns the text of a choice.
 func (e choiceEvent) lines() []string {
 	if e.Event == "choice_measured" {
 		text := fmt.Sprintf("%s, plan %s: predicted %s ms a step, measured %s (%+.1f %%) over %s", e.Strategy, e.Plan, cli.Milliseconds(e.Predicted), cli.Milliseconds(e.Step), 100*(e.Step/e.Predicted-1), cli.Counted(e.Steps, "step"))

@@ -6,17 +6,18 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// Begin gives the record that is written before all others, once there is one: a run that cannot start leaves what the file holds.
-// A run that goes on writes it again, behind the lines of before, since it may be another version on another machine.
+// Begin sets the first record, written with the next record: a run that cannot start leaves the
+// file unchanged. A resumed run writes the record again after the earlier lines, because the
+// version or machine may differ.
 func (r *Reporter) Begin(job runlog.Job) { r.job = &job }
 
-// Also tells each record to another, too.
+// Also sets a function that is called with each record.
 func (r *Reporter) Also(tell func(v any)) { r.also = tell }
 
-// SetStepSource gives what sees rank 0's last whole step, which is told after each epoch.
+// SetStepSource sets the function that returns rank 0's last complete step, reported after each
+// epoch.
 func (r *Reporter) SetStepSource(step func() (steptrace.Step, bool)) { r.seen = step }
 
-// tellStep tells of that.
 func (r *Reporter) tellStep() {
 	if r.seen == nil {
 		return
@@ -26,7 +27,7 @@ func (r *Reporter) tellStep() {
 	}
 }
 
-// newInfo is the record of what is known before the first step.
+// newInfo returns the record of the data known before the first step.
 func newInfo(i train.Info) runlog.Info {
 	out := runlog.Info{
 		Event: "run", Seed: i.Seed, Model: i.Model, Params: i.Params, NP: i.NP, Threads: i.Threads, Servers: i.Servers, Batch: i.Batch, GlobalBatch: i.GlobalBatch,
@@ -46,7 +47,7 @@ func newInfo(i train.Info) runlog.Info {
 	return out
 }
 
-// write appends one JSON line, gives TensorBoard what it draws and others what they show, and keeps the first fault.
+// write writes a record as a JSON line, to TensorBoard and to Also, and keeps the first error.
 func (r *Reporter) write(v any) {
 	if job := r.job; job != nil {
 		r.job = nil

@@ -1,5 +1,4 @@
-// Package progress tells of a training run: a person in lines and a progress bar, a machine in
-// JSON.
+// Package progress reports a training run: as text lines and a progress bar, and as JSON.
 package progress
 
 import (
@@ -24,36 +23,34 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// Reporter tells a person what happens in lines and a progress bar, and a
-// machine in JSON.
+// Reporter reports a run as text lines and a progress bar, and as JSON.
 type Reporter struct {
-	out     cli.Output // what is worth keeping
+	out     cli.Output // permanent output
 	status  io.Writer  // progress within an epoch
 	style   string     // bar, plain or none
-	columns int        // of the terminal, 0 when not known
+	columns int        // terminal width, 0 if unknown
 
-	job         *runlog.Job // to be written first; nil: it was, or there is none
-	board       *board      // nil: nothing is written for TensorBoard
-	also        func(any)   // is told each record; nil: nobody is
+	job         *runlog.Job // first record; nil: written, or none
+	board       *board      // nil without TensorBoard
+	also        func(any)   // called with each record; nil: none
 	seen        func() (steptrace.Step, bool)
 	bar         *progressbar.ProgressBar
 	info        train.Info
 	phase       string
-	begun       time.Time          // of the phase
-	progressive *train.Progressive // that the bar tells of
-	printed     time.Time          // the last plain line
-	samples     int                // in the phase
-	left        []string           // the lines of what the data leave out
-	fault       error              // the first of writing JSON
+	begun       time.Time          // start of the phase
+	progressive *train.Progressive // state displayed by the bar
+	printed     time.Time          // time of the last plain line
+	samples     int                // samples of the phase
+	left        []string           // printed lines about omitted data
+	fault       error              // first error of writing JSON
 }
 
-// New makes the reporter of a run. What is worth keeping goes to out, progress of a style (bar, plain or none) to
-// status, of which a terminal has so many columns, 0 when that is not known.
+// New returns the Reporter of a run. Permanent output goes to out, and progress of a style (bar,
+// plain or none) to status, a terminal with the given columns, 0 if unknown.
 func New(out cli.Output, style string, status io.Writer, columns int) *Reporter {
 	return &Reporter{out: out, style: style, status: status, columns: columns}
 }
 
-// placed tells where ranks run, where that is known.
 func placed(where string) string {
 	if where == "" {
 		return ""
@@ -61,7 +58,7 @@ func placed(where string) string {
 	return ", " + where
 }
 
-// Start prints what is about to be trained.
+// Start prints the run's configuration.
 func (r *Reporter) Start(i train.Info) {
 	i.Resumed = remotepath.WithURLs(i.Resumed)
 	r.info = i
@@ -93,8 +90,8 @@ func (r *Reporter) Start(i train.Info) {
 	r.write(newInfo(i))
 }
 
-// merged is what the plan made of the layers. Users of DLGS may know that the paper merges them by
-// the predicted time of a step, which takes a measurement.
+// merged describes the buckets. The paper on DLGS merges layers by the predicted step time, which
+// needs a measurement.
 func merged(i train.Info) string {
 	if i.Strategy == string(distopt.DLGS) && i.Plan == distopt.PlanFixed {
 		return fmt.Sprintf("layers merged by size into %s, unless --plan says otherwise", cli.Counted(i.Buckets, "bucket"))
@@ -102,7 +99,7 @@ func merged(i train.Info) string {
 	return cli.Counted(i.Buckets, "bucket")
 }
 
-// over is what gradients travel over.
+// over describes the transport of gradients.
 func over(transport string, servers int) string {
 	if transport == "" {
 		return cli.Counted(servers, "server")
@@ -113,7 +110,7 @@ func over(transport string, servers int) string {
 	return fmt.Sprintf("%s and %s", transport, cli.Counted(servers, "server"))
 }
 
-// tellLeft prints what the data leave out and was not printed before.
+// tellLeft prints new lines about omitted data.
 func (r *Reporter) tellLeft(left []data.LeftOut) {
 	for _, l := range left {
 		if text := l.String(); !slices.Contains(r.left, text) {
@@ -123,8 +120,8 @@ func (r *Reporter) tellLeft(left []data.LeftOut) {
 	}
 }
 
-// Progress moves the bar or, now and then, prints a plain line. A phase's first
-// batch only starts the clock: how long it took is not known.
+// Progress updates the bar, or prints a plain line periodically. The first batch of a phase only
+// starts the clock, because its duration is unknown.
 func (r *Reporter) Progress(p train.Progress) {
 	if p.Phase != r.phase || p.Done == 1 {
 		r.beginPhase(p)
@@ -138,7 +135,7 @@ func (r *Reporter) Progress(p train.Progress) {
 			r.progressive = p.Progressive
 			r.bar.Describe(title(p))
 		}
-		_ = r.bar.Add(p.Samples) // a terminal that cannot be written to stops nothing
+		_ = r.bar.Add(p.Samples) // terminal write errors are ignored
 	case r.style == "plain" && time.Since(r.printed) >= cli.PlainEvery:
 		r.printed = time.Now()
 		spent := time.Since(r.begun)
@@ -161,7 +158,7 @@ func (r *Reporter) beginPhase(p train.Progress) {
 	}
 	r.progressive = p.Progressive
 	name, total := title(p), (p.Total-1)*p.Samples*r.info.PerSample
-	const numbers = 45 // "  34% || (/, 123456 samples/s) [12m0s:12m0s]"
+	const numbers = 45 // width of "  34% || (/, 123456 samples/s) [12m0s:12m0s]"
 	r.bar = cli.NewBar(r.status, r.columns, len(name)+2*len(fmt.Sprint(total))+numbers, int64(total),
 		progressbar.OptionSetDescription(name),
 		progressbar.OptionShowCount(),
@@ -171,7 +168,7 @@ func (r *Reporter) beginPhase(p train.Progress) {
 	r.bar.StartWithoutRender()
 }
 
-// title is what stands before the bar, with the area of a click model's last samples.
+// title returns the text before the bar, with the AUC of a click model's last samples.
 func title(p train.Progress) string {
 	text := fmt.Sprintf("epoch %d/%d %s", p.Epoch, p.Epochs, p.Phase)
 	if p.Phase != "train" {
@@ -183,7 +180,7 @@ func title(p train.Progress) string {
 	return fmt.Sprintf("%s, AUC %.4f", text, p.Progressive.AUC.Value)
 }
 
-// lastSamples tells how well a click model's last samples were predicted before they were learnt from.
+// lastSamples describes the progressive validation of a click model.
 func lastSamples(p *train.Progressive) string {
 	if p == nil {
 		return ""
@@ -200,7 +197,6 @@ func (r *Reporter) endPhase() {
 	r.bar = nil
 }
 
-// Epoch prints the epoch's line.
 func (r *Reporter) Epoch(e train.Epoch) {
 	r.endPhase()
 	r.phase = ""
@@ -214,7 +210,7 @@ func (r *Reporter) Epoch(e train.Epoch) {
 	r.tellStep()
 }
 
-// Step prints a line above the bar, which begins anew.
+// Step prints a line above the bar.
 func (r *Reporter) Step(s train.Step) {
 	r.endPhase()
 	r.phase = ""
@@ -222,7 +218,7 @@ func (r *Reporter) Step(s train.Step) {
 	r.write(s)
 }
 
-// Remark prints a line above the bar, which begins anew.
+// Remark prints a line above the bar.
 func (r *Reporter) Remark(m train.Remark) {
 	r.endPhase()
 	r.phase = ""
@@ -230,19 +226,19 @@ func (r *Reporter) Remark(m train.Remark) {
 	r.write(m)
 }
 
-// shown are the model's metrics that a person wants to know.
+// shown returns the model's metrics for text output.
 func (r *Reporter) shown() []model.Metric {
 	return slices.DeleteFunc(slices.Clone(r.info.Metrics), func(m model.Metric) bool { return m.Detail })
 }
 
-// epochFigures are what a person wants to know of an epoch.
+// epochFigures formats the metrics of an epoch.
 func (r *Reporter) epochFigures(e train.Epoch) string {
 	var parts []string
 	for _, m := range r.shown() {
 		tell := func(set string, of model.Metrics) {
 			width := 0
 			if m.Percent {
-				width = len("100.%") + m.Digits // so that lines stand below each other
+				width = len("100.%") + m.Digits // aligns the lines
 			}
 			parts = append(parts, fmt.Sprintf("%s %s %*s", set, m.Label(), width, text(m, of)))
 		}
@@ -257,7 +253,7 @@ func (r *Reporter) epochFigures(e train.Epoch) string {
 	return strings.Join(parts, "  ")
 }
 
-// text writes a metric, which some samples do not have.
+// text formats a metric, which some samples lack.
 func text(m model.Metric, of model.Metrics) string {
 	v, known := of[m.Name]
 	if !known {
@@ -297,7 +293,7 @@ func (r *Reporter) Summary(s train.Summary) {
 	r.write(s)
 }
 
-// bestOf is the figure by which epochs were compared, of the test unless it is of the training's last samples.
+// bestOf names the metric that epochs are compared by: of the test set, or progressive.
 func bestOf(metric string) string {
 	if strings.HasPrefix(metric, "progressive_") {
 		return metric
@@ -305,7 +301,6 @@ func bestOf(metric string) string {
 	return "test " + metric
 }
 
-// numbers writes numbers with commas between them.
 func numbers(x []int) string {
 	text := make([]string, len(x))
 	for i, v := range x {
@@ -314,10 +309,9 @@ func numbers(x []int) string {
 	return strings.Join(text, ", ")
 }
 
-// result is how good the model has become.
 func (r *Reporter) result(s train.Summary) string { return "test " + r.figures(s.EvalLoss, s.Eval) }
 
-// figures are the metrics that a person wants to know, or the loss of a model without.
+// figures formats the metrics for text output, or the loss without metrics.
 func (r *Reporter) figures(loss float64, of model.Metrics) string {
 	var parts []string
 	for _, m := range r.shown() {
@@ -329,7 +323,7 @@ func (r *Reporter) figures(loss float64, of model.Metrics) string {
 	return strings.Join(parts, ", ")
 }
 
-// Seeds prints what several runs have in common.
+// Seeds prints the summary of several runs.
 func (r *Reporter) Seeds(s train.Seeds) {
 	var parts []string
 	for _, m := range r.shown() {
@@ -345,10 +339,10 @@ func (r *Reporter) Seeds(s train.Seeds) {
 	r.write(s)
 }
 
-// Evaluating is a Reporter as the observer of an evaluation, of which nothing is trained.
+// Evaluating is a Reporter that observes an evaluation without training.
 type Evaluating struct{ *Reporter }
 
-// Start prints what is about to be evaluated.
+// Start prints the configuration of an evaluation.
 func (r Evaluating) Start(i train.Info) {
 	r.info = i
 	fmt.Fprintf(r.out.Lines, "%s: %s parameters; data %s, %s samples; %s, %s each, over %s; %s kernels\n",
@@ -359,7 +353,7 @@ func (r Evaluating) Start(i train.Info) {
 	r.tellLeft(i.LeftOut)
 }
 
-// Evaluation prints the figures of a checkpoint.
+// Evaluation prints the metrics of a checkpoint.
 func (r *Reporter) Evaluation(e train.SavedEvaluation) {
 	r.endPhase()
 	fmt.Fprintf(r.out.Lines, "%s, after %s of %s: test %s; %s samples/s\n", e.Checkpoint, cli.Counted(int(e.Step), "step"), cli.Counted(e.TrainedNP, "rank"),
@@ -367,7 +361,7 @@ func (r *Reporter) Evaluation(e train.SavedEvaluation) {
 	r.write(e)
 }
 
-// Finish ends what is drawn and closes the file.
+// Finish ends the progress display and closes the files.
 func (r *Reporter) Finish() error {
 	r.endPhase()
 	return errors.Join(r.fault, r.board.finish(), r.out.Close())

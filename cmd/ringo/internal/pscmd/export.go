@@ -80,7 +80,6 @@ func (c *exporting) run(cmd *cobra.Command, dir string, p *cli.Progress) error {
 	return err
 }
 
-// write writes the rows to where they shall go.
 func (c *exporting) write(cmd *cobra.Command, dim int, rows export.Rows) (int64, error) {
 	if c.out != "-" {
 		return export.File(c.out, export.Format(c.format), dim, rows)

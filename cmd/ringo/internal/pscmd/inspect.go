@@ -1,4 +1,4 @@
-// Package pscmd is `ringo ps`: it shows, exports and recovers what parameter servers have saved.
+// Package pscmd is `ringo ps`: list, export and recover checkpoints of parameter servers.
 package pscmd
 
 import (
@@ -24,7 +24,7 @@ func Command() *cobra.Command {
 	}, showCommand(), exportCommand(), recoverCommand())
 }
 
-// oneFolder wants the --ps-dir of a job.
+// oneFolder requires one argument, the --ps-dir of a job.
 func oneFolder(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return cli.Usagef("`%s` takes one folder, the --ps-dir of a job, got %q", cmd.CommandPath(), args)
@@ -58,7 +58,7 @@ func showCommand() *cobra.Command {
 	return cmd
 }
 
-// contents is what `ringo ps show` says.
+// contents is the output of `ringo ps show`.
 type contents struct {
 	Dir        string   `json:"dir"`
 	Job        string   `json:"job"`
@@ -85,17 +85,17 @@ type array struct {
 
 type server struct {
 	Dir                   string       `json:"dir"`
-	Step                  uint64       `json:"step"` // that any trainer had ended; of the run, where the newest checkpoint is the job's
+	Step                  uint64       `json:"step"` // last step of any trainer, or of the run if the newest checkpoint belongs to the job
 	Rows                  int64        `json:"rows"`
 	UncheckpointedRecords uint64       `json:"log_records_ahead"`
-	Lost                  string       `json:"log_lost,omitempty"` // what its log has lost at its end, and what to do
+	Lost                  string       `json:"log_lost,omitempty"` // loss at the end of the log, and the remedy
 	Checkpoints           []checkpoint `json:"checkpoints"`
 }
 
-// checkpoint is a part of a server's newest checkpoint: the whole one, or a delta to it.
+// checkpoint is a part of a server's newest checkpoint: the full checkpoint, or a delta.
 type checkpoint struct {
 	Number uint64    `json:"number"`
-	Base   uint64    `json:"base"` // of a delta, else 0
+	Base   uint64    `json:"base"` // base of a delta, else 0
 	Bytes  int64     `json:"bytes"`
 	At     time.Time `json:"at"`
 }
@@ -132,7 +132,6 @@ func contentsOf(j *offline.Job) (c contents, err error) {
 	return c, nil
 }
 
-// print says it to a person.
 func (c *contents) print(out *cli.Output) {
 	out.Line("%s: %s of job %s for %s, %s, durability %s", c.Dir, cli.Counted(len(c.Servers), "server"), c.Job, cli.Counted(c.Trainers, "trainer"), c.Mode, c.Durability)
 	for _, t := range c.Tables {

@@ -17,11 +17,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/remote/store"
 )
 
-// longestWait is how long a process waits for another one of its host that brings the same.
+// longestWait limits the wait for another process of this host that downloads the same data.
 const longestWait = time.Hour
 
-// Data brings what a URL names, a file or a folder, to this host, and returns its path. It stays there for later jobs, which bring what is
-// new or other alone; processes of one host bring it once. report is told what has come. What file:// names is read where it is.
+// Data downloads the file or folder at a URL to this host, and returns the local path. The data
+// stay for later jobs, which download only new or changed files; processes of one host download
+// once. report gets a line about downloads. file:// URLs are read in place.
 func Data(ctx context.Context, url string, report func(line string)) (string, error) {
 	if path, err := localPath(ctx, url); path != "" || err != nil {
 		return path, err
@@ -52,7 +53,7 @@ func Data(ctx context.Context, url string, report func(line string)) (string, er
 	return path, err
 }
 
-// localPath is the path of what a URL of scheme file names; "": it is of another scheme.
+// localPath returns the path of a file: URL, or "" for another scheme.
 func localPath(ctx context.Context, url string) (string, error) {
 	if !strings.HasPrefix(url, "file:") {
 		return "", nil
@@ -65,7 +66,7 @@ func localPath(ctx context.Context, url string) (string, error) {
 	return string(f), s.Close()
 }
 
-// take locks a folder, and waits for who has it.
+// take locks a folder, and waits for a held lock.
 func take(ctx context.Context, dir string) (*dirlock.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, longestWait)
 	defer cancel()
@@ -73,7 +74,7 @@ func take(ctx context.Context, dir string) (*dirlock.Lock, error) {
 		lock, err := dirlock.Take(dir)
 		switch {
 		case errors.Is(err, dirlock.ErrNoLocks):
-			return nil, nil // each file appears whole all the same
+			return nil, nil // each file still appears atomically
 		case !errors.Is(err, dirlock.ErrHeld):
 			return lock, err
 		}

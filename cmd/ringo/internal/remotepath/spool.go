@@ -1,6 +1,5 @@
-// Package remotepath is what a command reads and saves elsewhere than on its host, as URLs name it:
-// folders of checkpoints, data, and checkpoints that are only read. The job itself works with files
-// of this host, below a folder that is its user's alone.
+// Package remotepath maps URLs of checkpoint folders and data to local folders. A job works with
+// files of this host, below a folder of its user.
 package remotepath
 
 import (
@@ -24,48 +23,49 @@ import (
 
 const (
 	spoolPrefix = "spool-"
-	keptPrefix  = "unsaved-"      // of a spool that has what could not be carried: nobody removes it
-	abandoned   = 24 * time.Hour  // after which what a killed command has left goes
-	lastCarry   = 5 * time.Minute // for what is to be carried at the end
-	slow        = 2 * time.Second // after which a person is told that it takes time
-	headBytes   = 16<<20 + 1<<16  // in which the header of a checkpoint ends
-	leftAlone   = time.Hour       // for which what is of no checkpoint stays where it is: who carries it may not have ended
+	keptPrefix  = "unsaved-"      // spools with files that could not be uploaded, kept from cleanup
+	abandoned   = 24 * time.Hour  // age for removing a killed command's files
+	lastCarry   = 5 * time.Minute // time for the last upload
+	slow        = 2 * time.Second // time after which a slow upload is reported
+	headBytes   = 16<<20 + 1<<16  // maximum end of a checkpoint's header
+	leftAlone   = time.Hour       // age before files without a checkpoint count as abandoned: their upload may continue
 )
 
-// Mode says what a process does with a folder that lies elsewhere.
+// Mode is the use of a remote folder.
 type Mode int
 
 const (
-	// Write is to save there, and to begin with nothing.
+	// Write saves to the folder, which must have no run.
 	Write Mode = iota
-	// Resume is to save there, and to go on with what is there.
+	// Resume saves to the folder, continuing its run.
 	Resume
-	// Look is to read how the run was begun that is there, of which another process saves.
+	// Look reads the begin of the run, which another process saves.
 	Look
 )
 
-// Spool is the folder of this host in which a job works in place of one that lies elsewhere.
+// Spool is the local folder of a job for a remote folder.
 type Spool struct {
-	// Dir is the folder.
+	// Dir is the local folder.
 	Dir string
 
-	at      string // the one that has it, and the lock
+	at      string // parent folder with the lock
 	mirror  *remote.Mirror
 	carries bool
-	lock    *dirlock.Lock // nil: the file system has none
+	lock    *dirlock.Lock // nil: the file system has no locks
 	report  func(line string)
 }
 
-// HeldError says that a run is where another one shall begin.
+// HeldError means that the target of a new run has a run already.
 type HeldError struct{ Where, Last string }
 
-// Error says what is there.
+// Error names the existing run.
 func (e *HeldError) Error() string {
 	return fmt.Sprintf("%s holds a run already, saved last in %s", e.Where, e.Last)
 }
 
-// Open makes the spool of a URL, and brings there what is wanted. What is saved there is carried from now on, beside the job, until Close, if its
-// name begins with below. A bucket has no lock: report is told once, and where something cannot be carried.
+// Open creates the spool of a URL, and downloads the files needed for the mode. Files with names
+// beginning with below are uploaded in the background, until Close. Buckets have no locks: report
+// gets a line about that, and about failed uploads.
 func Open(ctx context.Context, url, below string, want Mode, report func(line string)) (_ *Spool, err error) {
 	from, err := remote.Open(ctx, url)
 	if err != nil {
@@ -91,7 +91,7 @@ func Open(ctx context.Context, url, below string, want Mode, report func(line st
 		err = s.mirror.Head(ctx, saved[0], headBytes)
 	case want == Write && len(saved) > 0:
 		err = &HeldError{from.String(), saved[0].Name}
-	case want == Write: // parts that servers saved, and no file that names them
+	case want == Write: // parts saved by servers, without a checkpoint file that names them
 		s.mirror.Disown(unfinished(objects))
 	case want == Resume:
 		err = s.mirror.Fetch(ctx, objects)
@@ -110,12 +110,13 @@ func Open(ctx context.Context, url, below string, want Mode, report func(line st
 	return s, nil
 }
 
-// unfinished are those of no checkpoint that nobody carries any more.
+// unfinished returns the files without a checkpoint that no process uploads any more.
 func unfinished(of []store.Object) []store.Object {
 	return slices.DeleteFunc(of, func(o store.Object) bool { return time.Since(o.At) < leftAlone })
 }
 
-// Close carries what is missing, and removes the spool; where that fails it stays, and the error names it.
+// Close uploads the remaining files and removes the spool. After a failure the spool stays, and the
+// error names its path.
 func (s *Spool) Close() error {
 	var err error
 	if s.carries {
@@ -133,7 +134,7 @@ func (s *Spool) Close() error {
 	return errors.Join(s.mirror.Store.Close(), s.remove())
 }
 
-// keep has no later command remove the spool, and returns where it is.
+// keep protects the spool from cleanup, and returns its path.
 func (s *Spool) keep() string {
 	at := filepath.Join(filepath.Dir(s.at), keptPrefix+strings.TrimPrefix(filepath.Base(s.at), spoolPrefix))
 	if err := os.Rename(s.at, at); err == nil {
@@ -156,19 +157,19 @@ func (s *Spool) remove() error {
 	return errors.Join(s.release(), os.RemoveAll(s.at))
 }
 
-// These find the beginning of a path in a spool, in any text.
+// Patterns of the beginning of a spool path in text.
 var (
-	ofFile   = regexp.MustCompile(`[^\s"']*/spool-[0-9a-f]{16}/file:/`)        // never written
-	ofBucket = regexp.MustCompile(`[^\s"']*/spool-[0-9a-f]{16}/(s3|azblob):/`) // never written
+	ofFile   = regexp.MustCompile(`[^\s"']*/spool-[0-9a-f]{16}/file:/`)        // pattern only, not a file
+	ofBucket = regexp.MustCompile(`[^\s"']*/spool-[0-9a-f]{16}/(s3|azblob):/`) // pattern only, not a file
 )
 
-// WithURLs is a text with URLs in place of the folders of this host in which a job works.
+// WithURLs replaces paths of spools in a text by their URLs.
 func WithURLs(text string) string {
 	return ofBucket.ReplaceAllString(ofFile.ReplaceAllString(text, "file:///"), "$1://")
 }
 
-// make makes the folder, in one that is locked as long as this process lives, and removes those that nobody has any more. Its path ends with what
-// the store's URL says, by which WithURLs knows it.
+// make creates the spool, in a folder that is locked during this process, and removes abandoned
+// spools. The path ends with the store's URL, for WithURLs.
 func (s *Spool) make(of store.Store) error {
 	at, err := rendezvous.Private(fmt.Sprintf("%s%016x", spoolPrefix, rand.Uint64()))
 	if err != nil {
@@ -187,7 +188,7 @@ func (s *Spool) make(of store.Store) error {
 	return os.MkdirAll(s.Dir, 0o700)
 }
 
-// sweep removes the spools of commands that were killed long ago. What cannot be removed stays.
+// sweep removes the spools of commands killed long ago, if possible.
 func sweep(dir string) {
 	old, _ := filepath.Glob(filepath.Join(dir, spoolPrefix+"*"))
 	for _, path := range old {
@@ -204,8 +205,10 @@ func sweep(dir string) {
 
 var errNone = errors.New("no checkpoint is there")
 
-// Checkpoint brings a checkpoint, or a folder's last one, and what its servers have saved, to this host, if word is a URL. path is where it is then, and
-// word itself where that is a path already; what file:// names is read where it is. parts says which objects belong to a checkpoint that is here. end removes what was brought.
+// Checkpoint downloads a checkpoint, or a folder's last one, with the files of its servers, if word
+// is a URL. path is the local path, or word itself if not a URL; file:// URLs are read in place.
+// parts returns the prefix of the objects of a local checkpoint file. end removes the downloaded
+// files.
 func Checkpoint(ctx context.Context, word string, parts func(file string) (prefix string, err error)) (path string, end func() error, err error) {
 	end = func() error { return nil }
 	if !remote.IsURL(word) {
@@ -236,7 +239,8 @@ func Checkpoint(ctx context.Context, word string, parts func(file string) (prefi
 	return path, end, nil
 }
 
-// bring brings the last checkpoint to a new spool, or only that of a name, and its parts.
+// bring downloads the last checkpoint, or the checkpoint of the given name, and its parts to a new
+// spool.
 func (s *Spool) bring(ctx context.Context, from store.Store, only string, parts func(file string) (prefix string, err error)) (path string, err error) {
 	if err := s.make(from); err != nil {
 		return "", err

@@ -41,7 +41,7 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// run reads all files before anything is written: a fault in the last one leaves the page of before.
+// run reads all files before writing: an error in the last file leaves the old page.
 func (o options) run(cmd *cobra.Command, files []string) error {
 	q, err := read(files)
 	if err != nil {
@@ -57,7 +57,6 @@ func (o options) run(cmd *cobra.Command, files []string) error {
 	return err
 }
 
-// read reads the records of all files.
 func read(files []string) (q question, err error) {
 	var all []*runlog.Run
 	for _, path := range files {
@@ -86,7 +85,7 @@ func read(files []string) (q question, err error) {
 	return q, nil
 }
 
-// readFile reads the records of one file, which is a regular one: what still grows is read up to where it is.
+// readFile reads the records of a regular file, up to the current end if the file is growing.
 func readFile(path string) (*runlog.Log, error) {
 	f, err := pathname.Open(path)
 	if err != nil {
@@ -96,8 +95,8 @@ func readFile(path string) (*runlog.Log, error) {
 	return runlog.Read(path, f)
 }
 
-// aim settles what runs are to reach: a figure of the first metric, or of the one that is named. A figure with % is one of a metric
-// whose 1 is 100 %.
+// aim sets the target of the runs: a value of the first metric, or of a named one. A value with %
+// is for a metric in percent.
 func (q *question) aim(text string) error {
 	if text == "" {
 		q.target = runlog.Common(q.groups, q.metric)
@@ -120,7 +119,7 @@ func (q *question) aim(text string) error {
 	return nil
 }
 
-// choose takes the metric of a name.
+// choose selects the metric by name.
 func (q *question) choose(name string) error {
 	var known []string
 	for _, m := range runlog.Metrics(q.groups) {

@@ -5,36 +5,36 @@ import (
 	"github.com/ringo-ml/ringo/internal/runlog"
 )
 
-// shownPoints is how many of a curve's are drawn; more are brought together, with their whole
-// spread. A page of a run of a million steps is no larger than one of a thousand.
+// shownPoints is the maximum number of points of a curve; longer curves are thinned, with their
+// whole spread, so that the size of a page does not depend on the number of steps.
 const shownPoints = 300
 
-// axis is what curves are drawn over.
+// axis is the X axis of curves.
 type axis struct {
 	label string
 	of    func(runlog.Point) float64
 }
 
-// Steps are not the same work where batches differ, and epochs not the same time where strategies
-// do: each curve is drawn over what it is compared by.
+// Steps are different work if batches differ, and epochs different times if strategies differ: each
+// curve uses the axis suited to the comparison.
 var (
 	bySteps  = axis{"step", func(p runlog.Point) float64 { return float64(p.Done) }}
 	byEpochs = axis{"epoch", func(p runlog.Point) float64 { return float64(p.Epoch) }}
 	byTime   = axis{"seconds", func(p runlog.Point) float64 { return p.WallS }}
 )
 
-// figure is a chart of the page, as report.js reads it.
+// figure is a chart of the page, in report.js's form.
 type figure struct {
-	Name  string `json:"name"` // of the file that it is saved to
+	Name  string `json:"name"` // name of the saved file
 	Title string `json:"title"`
-	Kind  string `json:"kind"` // "lines" or "bars"
-	// FromZero has the axis begin at 0, and Names are those of bars.
+	Kind  string `json:"kind"` // value "lines" or "bars"
+	// FromZero makes the axis begin at 0, and Names are the names of bars.
 	FromZero bool     `json:"from_zero,omitempty"`
 	Names    []string `json:"names,omitempty"`
 	plot.Lines
 }
 
-// figures are all charts there is something for.
+// figures returns all charts with data.
 func (q question) figures() (out []figure) {
 	curves := func(name, title, unit string, percent bool, over axis, table func(*runlog.Run) *runlog.Table, field string) {
 		if all := q.curves(table, field, over); all != nil {
@@ -60,8 +60,8 @@ func (q question) figures() (out []figure) {
 	return out
 }
 
-// curves are those of a field of all groups; nil where none has it. A group keeps its place, and so
-// its colour, where it has no point.
+// curves returns the curves of a field for all groups, or nil if no group has the field. A group
+// without points keeps its position, and so its colour.
 func (q question) curves(table func(*runlog.Run) *runlog.Table, field string, over axis) (out []plot.Curve) {
 	any := false
 	for _, g := range q.groups {
@@ -78,7 +78,7 @@ func (q question) curves(table func(*runlog.Run) *runlog.Table, field string, ov
 	return out
 }
 
-// sparse reports whether any run leaves something out.
+// sparse reports whether any run sends less than all values.
 func (q question) sparse() bool {
 	for _, g := range q.groups {
 		if d := g.Steady("density"); d.N > 0 && d.Low < 1 {
@@ -88,7 +88,7 @@ func (q question) sparse() bool {
 	return false
 }
 
-// bars are the parts of the step of each group, but for those that are nothing everywhere.
+// bars returns the parts of each group's step, except parts that are zero in all groups.
 func (q question) bars() figure {
 	f := figure{Name: "parts", Title: "Parts of the step", Kind: "bars", Lines: plot.Lines{Unit: "ms"}}
 	for i, g := range q.groups {

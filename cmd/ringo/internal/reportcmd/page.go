@@ -1,4 +1,4 @@
-// Package reportcmd is `ringo report`: one page that compares runs by their records.
+// Package reportcmd is `ringo report`: an HTML page that compares runs by their records.
 package reportcmd
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/runlog"
 )
 
-// source is the page, a template whose texts html/template escapes by where they stand.
+// source is the page's template; html/template escapes the texts by context.
 //
 //go:embed page.html
 var source string
@@ -28,23 +28,24 @@ var source string
 //go:embed report.js
 var reportScript string
 
-// script is all that a browser runs of a report.
+// script returns the whole script of a report.
 func script() string { return plot.Script() + reportScript }
 
-// ScriptSource is the report's script as a Content-Security-Policy names it: no other script runs.
+// ScriptSource returns the hash of the report's script for a Content-Security-Policy that permits
+// no other script.
 func ScriptSource() string {
 	sum := sha256.Sum256([]byte(script()))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// table is one of the page's: its first column names the rows.
+// table is a table of the page. The first column names the rows.
 type table struct {
 	Title, Note string
 	Head        []string
 	Rows        [][]string
 }
 
-// content is what the page shows.
+// content is the data of the page.
 type content struct {
 	Title   string
 	Facts   []string
@@ -52,7 +53,7 @@ type content struct {
 	Results table
 	Figures []figure
 	Tables  []table
-	// A browser asks for nothing by Policy, even if there were something to ask for.
+	// Policy makes the browser request no resources.
 	Policy string
 	Style  template.CSS
 	Script template.JS
@@ -69,7 +70,7 @@ func (c content) write(to io.Writer) error {
 	return t.Execute(to, c)
 }
 
-// Write writes the report of a job's runs, with notes at its top.
+// Write writes the report of a job's runs, with notes at the top.
 func Write(to io.Writer, log *runlog.Log, notes []string) error {
 	if len(log.Runs()) == 0 {
 		return errors.New("no run has begun")
@@ -80,16 +81,16 @@ func Write(to io.Writer, log *runlog.Log, notes []string) error {
 	return q.answer().write(to)
 }
 
-// question is what a report is asked.
+// question is the input of a report.
 type question struct {
 	groups []runlog.RunSet
-	metric runlog.Metric // by which runs are compared
-	target float64       // of it; NaN: there is none
-	asked  bool          // the target was given
+	metric runlog.Metric // metric for comparing runs
+	target float64       // target value of the metric; NaN: none
+	asked  bool          // target set by the user
 	notes  []string
 }
 
-// answer makes the page of it.
+// answer returns the contents of the page.
 func (q question) answer() content {
 	c := content{Title: q.title(), Notes: q.notes, Results: q.results(), Figures: q.figures()}
 	c.Facts = q.facts()
@@ -101,7 +102,7 @@ func (q question) answer() content {
 	return c
 }
 
-// count is how many runs there are, in all groups.
+// count returns the number of runs in all groups.
 func (q question) count() (n int) {
 	for _, g := range q.groups {
 		n += len(g.Runs)
@@ -109,7 +110,7 @@ func (q question) count() (n int) {
 	return n
 }
 
-// title says how many runs of what: the page's first words, and those of its tab.
+// title returns the title: the number of runs and their models.
 func (q question) title() string {
 	var models []string
 	for _, g := range q.groups {
@@ -126,7 +127,6 @@ func (q question) title() string {
 	return text
 }
 
-// contains tells whether a word is among some.
 func contains(all []string, one string) bool {
 	for _, x := range all {
 		if x == one {
@@ -136,7 +136,7 @@ func contains(all []string, one string) bool {
 	return false
 }
 
-// facts are lines below the title.
+// facts returns the lines below the title.
 func (q question) facts() (out []string) {
 	r := q.groups[0].Runs[0]
 	if i := r.Info; i.Event != "" {
@@ -156,7 +156,6 @@ func (q question) facts() (out []string) {
 	return out
 }
 
-// metricText writes a metric's value.
 func metricText(m runlog.Metric, v float64) string {
 	switch {
 	case math.IsNaN(v):
@@ -167,7 +166,7 @@ func metricText(m runlog.Metric, v float64) string {
 	return quantity.FloatDigits(v, 4)
 }
 
-// spread writes a figure of several runs; the deviation with two digits.
+// spread formats a value of several runs, with a deviation of two digits.
 func spread(s runlog.Spread, text func(float64) string) string {
 	switch {
 	case s.N == 0:
@@ -175,7 +174,7 @@ func spread(s runlog.Spread, text func(float64) string) string {
 	case s.N == 1 || s.Low == s.High:
 		return text(s.Mean)
 	}
-	// More digits of a deviation than two say nothing: it is one of a few seeds.
+	// More than two digits of a deviation over a few seeds have no meaning.
 	deviation := s.SD
 	if deviation > 0 {
 		unit := math.Pow(10, math.Floor(math.Log10(deviation))-1)
@@ -184,7 +183,8 @@ func spread(s runlog.Spread, text func(float64) string) string {
 	return text(s.Mean) + " ± " + text(deviation)
 }
 
-// number writes a figure with four digits, large ones whole with commas. Where int has no room for it, with an exponent.
+// number formats a value with four digits, and large values as integers with commas or, beyond int,
+// with an exponent.
 func number(v float64) string {
 	if v >= 1000 && v < 1e15 {
 		return cli.Grouped(int(math.Round(v)))
@@ -192,8 +192,7 @@ func number(v float64) string {
 	return quantity.FloatDigits(v, 4)
 }
 
-// results is the table that answers first: how good the runs have become, how fast they were, and when they had reached the
-// target.
+// results returns the first table: quality, speed and time to the target.
 func (q question) results() table {
 	metrics := runlog.Metrics(q.groups)
 	t := table{Title: "Results", Note: "Of several runs: mean ± standard deviation. Times are seconds since a run began, evaluations and preparations included.", Head: []string{"", "runs"}}
@@ -226,8 +225,9 @@ func (q question) results() table {
 	return t
 }
 
-// reached tells when a group has reached the target, by a mean over the runs that have. How many these are is told beside it where
-// others have not: a mean over the lucky ones alone would be too good.
+// reached returns the time at which a group has reached the target, as a mean over the runs that
+// have. The number of these runs is added if other runs have not, because the mean over the best
+// runs alone is too good.
 func (q question) reached(g runlog.RunSet) []string {
 	r := g.Reach(q.metric, q.target)
 	if r.Runs == 0 {
@@ -240,7 +240,7 @@ func (q question) reached(g runlog.RunSet) []string {
 	return []string{spread(r.WallS, number) + of, spread(r.Epoch, number)}
 }
 
-// unit is what rates count, and rate the field that has it.
+// unit returns the unit of rates, and rate the field of rates.
 func (q question) unit() string {
 	if q.rate() == "tokens_per_s" {
 		return "tokens"
@@ -248,8 +248,8 @@ func (q question) unit() string {
 	return "samples"
 }
 
-// rate is tokens where all groups count these, and samples otherwise, which all have: rates that mean different things are not put
-// beside each other.
+// rate returns tokens if all groups count tokens, and otherwise samples, so that all rates are
+// comparable.
 func (q question) rate() string {
 	for _, g := range q.groups {
 		if g.Last(runlog.OfEpochs, "tokens_per_s").N == 0 {
@@ -259,7 +259,8 @@ func (q question) rate() string {
 	return "tokens_per_s"
 }
 
-// parts is where the time of a step goes, as numbers. What is nothing everywhere, such as codecs of dense exchanges, has no row.
+// parts returns the parts of a step as a table, without parts that are zero in all groups, such as
+// codecs of dense exchanges.
 func (q question) parts() table {
 	t := table{Title: "Parts of the step", Note: "Milliseconds, means over ranks and epochs but the first.", Head: []string{""}}
 	for _, g := range q.groups {
@@ -282,8 +283,8 @@ func (q question) parts() table {
 	return t
 }
 
-// bytes is what was sent, in a step and in all. The share of values says why: of sparse exchanges it is what strategies are
-// compared by.
+// bytes returns the bytes sent per step and in total, with the share of values, the basis for
+// comparing sparse strategies.
 func (q question) bytes() table {
 	t := table{Title: "Bytes", Note: "Payload that is sent; ranks that share memory send none. On the wire headers, handshakes and control connections count, too.", Head: []string{""}}
 	for _, g := range q.groups {
@@ -312,7 +313,8 @@ func (q question) bytes() table {
 	return t
 }
 
-// settings are those that differ. All of them stand in the files; a page that lists a hundred that agree hides the one that does not.
+// settings returns the settings that differ. A page with a hundred equal settings would hide the
+// different one; the files have all settings.
 func (q question) settings() table {
 	t := table{Title: "Settings that differ", Head: []string{"setting"}}
 	for _, g := range q.groups {
@@ -324,7 +326,6 @@ func (q question) settings() table {
 	return t
 }
 
-// machines are where the runs took place.
 func (q question) machines() table {
 	t := table{Title: "Machine", Note: "Of rank 0.", Head: []string{""}}
 	for _, g := range q.groups {

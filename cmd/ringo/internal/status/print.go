@@ -14,11 +14,11 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// lastFaults is how many of the last lines about what has happened are printed; all are in --json.
+// lastFaults is the number of last events printed; --json has all.
 const lastFaults = 5
 
-// Print writes what a job is doing as one screen of text. Nothing that came from elsewhere, such as the name of a host or of a layer, reaches
-// the terminal as anything but text.
+// Print writes a job's status as one screen of text. External text, such as host or layer names,
+// cannot send control characters to the terminal.
 func Print(to io.Writer, s dashboard.Status) {
 	var b strings.Builder
 	title(&b, s)
@@ -55,10 +55,10 @@ func Print(to io.Writer, s dashboard.Status) {
 		}
 		fmt.Fprintf(&b, "  %s%s\n", at, strings.ReplaceAll(f.Text, "\n", "\n    "))
 	}
-	_, _ = io.WriteString(to, strings.Map(visible, b.String())) // into memory
+	_, _ = io.WriteString(to, strings.Map(visible, b.String())) // writes to memory
 }
 
-// title is the job in two lines.
+// title writes the job on two lines.
 func title(b *strings.Builder, s dashboard.Status) {
 	fmt.Fprintf(b, "job %s: %s", s.Job, s.State)
 	if s.Model != "" {
@@ -79,7 +79,7 @@ func title(b *strings.Builder, s dashboard.Status) {
 	}
 }
 
-// place is where the run is.
+// place describes the position in the run.
 func place(s dashboard.Status) string {
 	if s.PhaseTotal == 0 {
 		return ""
@@ -87,7 +87,7 @@ func place(s dashboard.Status) string {
 	return fmt.Sprintf("epoch %d of %d, %s %s of %s, %s of the run", s.Epoch, s.Epochs, s.Phase, cli.Grouped(s.PhaseDone), cli.Grouped(s.PhaseTotal), quantity.Percent(s.Share))
 }
 
-// parts is where the time of a step goes; what takes none is left out.
+// parts describes the parts of a step, except zero parts.
 func parts(p dashboard.Parts) string {
 	if v := float64(p.StepMS); math.IsNaN(v) || v <= 0 {
 		return ""
@@ -105,7 +105,7 @@ func parts(p dashboard.Parts) string {
 	return fmt.Sprintf("a step of rank 0, %s ms: %s", cli.Milliseconds(float64(p.StepMS)), strings.Join(all, ", "))
 }
 
-// processes is a table of them.
+// processes writes the table of processes.
 func processes(b *strings.Builder, all []dashboard.ProcessStatus) {
 	if len(all) == 0 {
 		return
@@ -114,7 +114,7 @@ func processes(b *strings.Builder, all []dashboard.ProcessStatus) {
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "  process\tstep\tms a step\tof its own\tdoes")
 	for _, p := range all {
-		step, at := "", "" // of servers
+		step, at := "", "" // empty for servers
 		if p.Steps >= 0 {
 			step = cli.Grouped(int(p.Steps))
 		}
@@ -125,7 +125,7 @@ func processes(b *strings.Builder, all []dashboard.ProcessStatus) {
 		}
 		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", strings.Map(visible, p.Name), step, at, strings.Map(visible, does(p)))
 	}
-	_ = w.Flush() // into memory
+	_ = w.Flush() // writes to memory
 	for line := range strings.Lines(table.String()) {
 		b.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
@@ -138,10 +138,10 @@ func milliseconds(v float64) string {
 	return cli.Milliseconds(v)
 }
 
-// quiet is after how many seconds without a step that is told.
+// quiet is the number of seconds without a step after which the silence is printed.
 const quiet = 5
 
-// does is what a process does, in words.
+// does describes a process's activity.
 func does(p dashboard.ProcessStatus) string {
 	text := p.Doing
 	switch {
@@ -164,8 +164,8 @@ func does(p dashboard.ProcessStatus) string {
 	return strings.TrimPrefix(text, ", ")
 }
 
-// visible is a rune as a terminal may show it: no control characters but ends of lines, and none that turns the direction of text or is
-// not seen.
+// visible makes a rune safe for a terminal: no control characters except line ends, no changes of
+// text direction and no invisible characters.
 func visible(r rune) rune {
 	if r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
 		return unicode.ReplacementChar

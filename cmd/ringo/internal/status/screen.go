@@ -1,10 +1,9 @@
 package status
 
-// The screen of `ringo status --watch` is made in two steps, so that tests need no terminal.
-// Functions of this file make lines of spans, text with a tone, from what a job says, what its
-// watcher has chosen, and the size of the screen; they know no sequence of any terminal.
-// terminal.go cuts lines where the screen ends, leaves out what could move a cursor, and writes
-// them. From top to bottom there are:
+// The screen of `ringo status --watch` is built in two steps, so that tests need no terminal.
+// Functions of this file build lines of spans, text with a tone, from a job's status, the viewer's
+// choices and the screen size, without terminal sequences. terminal.go cuts the lines at the screen
+// width, removes control characters, and writes the lines. The screen has, from top to bottom:
 //
 //	the job, its place in the run, its newest figures
 //	what slows it, and which ranks hold up the others
@@ -14,7 +13,8 @@ package status
 //	what has happened, at most an eighth
 //	the keys
 //
-// Columns that do not fit go first: the bar of each rank's step below 90 columns, a rank's own time below 60.
+// Narrow screens lack columns: the bar of each rank's step below 90 columns, a rank's own time
+// below 60.
 
 import (
 	"cmp"
@@ -29,18 +29,19 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// tone says how text is drawn; without colours all but plain, strong and faint look the same.
+// tone is the style of text; without colours all tones except plain, strong and faint look the
+// same.
 type tone int
 
 const (
 	plain  tone = iota
-	strong      // heads and figures
-	faint       // names of figures, times, keys
-	alarm       // what slows, who is slow, what failed
-	ofPart      // and so on: the parts of a step, in their order
+	strong      // headings and values
+	faint       // names of values, times, keys
+	alarm       // causes, slow ranks, failures
+	ofPart      // first of the tones of a step's parts
 )
 
-// span is text of one tone, and line what stands beside each other.
+// span is text of one tone, and line a sequence of spans.
 type span struct {
 	text string
 	tone tone
@@ -48,18 +49,18 @@ type span struct {
 
 type line []span
 
-// view is what the person before the screen has chosen.
+// view is the viewer's choices.
 type view struct {
-	sort     int // of orders
+	sort     int // index in orders
 	reversed bool
-	first    int // process that is shown
+	first    int // index of the first displayed process
 	help     bool
 	paused   bool
-	jobs, at int // how many there are, and which is shown
+	jobs, at int // number of jobs, and index of the displayed job
 }
 
-// orders are those of the processes: as the job has them, or the largest figure first. Equal ones stay as they were, so that lines do not
-// jump between two questions.
+// orders are the orders of the processes: the job's order, or descending by a value. Sorting is
+// stable, so that lines stay in place between updates.
 var orders = []struct {
 	name string
 	less func(a, b dashboard.ProcessStatus) int
@@ -70,8 +71,8 @@ var orders = []struct {
 	{"waits", func(a, b dashboard.ProcessStatus) int { return greater(a.WaitsS, b.WaitsS) }},
 }
 
-// greater compares figures so that the larger comes first. What is not known comes last: servers have no steps, and ranks that have
-// just begun none yet.
+// greater compares values in descending order, unknown values last: servers have no steps, and new
+// ranks none yet.
 func greater[T ~float64](a, b T) int {
 	known := func(x T) float64 {
 		if math.IsNaN(float64(x)) {
@@ -82,7 +83,7 @@ func greater[T ~float64](a, b T) int {
 	return cmp.Compare(known(b), known(a))
 }
 
-// stepParts are those of a step, each with what it is drawn with where bars are made of all.
+// stepParts are the parts of a step, with the glyph for each in bars.
 var stepParts = []struct {
 	name  string
 	glyph string
@@ -96,8 +97,8 @@ var stepParts = []struct {
 	{"update", "▪", func(p dashboard.Parts) float64 { return float64(p.UpdateMS) }},
 }
 
-// lines are a job on a screen of that size: what it is, where it is, what slows it, where a step goes, its processes and servers, what has
-// happened, and the keys.
+// lines returns a job's screen of the given size: job, position, cause, parts of a step, processes,
+// servers, events and keys.
 func lines(s dashboard.Status, v view, width, height int) []line {
 	if v.help {
 		return helpLines
@@ -110,7 +111,7 @@ func lines(s dashboard.Status, v view, width, height int) []line {
 	out = append(out, bars(s.Step, width, tall)...)
 	happened := events(s, min(lastFaults, max(1, height/8)))
 	tables := tableLines(s.Tables, height/6)
-	room := height - len(out) - len(happened) - len(tables) - 1 // the keys
+	room := height - len(out) - len(happened) - len(tables) - 1 // excluding the keys
 	if tall {
 		out, room = append(out, nil), room-1
 	}
@@ -144,8 +145,8 @@ var helpLines = []line{
 	{{"`ringo status` says the same as text and as JSON.", faint}},
 }
 
-// header is the job, where it is, and its newest figures. The bar of its place in the run is there where ten columns and more are left
-// beside the words.
+// header returns the job, its position and its newest values, with a bar if at least ten columns
+// remain.
 func header(s dashboard.Status, v view, width int) (out []line) {
 	var b strings.Builder
 	title(&b, s)
@@ -178,8 +179,8 @@ func header(s dashboard.Status, v view, width int) (out []line) {
 	return out
 }
 
-// folded is text in at most two lines, broken between words where there are any. What slows a job is told with what to do, which is longer
-// than most screens are wide.
+// folded breaks text into at most two lines, between words if possible. A cause with its remedy is
+// wider than most screens.
 func folded(s span, width int) []line {
 	if columns(s.text) <= width || width < 10 {
 		return []line{{s}}
@@ -192,8 +193,8 @@ func folded(s span, width int) []line {
 	return []line{{{string(runes[:at]), s.tone}}, {{"  " + strings.TrimLeft(string(runes[at:]), " "), s.tone}}}
 }
 
-// leftOf is how long a run takes from now on, if it goes on as it has; 0: that is not known, since it does not train, has hardly begun, or
-// would take a hundred days and more, as runs do that nobody means to end.
+// leftOf returns the estimated remaining time of a run; 0 means unknown: the run does not train,
+// has just begun, or would take a hundred days, as runs without an intended end do.
 func leftOf(s dashboard.Status) time.Duration {
 	left := float64(s.RunningS) * (1 - s.Share) / s.Share
 	if s.State != "training" || !(s.Share > 0) || !(left > 0) || left > 1e7 {
@@ -202,8 +203,8 @@ func leftOf(s dashboard.Status) time.Duration {
 	return time.Duration(left * float64(time.Second))
 }
 
-// slows is what slows the job, and who: the cause with its cost, then up to three ranks that hold up the others, whose words are not the
-// cause's once more.
+// slows returns the lines about the cause with its cost, and up to three stragglers other than in
+// the cause.
 func slows(s dashboard.Status) (out []line) {
 	if s.Cause != nil {
 		out = append(out, line{{fmt.Sprintf("! cause: %s of a step: %s", quantity.Percent(s.Cause.Share), s.Cause.Text), alarm}})
@@ -219,7 +220,7 @@ func slows(s dashboard.Status) (out []line) {
 	return out
 }
 
-// bar is a share of its size: so many full places, then empty ones. What is no share, NaN too, is none.
+// bar draws a share as full and empty cells. NaN and negative shares are empty.
 func bar(share float64, size int, full, empty string) string {
 	n := 0
 	if share > 0 {
@@ -228,8 +229,8 @@ func bar(share float64, size int, full, empty string) string {
 	return strings.Repeat(full, n) + strings.Repeat(empty, size-n)
 }
 
-// bars are the parts of rank 0's step, a line each where there is room for that, all in one bar where there is not. A part of which
-// nothing was measured has no line: a job without servers does not wait for them.
+// bars draws the parts of rank 0's step, on one line each, or in one bar on a low screen. Parts
+// without measurements have no line, such as waits for servers in a job without servers.
 func bars(p dashboard.Parts, width int, tall bool) (out []line) {
 	whole := float64(p.StepMS)
 	if !(whole > 0) {
@@ -250,8 +251,8 @@ func bars(p dashboard.Parts, width int, tall bool) (out []line) {
 	return out
 }
 
-// stacked is a step as one bar of its parts, as wide as size. Each part ends where the sum of those up to it does, rounded once: widths
-// that were rounded each would not add up to the step. What is left of the step belongs to no part, and is blank.
+// stacked draws a step as one bar of its parts, size cells wide. Part boundaries are rounded
+// cumulatively, because separately rounded widths would not add up. The rest of the step is blank.
 func stacked(p dashboard.Parts, size int) (out line) {
 	whole, used, sum := float64(p.StepMS), 0, 0.
 	if !(whole > 0) || size <= 0 {
@@ -267,8 +268,8 @@ func stacked(p dashboard.Parts, size int) (out line) {
 	return append(out, span{strings.Repeat(" ", size-used), plain})
 }
 
-// processLines are the processes in the order that was chosen, as many as there is room for, below a line of what is in the columns. That
-// line says by what they are sorted, and which of them are shown where not all are. Names have the room that the longest needs, up to a
+// processLines returns the visible processes in the chosen order, below a line of column headings
+// with the order and the displayed range. The name column is as wide as the longest name, up to a
 // quarter of the screen.
 func processLines(s dashboard.Status, v view, width, room int) (out []line) {
 	all := slices.Clone(s.Processes)
@@ -284,7 +285,7 @@ func processLines(s dashboard.Status, v view, width, room int) (out []line) {
 	for _, p := range all {
 		names = min(max(names, len([]rune(p.Name))+2), 22, max(8, width/4))
 	}
-	mean := 0 // the width of a step's bar; 0: there is no room for bars
+	mean := 0 // width of a step's bar; 0: too narrow for bars
 	if width >= 90 {
 		mean = min(40, width/5)
 	}
@@ -312,8 +313,9 @@ func processLines(s dashboard.Status, v view, width, room int) (out []line) {
 	return out
 }
 
-// processLine is a process: its name, with a mark where it holds up the others, the step it is at, what its steps take in ms, in all and of
-// its own, their parts in a bar of mean columns, and what it does, for whom it waits, or how it has ended.
+// processLine returns a process: the name, marked if the process delays others, the current step,
+// the step time in ms and without waits, the parts in a bar of mean columns, and the activity, the
+// awaited process or the exit status.
 func processLine(p dashboard.ProcessStatus, slow bool, names int, own bool, mean int) line {
 	mark, of := "  ", plain
 	if slow {
@@ -347,8 +349,9 @@ func processLine(p dashboard.ProcessStatus, slow bool, names int, own bool, mean
 	return append(out, span{"  " + does, of})
 }
 
-// tableLines are the tables of servers, as many as there is room for, one at least, with how many are left out. A server that does not
-// answer has a line that says why. Servers are asked while somebody watches: what they hold is two seconds old at most.
+// tableLines returns the tables of servers that fit, at least one, with the number of omitted
+// tables. A server without a reply has a line with the reason. Servers are polled for viewers, so
+// the values are at most two seconds old.
 func tableLines(all []dashboard.TableStatus, room int) (out []line) {
 	if len(all) == 0 {
 		return nil
@@ -371,8 +374,8 @@ func tableLines(all []dashboard.TableStatus, room int) (out []line) {
 	return out
 }
 
-// events are the last lines about what has happened: faults, lost processes, recoveries, each with the time of the day. Of one that has
-// several lines, such as an error with what to do, only the first has room; `ringo status` has all.
+// events returns the last events, each with the time of day: errors, lost processes, recoveries. An
+// event with several lines shows only the first; `ringo status` prints all.
 func events(s dashboard.Status, most int) (out []line) {
 	for _, f := range s.Faults[max(0, len(s.Faults)-most):] {
 		at := ""

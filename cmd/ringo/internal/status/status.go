@@ -1,5 +1,5 @@
-// Package status is `ringo status`: what this user's jobs on this host are doing, as one screen of
-// text, as JSON, and as a screen of a terminal that is kept up to date.
+// Package status is `ringo status`: the state of this user's jobs on this host, as text, as JSON,
+// and as a live terminal screen.
 package status
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/cli"
 )
 
-// silent is the state of a job that does not answer.
+// silent is the state of a job without a reply.
 const silent = "silent"
 
 // Command is `ringo status`.
@@ -74,7 +74,8 @@ func oneJob(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// ask asks all jobs below base, or those whose name begins with name, and says so where there is none.
+// ask requests the status of all jobs below base, or of those with names that begin with name; no
+// job is an error.
 func ask(ctx context.Context, base, name string) ([]dashboard.Status, error) {
 	var jobs []jobregistry.Job
 	for _, j := range jobregistry.Jobs(base) {
@@ -99,7 +100,7 @@ func ask(ctx context.Context, base, name string) ([]dashboard.Status, error) {
 	return nil, fmt.Errorf("no job of yours on this host is called %q: `ringo status` tells of all", name)
 }
 
-// askOne is what a job says, or why it says nothing.
+// askOne returns a job's status, or the reason for a missing reply.
 func askOne(ctx context.Context, j jobregistry.Job) (s dashboard.Status) {
 	text, err := j.Ask(ctx, "/status")
 	if err == nil {

@@ -12,27 +12,29 @@ import (
 	"golang.org/x/term"
 )
 
-// terminal is where lines are drawn and keys come from, by golang.org/x/term and the few sequences of ECMA-48 that every terminal of today
-// knows. A library of screens such as tcell would add 0.5 MiB to the binary, most of it descriptions of terminals that are no more.
+// terminal draws lines and reads keys, with golang.org/x/term and a few ECMA-48 sequences known to
+// all current terminals. A screen library such as tcell would add 0.5 MiB to the binary, mostly
+// descriptions of obsolete terminals.
 type terminal struct {
-	in     io.Reader                  // keys, as bytes
-	out    io.Writer                  // what is drawn
-	size   func() (width, height int) // asked before each drawing: windows change while they are drawn in
-	colour bool                       // NO_COLOR is not set, https://no-color.org
-	close  func()                     // gives the terminal back as it was; to be called once
+	in     io.Reader                  // key bytes
+	out    io.Writer                  // drawing output
+	size   func() (width, height int) // called before each drawing, because window sizes change
+	colour bool                       // NO_COLOR is unset, https://no-color.org
+	close  func()                     // restores the terminal; called once
 }
 
-// What a terminal is told at the beginning and at the end: another screen, no cursor, and lines that are cut where they are too long.
+// Sequences at the begin and the end: alternate screen, hidden cursor, no line wrapping.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	leaveScreen = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
 )
 
-// errElsewhere ends the message of who cannot draw.
+// errElsewhere is the end of the error without a terminal.
 const errElsewhere = "`ringo status` prints the same as text, and with --json as JSON"
 
-// openTerminal takes a terminal over until close is called. It refuses what is no terminal, and one that says that it knows no sequences
-// (TERM=dumb, as in editors), before anything is written. A terminal that does not say its size has that of old.
+// openTerminal takes over a terminal until close. Before any output openTerminal rejects
+// non-terminals, and terminals without sequences (TERM=dumb, as in editors). An unknown size means
+// 80 by 24.
 func openTerminal(in io.Reader, out io.Writer, env func(string) (string, bool)) (*terminal, error) {
 	keys, isFile := in.(*os.File)
 	if !isFile || !term.IsTerminal(int(keys.Fd())) {
@@ -49,7 +51,7 @@ func openTerminal(in io.Reader, out io.Writer, env func(string) (string, bool)) 
 	t := &terminal{in: in, out: out, colour: no == "", size: func() (int, int) {
 		width, height, err := term.GetSize(int(keys.Fd()))
 		if err != nil || width <= 0 || height <= 0 {
-			return 80, 24 // as terminals were that do not say
+			return 80, 24 // traditional size
 		}
 		return width, height
 	}}
@@ -57,18 +59,20 @@ func openTerminal(in io.Reader, out io.Writer, env func(string) (string, bool)) 
 		_, _ = io.WriteString(t.out, leaveScreen)
 		_ = term.Restore(int(keys.Fd()), before)
 	}
-	_, _ = io.WriteString(t.out, enterScreen) // who is gone reads nothing
+	_, _ = io.WriteString(t.out, enterScreen) // write errors are ignored
 	return t, nil
 }
 
-// codes are how tones are drawn: with colours, and without. Colours are of the sixteen that a person's own palette has, so that they can be
-// read on light and on dark ground; nothing is told by a colour alone, since each part has a glyph of its own and alarms have a mark.
+// codes are the sequences of tones, with and without colours. Colours are from the user's palette
+// of sixteen, readable on light and dark backgrounds. No information depends on colour alone: each
+// part has a separate glyph and alarms have a mark.
 var codes = map[tone][2]string{
 	plain: {"0", "0"}, strong: {"0;1", "0;1"}, faint: {"0;2", "0;2"}, alarm: {"0;1;31", "0;1"},
 	ofPart: {"0;32", "0"}, ofPart + 1: {"0;33", "0"}, ofPart + 2: {"0;36", "0"}, ofPart + 3: {"0;35", "0"}, ofPart + 4: {"0;34", "0"}, ofPart + 5: {"0;37", "0"},
 }
 
-// draw draws the whole screen in one write, over what was there: nothing flickers. What was right of a line and below the last is cleared.
+// draw draws the whole screen in one write, over the previous contents, without flicker. The rest
+// of each line and of the screen is cleared.
 func (t *terminal) draw(all []line, width, height int) {
 	var b bytes.Buffer
 	b.WriteString("\x1b[H")
@@ -86,11 +90,12 @@ func (t *terminal) draw(all []line, width, height int) {
 		b.WriteString("\x1b[0m\x1b[K")
 	}
 	b.WriteString("\x1b[J")
-	_, _ = t.out.Write(b.Bytes()) // who is gone reads nothing
+	_, _ = t.out.Write(b.Bytes()) // write errors are ignored
 }
 
-// cut is a line in so many columns, an ellipsis at the end of one that is longer, without what no terminal may show: control characters
-// could write elsewhere, and marks of direction make a line read as something else. Names of hosts, files and layers come from others.
+// cut cuts a line to the given columns, with an ellipsis, and removes characters unsafe for
+// terminals: control characters could write elsewhere, and direction marks could disguise a line.
+// Names of hosts, files and layers are untrusted.
 func cut(l line, width int) (out line) {
 	sum := 0
 	for _, s := range l {
@@ -120,8 +125,9 @@ func cut(l line, width int) (out line) {
 	return out
 }
 
-// columns is how many a text takes: two for each ideograph and emoji, none for a mark that stands over the letter before. Terminals differ in
-// what is new in Unicode; a line that is a column too long is cut by the terminal.
+// columns returns the display width of a text: two for each ideograph and emoji, zero for combining
+// marks. Terminals differ for new Unicode characters; the terminal cuts a line that is too long by
+// a column.
 func columns(text string) (n int) {
 	for _, r := range text {
 		switch {
@@ -137,7 +143,7 @@ func columns(text string) (n int) {
 	return n
 }
 
-// key is a letter, or one of those that have none. Those are below zero, so that no letter is one.
+// key is a letter, or a negative number for other keys.
 type key rune
 
 const (
@@ -152,15 +158,15 @@ const (
 	keyOther
 )
 
-// finals and numbered are the keys that sequences stand for: ESC [ A, ESC O A, ESC [ 1 ; 5 A, and ESC [ 5 ~.
+// finals and numbered are the keys by sequence: ESC [ A, ESC O A, ESC [ 1 ; 5 A, and ESC [ 5 ~.
 var (
 	finals   = map[byte]key{'A': keyUp, 'B': keyDown, 'C': keyRight, 'D': keyLeft, 'H': keyHome, 'F': keyEnd}
 	numbered = map[string]key{"1": keyHome, "7": keyHome, "4": keyEnd, "8": keyEnd, "5": keyPageUp, "6": keyPageDown}
 )
 
-// readKeys are the keys in b, and what is left of it: the begin of a sequence, which is read again with the bytes behind it. Bytes come in
-// pieces wherever a network between cuts them. What is a sequence and no known key is keyOther, never the letters in it: the r within one
-// must not turn the order round.
+// readKeys returns the keys in b and the rest: the begin of a sequence, to be read again with
+// further bytes, because a network may split sequences anywhere. An unknown sequence is keyOther,
+// never its letters: the r within a sequence must not reverse the order.
 func readKeys(b []byte) (keys []key, rest []byte) {
 	for len(b) > 0 {
 		if b[0] != 0x1b {
@@ -170,7 +176,7 @@ func readKeys(b []byte) (keys []key, rest []byte) {
 		if len(b) < 3 && (len(b) < 2 || b[1] == '[' || b[1] == 'O') {
 			return keys, b
 		}
-		if b[1] != '[' && b[1] != 'O' { // such as Alt and a letter
+		if b[1] != '[' && b[1] != 'O' { // Alt and a letter, for example
 			keys, b = append(keys, keyOther), b[2:]
 			continue
 		}
@@ -179,7 +185,7 @@ func readKeys(b []byte) (keys []key, rest []byte) {
 			end++
 		}
 		if end == len(b) {
-			if end > 32 { // of no key
+			if end > 32 { // no key's sequence
 				return keys, nil
 			}
 			return keys, b

@@ -14,10 +14,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/cli"
 )
 
-// askEvery is the time between two answers of `ringo status --watch`.
+// askEvery is the interval of requests of `ringo status --watch`.
 const askEvery = time.Second
 
-// watch draws the jobs until a key ends it.
+// watch draws the jobs until a key ends the watch.
 func watch(cmd *cobra.Command, job string) error {
 	if !cli.IsTerminal(cmd.OutOrStdout()) {
 		return errors.New("`ringo status --watch` draws on a terminal, and the output is none: " + errElsewhere)
@@ -35,29 +35,30 @@ func watch(cmd *cobra.Command, job string) error {
 	return nil
 }
 
-// top is what it shows: the last answers of the jobs and the choices of who watches. One goroutine has it, that of run; answers and keys
-// come to it over channels, so that neither a job that does not answer nor a terminal that is slow holds up the other.
+// top is the state of the screen: the jobs' last replies and the viewer's choices. Only run's
+// goroutine uses top; replies and keys arrive over channels, so that neither a silent job nor a
+// slow terminal delays the other.
 type top struct {
 	base, name string
 	all        []dashboard.Status
 	view       view
-	jobEnded   bool // no job is there any more: the last ones are shown
-	height     int  // of the screen
+	jobEnded   bool // all jobs have ended: the last replies are displayed
+	height     int  // height of the screen
 }
 
-// ask asks the jobs. One that is gone stays as it was, with a word that it has ended.
+// ask requests the jobs' status. An ended job stays displayed as ended.
 func (t *top) ask(ctx context.Context) error {
 	all, err := ask(ctx, t.base, t.name)
 	t.take(all, err)
 	return err
 }
 
-// take keeps answers. The job that is shown stays the one that is shown when others begin and end. Where none answers any more the last
-// answers stay, marked as gone, until a key leaves or jobs come again.
+// take stores replies. The displayed job stays displayed when other jobs begin and end. If no job
+// answers, the last replies stay, marked as ended, until a key leaves or jobs appear.
 func (t *top) take(all []dashboard.Status, err error) {
 	switch {
 	case err == nil:
-		if t.view.at < len(t.all) { // the same job, though others have ended
+		if t.view.at < len(t.all) { // same job, although others have ended
 			same := func(s dashboard.Status) bool { return s.Job == t.all[t.view.at].Job }
 			t.view.at = max(0, slices.IndexFunc(all, same))
 		}
@@ -72,18 +73,17 @@ func (t *top) take(all []dashboard.Status, err error) {
 	t.view.jobs, t.view.at = len(t.all), max(0, min(t.view.at, len(t.all)-1))
 }
 
-// answer is what jobs said.
 type answer struct {
 	all []dashboard.Status
 	err error
 }
 
-// run shows the jobs until a key says that it is enough, or ctx ends.
+// run displays the jobs until a key ends the display, or ctx ends.
 func (t *top) run(ctx context.Context, screen *terminal, every time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	keys, answers := make(chan key), make(chan answer, 1)
-	go func() { // it ends with the process, or with its terminal
+	go func() { // ends with the process or the terminal
 		defer close(keys)
 		var b []byte
 		for more := make([]byte, 256); ; {
@@ -120,8 +120,8 @@ func (t *top) run(ctx context.Context, screen *terminal, every time.Duration) {
 			if asking = false; !t.view.paused {
 				t.take(a.all, a.err)
 			}
-		case now := <-tick.C: // the terminal may have another size, too
-			if !asking && !t.view.paused && now.Sub(asked) >= every { // a job that does not answer holds up no key
+		case now := <-tick.C: // also updates the terminal size
+			if !asking && !t.view.paused && now.Sub(asked) >= every { // a job without a reply delays no key
 				asking, asked = true, now
 				go func() {
 					all, err := ask(ctx, t.base, t.name)
@@ -132,11 +132,11 @@ func (t *top) run(ctx context.Context, screen *terminal, every time.Duration) {
 	}
 }
 
-// typed does what a key asks for; false: it is enough.
+// typed handles a key; false means quit.
 func (t *top) typed(k key) bool {
 	v, page := &t.view, max(1, t.height/3)
 	switch k {
-	case 'q', 'Q', 3: // Ctrl-C
+	case 'q', 'Q', 3: // value 3 is Ctrl-C
 		return false
 	case 'n', '\t':
 		v.at, v.first = (v.at+1)%max(1, len(t.all)), 0
@@ -155,10 +155,10 @@ func (t *top) typed(k key) bool {
 	return true
 }
 
-// sort goes on to the next order, or with one less than there are to the one before.
+// sort selects the next order, or with one less than their number the previous.
 func (t *top) sort(by int) { t.view.sort = (t.view.sort + by) % len(orders) }
 
-// scroll scrolls the processes, as far as there are any.
+// scroll scrolls the processes, within limits.
 func (t *top) scroll(by int) {
 	if len(t.all) > 0 {
 		t.view.first = max(0, min(t.view.first+by, len(t.all[t.view.at].Processes)-1))

@@ -1,4 +1,4 @@
-// Package tracecmd is `ringo trace`: it says what the timelines of runs show.
+// Package tracecmd is `ringo trace`: analysis of trace files.
 package tracecmd
 
 import (
@@ -55,7 +55,7 @@ func summaryCommand() *cobra.Command {
 	return cmd
 }
 
-// summary is what a file shows. Faults name the file and the place in it.
+// summary analyses a file. Errors name the file and the position.
 func summary(path string) (steptrace.Summary, error) {
 	f, err := pathname.Open(path)
 	if err != nil {
@@ -69,14 +69,14 @@ func summary(path string) (steptrace.Summary, error) {
 	return steptrace.Summarise(line), nil
 }
 
-// told is a summary as a line of JSON.
+// told is a summary as a JSON line.
 type told struct {
 	Event string `json:"event"` // "trace_summary"
 	File  string `json:"file"`
 	steptrace.Summary
 }
 
-// compared is what two files have otherwise.
+// compared is the comparison of two files.
 type compared struct {
 	Event   string             `json:"event"` // "trace_comparison"
 	A       string             `json:"a"`
@@ -84,7 +84,7 @@ type compared struct {
 	Figures []steptrace.Change `json:"figures"`
 }
 
-// print tells of each timeline, and of two what differs, to a person and as JSON.
+// print prints each timeline, and the differences of two, as text and JSON.
 func print(out *cli.Output, all []told) error {
 	for i, t := range all {
 		if i > 0 {
@@ -104,7 +104,6 @@ func print(out *cli.Output, all []told) error {
 	return out.Object(c)
 }
 
-// print writes a summary for a person.
 func (t told) print(out *cli.Output) {
 	note := ""
 	if t.LeftOut {
@@ -128,17 +127,17 @@ func (t told) print(out *cli.Output) {
 	}
 }
 
-// row is a rank's line of the table, or that of the mean.
+// row prints a line of the table, for a rank or the mean.
 func row(out *cli.Output, name string, r steptrace.RankSummary) {
 	out.Line("%4s  %11s  %8s  %9s  %10s  %6s  %7s  %s", name, quantity.Percent(r.Compute), quantity.Percent(r.Exchange), quantity.Percent(r.Data), quantity.Percent(r.Other), quantity.Percent(r.Idle),
 		quantity.Percent(r.Overlap), cli.Bytes(r.StepBytesSent))
 }
 
-// parts is how many of the critical path's are told to a person; JSON has all.
+// parts is the maximum number of printed parts of the critical path; JSON has all.
 const parts = 6
 
-// printPath tells what the critical path is made of: the ranks' shares, and the largest parts, which name what would have to be faster
-// for the job to be.
+// printPath prints the critical path: the ranks' shares and the largest parts, the targets for
+// speeding up the job.
 func (t told) printPath(out *cli.Output) {
 	if len(t.Path.Parts) == 0 {
 		return
@@ -159,7 +158,6 @@ func (t told) printPath(out *cli.Output) {
 	}
 }
 
-// times writes how often.
 func times(n int) string {
 	if n == 1 {
 		return "once"
@@ -167,7 +165,7 @@ func times(n int) string {
 	return cli.Grouped(n) + " times"
 }
 
-// waited says who waited for what, and why.
+// waited describes a wait with the cause.
 func waited(w steptrace.Wait) string {
 	text := fmt.Sprintf("rank %d", w.Rank)
 	if w.Step >= 0 {
@@ -190,8 +188,7 @@ func waited(w steptrace.Wait) string {
 	return text
 }
 
-// plain is a text of a file as a terminal may have it: names of layers are anybody's, and what moves the cursor or colours the screen
-// is shown as it is written in Go.
+// plain makes a text of a file safe for a terminal: control characters are quoted as in Go.
 func plain(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(text)
@@ -199,7 +196,7 @@ func plain(text string) string {
 	return text
 }
 
-// print writes figure beside figure, with B by A where A is above 0.
+// print prints both values side by side, and B/A if A is above 0.
 func (c compared) print(out *cli.Output) {
 	out.Line("%-42s %11s %11s   %s", "of a step, mean over ranks", "A", "B", "B/A")
 	for _, f := range c.Figures {
@@ -211,7 +208,6 @@ func (c compared) print(out *cli.Output) {
 	}
 }
 
-// figure writes a value in its unit.
 func figure(v float64, unit string) string {
 	switch unit {
 	case "ms":

@@ -1,10 +1,11 @@
-// Package trainjob tells Kubeflow Trainer how far a job is, which shows it in the status of its
-// TrainJob: share, time left, and the newest figures. It is one more reader of what rank 0 tells
-// (package dashboard), asks it now and then, and never holds up who trains.
+// Package trainjob reports a job's progress to Kubeflow Trainer, for the status of its TrainJob:
+// share, remaining time and newest values. Package trainjob polls the dashboard's data and never
+// delays training.
 //
-// The contract is that of Kubeflow Trainer 2.2 (KEP-2779): one HTTPS POST of an UpdateTrainJobStatusRequest with the pod's token, at most once
-// in five seconds, of at most 256 metrics whose names and values have 1 to 64 characters, in at most 64 KiB.
-// The last request alone, of how the job has ended, does not wait for the five seconds to be over: who was told to end has few.
+// The protocol is that of Kubeflow Trainer 2.2 (KEP-2779): an HTTPS POST of an
+// UpdateTrainJobStatusRequest with the pod's token, at most every five seconds, of at most 256
+// metrics with names and values of 1 to 64 characters, in at most 64 KiB. Only the last request,
+// with the job's end, ignores the five seconds, because a terminated process has little time.
 package trainjob
 
 import (
@@ -35,48 +36,49 @@ const (
 
 	usualEvery   = 10 * time.Second
 	usualTimeout = 5 * time.Second
-	// farewell bounds the last request: a pod that was told to end has seconds.
+	// farewell limits the last request: a terminated pod has seconds.
 	farewell = 2 * time.Second
-	// longest is how long after a failure nothing is tried at most, in units of Config.Every: who is down is not pressed.
+	// longest is the maximum pause after failures, in units of Config.Every, to spare an
+	// unavailable server.
 	longest = 32
 )
 
-// Config is what a Reporter needs.
+// Config configures a Reporter.
 type Config struct {
-	// Server is who is told.
+	// Server is the status server.
 	Server extenv.StatusServer
-	// Read is how far the job is. It is called from another goroutine.
+	// Read returns the job's progress, and is called from another goroutine.
 	Read func() dashboard.Progress
-	// Report gets one line about the first failure: training goes on without.
+	// Report gets one line about the first failure; training continues.
 	Report func(line string)
-	// Every is how often the server is told; 0: 10 s.
+	// Every is the interval of requests; 0 means 10 s.
 	Every time.Duration
-	// Timeout bounds a request, from name to answer; 0: 5 s.
+	// Timeout limits a request, including name resolution; 0 means 5 s.
 	Timeout time.Duration
 }
 
-// Reporter tells a status server until it is closed. Its methods do nothing on nil.
+// Reporter sends status requests until Close. A nil Reporter does no work.
 type Reporter struct {
 	cfg        Config
 	clock      func() time.Time
 	send       func(context.Context, status) error
 	cancel     context.CancelFunc
 	ended      chan struct{}
-	reportOnce sync.Once // of a failure
+	reportOnce sync.Once // first failure
 }
 
-// End is how a job has ended.
+// End is a job's kind of end.
 type End int
 
-// How jobs end.
+// Values of End.
 const (
-	Done    End = iota + 1 // with all that it was to do
-	Failed                 // with an error
-	Stopped                // because it was told to, by a signal: it may go on later
+	Done    End = iota + 1 // success
+	Failed                 // error
+	Stopped                // stopped by a signal: the job may be resumed
 )
 
-// Start tells the server how far the job is, from when rank 0 tells of a run until Close. It
-// returns at once.
+// Start sends the job's progress, from the begin of rank 0's run until Close, and returns
+// immediately.
 func Start(cfg Config) *Reporter {
 	if cfg.Every == 0 {
 		cfg.Every = usualEvery
@@ -90,14 +92,12 @@ func Start(cfg Config) *Reporter {
 	return t
 }
 
-// start tells from now on.
 func (t *Reporter) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.cancel, t.ended = cancel, make(chan struct{})
 	go t.work(ctx)
 }
 
-// work tells until ctx ends.
 func (t *Reporter) work(ctx context.Context) {
 	defer close(t.ended)
 	wait := min(t.cfg.Every, time.Second)
@@ -109,7 +109,7 @@ func (t *Reporter) work(ctx context.Context) {
 		}
 		p := t.cfg.Read()
 		switch {
-		case !p.Known: // soon, perhaps
+		case !p.Known: // soon, probably
 		case t.post(ctx, p, 0, t.cfg.Timeout) == nil:
 			wait = t.cfg.Every
 		default:
@@ -118,8 +118,8 @@ func (t *Reporter) work(ctx context.Context) {
 	}
 }
 
-// Close tells the server how the job has ended, for which it takes 2 s at most. Of a job that was stopped before rank 0 told of a run it tells
-// nothing: the server keeps what it knows of an earlier part.
+// Close sends the job's end, within at most 2 s. For a job stopped before rank 0's run Close sends
+// no request: the server keeps the status of an earlier part.
 func (t *Reporter) Close(how End) {
 	if t == nil {
 		return
@@ -130,10 +130,10 @@ func (t *Reporter) Close(how End) {
 	if how == Stopped && !p.Known {
 		return
 	}
-	_ = t.post(context.Background(), p, how, min(farewell, t.cfg.Timeout)) // it was reported
+	_ = t.post(context.Background(), p, how, min(farewell, t.cfg.Timeout)) // already reported
 }
 
-// post tells the server once, and reports the first time that it cannot be told.
+// post sends one request, and reports the first failure.
 func (t *Reporter) post(ctx context.Context, p dashboard.Progress, how End, patience time.Duration) error {
 	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -146,7 +146,8 @@ func (t *Reporter) post(ctx context.Context, p dashboard.Progress, how End, pati
 	return err
 }
 
-// deliver posts a status. Files are read anew each time: the system renews token and authority, and there is one request in ten seconds.
+// deliver sends a status. The files are read for each request, because the system renews token and
+// authority.
 func (t *Reporter) deliver(ctx context.Context, s status) error {
 	body, err := json.Marshal(request{s})
 	if err != nil {
@@ -171,7 +172,7 @@ func (t *Reporter) deliver(ctx context.Context, s status) error {
 	req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	req.Header.Set("Content-Type", "application/json")
 	by := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true, MaxResponseHeaderBytes: mostAnswer}
-	res, err := by.RoundTrip(req) // which follows no redirection: the token is for this server alone
+	res, err := by.RoundTrip(req) // follows no redirection: the token is for this server only
 	if err != nil {
 		return fmt.Errorf("POST %s: %w", t.cfg.Server.URL, err)
 	}
@@ -183,7 +184,7 @@ func (t *Reporter) deliver(ctx context.Context, s status) error {
 	return nil
 }
 
-// reason is what a refusal says, as Kubernetes' Status.
+// reason returns the message of a refusal, a Kubernetes Status.
 func reason(answer []byte) string {
 	var said struct {
 		Message string `json:"message"`
@@ -213,8 +214,8 @@ type metric struct {
 	Value string `json:"value"`
 }
 
-// statusOf is how far a job is, which has ended as how says, or goes on where it is 0. The contract has no field for how a job has ended: one that has
-// done all is at 100 %, and one that has failed has a metric "failed".
+// statusOf returns the status of a job with the given end, or running for 0. The protocol has no
+// field for the end: a finished job is at 100 %, and a failed job has a metric "failed".
 func statusOf(p dashboard.Progress, how End, now time.Time) status {
 	s := status{LastUpdatedTime: now.UTC().Truncate(time.Second)}
 	percent, left := int32(min(99, max(0, 100*p.Share))), int32(min(math.MaxInt32, math.Ceil(p.TimeRemaining.Seconds())))

@@ -1,4 +1,4 @@
-// Package benchtest has ranks for tests of measuring programs: goroutines of the test.
+// Package benchtest has ranks for tests of benchmark programs: goroutines of the test.
 package benchtest
 
 import (
@@ -15,15 +15,15 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// Ranks are bench.Ranks.
+// Ranks implements bench.Ranks.
 type Ranks struct {
 	place bench.Place
 }
 
-// Trainers are bench.Trainers that a test may begin with settings of a training.
+// Trainers implements bench.Trainers, with changes by the test.
 type Trainers struct {
 	Ranks
-	// Exchange changes a training before it is checked; nil: nothing.
+	// Exchange, if set, changes the training before the check.
 	Exchange func(*train.Config)
 
 	batch int
@@ -45,10 +45,10 @@ func (r *Ranks) Check(*cobra.Command) []error {
 	return nil
 }
 
-// Place is what the flags say.
+// Place returns the values of the flags.
 func (r *Ranks) Place() bench.Place { return r.place }
 
-// CheckOutputs reports nothing.
+// CheckOutputs reports no errors.
 func (r *Ranks) CheckOutputs(string) error { return nil }
 
 // Run has each rank do body.
@@ -66,7 +66,7 @@ func (r *Trainers) Register(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&r.batch, "batch", 0, "")
 }
 
-// Check makes a model's training on one thread, and reports its faults.
+// Check creates a model's training on one thread, and returns its errors.
 func (r *Trainers) Check(cmd *cobra.Command, model string, usual ...setting.Assignment) []error {
 	known, err := models.Lookup(model)
 	if err != nil {
@@ -92,7 +92,7 @@ func (r *Trainers) Check(cmd *cobra.Command, model string, usual ...setting.Assi
 	return errs
 }
 
-// Config is the training.
+// Config returns the training.
 func (r *Trainers) Config() train.Config { return r.cfg }
 
 // Traced draws no timeline.

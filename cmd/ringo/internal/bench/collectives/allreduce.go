@@ -23,22 +23,22 @@ type allReduce struct {
 	budget time.Duration
 	arrivals
 	explain bool
-	reduce  func(*collective.Group, []float32) error // what is timed and verified
+	reduce  func(*collective.Group, []float32) error // function to time and verify
 }
 
-// maxFloats bounds --floats: 4 GiB on each rank.
+// maxFloats limits --floats: 4 GiB per rank.
 const maxFloats = 1 << 30
 
-// allReduceResult is one size's line of JSON.
+// allReduceResult is the JSON line of one size.
 type allReduceResult struct {
 	Bench     string  `json:"bench"` // "allreduce"
 	NP        int     `json:"np"`
 	Transport string  `json:"transport"`
 	Algorithm string  `json:"algorithm"`
 	Floats    int     `json:"floats"`
-	MedianUS  float64 `json:"median_us"` // over samples, each as long as its slowest rank
+	MedianUS  float64 `json:"median_us"` // median over samples of the slowest rank's time
 	MinUS     float64 `json:"min_us"`
-	// BytesSentPerRank is the payload one operation makes the busiest rank send.
+	// BytesSentPerRank is the payload per operation of the busiest rank.
 	BytesSentPerRank int64 `json:"bytes_sent_per_rank"`
 	// BusBWGBPerS is nccl-tests' bus bandwidth: bytes/time * 2(np-1)/np.
 	BusBWGBPerS float64 `json:"busbw_gb_s"`
@@ -51,7 +51,8 @@ func AllReduce(ranks bench.Ranks) *cobra.Command {
 	return allReduceBy(ranks, func(g *collective.Group, x []float32) error { return collective.AllReduce(g, x, collective.Sum) })
 }
 
-// allReduceBy is the command that times reduce, which is to leave the sum over all ranks on each.
+// allReduceBy returns the command that times reduce, which must leave the sum over all ranks on
+// each rank.
 func allReduceBy(ranks bench.Ranks, reduce func(*collective.Group, []float32) error) *cobra.Command {
 	c := &allReduce{Ranks: ranks, reduce: reduce}
 	cmd := &cobra.Command{

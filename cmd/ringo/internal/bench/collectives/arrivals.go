@@ -15,11 +15,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/cli"
 )
 
-// arrivals are calls between which the ranks compute, as those of a program are: some come late, and others wait for
-// them. What such a call costs is the time from when the last rank comes to it until the last one leaves it.
+// arrivals are calls with computation in between, as in real programs: some ranks arrive late, and
+// other ranks wait. The cost of such a call is the time from the last rank's arrival to the last
+// rank's end.
 type arrivals struct {
-	gap  time.Duration // all ranks compute for so long before each call
-	skew time.Duration // and for up to so much longer, drawn for each rank and call
+	gap  time.Duration // computation of all ranks before each call
+	skew time.Duration // maximum additional computation, drawn for each rank and call
 	on   bool
 }
 
@@ -39,7 +40,7 @@ func (a *arrivals) check(cmd *cobra.Command, faults *cli.Faults) {
 	}
 }
 
-// timed says what the time of a call is.
+// timed describes the measured time of a call.
 func (a arrivals) timed() string {
 	if a.on {
 		return fmt.Sprintf("from the last rank's arrival to the last one's end after %v to %v of computation", a.gap, a.gap+a.skew)
@@ -47,15 +48,15 @@ func (a arrivals) timed() string {
 	return "the slowest rank's"
 }
 
-// timeEach is what a result says of arrivals.
+// timeEach is the part of a result about arrivals.
 type timeEach struct {
 	GapUS  float64 `json:"gap_us"`
 	SkewUS float64 `json:"skew_us"`
-	MeanUS float64 `json:"mean_us"` // beside the median: calls that take a slice of the core are rare and long
-	LoopUS float64 `json:"loop_us"` // from one call to the next on the slowest rank, with the computation, a mean
+	MeanUS float64 `json:"mean_us"` // rare long calls, which lose a slice of the core, affect the mean but not the median
+	LoopUS float64 `json:"loop_us"` // mean time between calls on the slowest rank, including the computation
 }
 
-// result is nil where ranks do not compute.
+// result returns nil without computation.
 func (a arrivals) result(found timing) *timeEach {
 	if !a.on {
 		return nil
@@ -65,7 +66,6 @@ func (a arrivals) result(found timing) *timeEach {
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// measureArrivals is measure with computation between the calls.
 func (s *stopwatch) measureArrivals(t trial) (timing, error) {
 	const warmUp = 10
 	r, err := newRunner(s.job, s.arrivals)
@@ -93,8 +93,9 @@ func (s *stopwatch) measureArrivals(t trial) (timing, error) {
 	return found, err
 }
 
-// apart returns the microseconds of so many calls, the same on every rank: each from the last arrival to the last end,
-// and those from call to call. Every result is verified, before the computation.
+// apart returns the times in microseconds of the given number of calls, equal on every rank: from
+// the last arrival to the last end, and the mean time between calls. Every result is verified
+// before the computation.
 func (s *stopwatch) apart(t trial, r *runner, calls int) (us []float64, loop float64, err error) {
 	arrived, ended := make([]float64, calls), make([]float64, calls)
 	if err := s.begin(t, 0); err != nil {
@@ -123,17 +124,18 @@ func (s *stopwatch) apart(t trial, r *runner, calls int) (us []float64, loop flo
 	return us, loop, nil
 }
 
-// runner computes on one rank, by a clock that all ranks of the host have.
+// runner computes on one rank, with a clock common to all ranks of the host.
 type runner struct {
 	arrivals
 	draws *rand.Rand
-	perUS float64       // steps of spin
-	base  time.Time     // of the time since
-	ahead time.Duration // of the common zero when base was
+	perUS float64       // steps of spin per microsecond
+	base  time.Time     // reference of the monotonic clock
+	ahead time.Duration // base in the common clock
 	spun  uint64
 }
 
-// newRunner agrees on the clock. It is a collective call. The clocks of hosts differ by more than calls take.
+// newRunner synchronizes the clock. newRunner is a collective call for ranks of one host, because
+// the clocks of hosts differ by more than the duration of calls.
 func newRunner(job *ringo.Job, a arrivals) (*runner, error) {
 	wall := []int64{time.Now().UnixNano()}
 	if err := collective.Broadcast(job.Group(), wall, 0); err != nil {
@@ -152,8 +154,8 @@ func newRunner(job *ringo.Job, a arrivals) (*runner, error) {
 	return r, nil
 }
 
-// clockOffset is how far base is from a time of the wall clock, which all processes of a host read
-// alike, and which may be set while the other one goes on.
+// clockOffset returns the difference between base and a wall-clock time. All processes of a host
+// read the same wall clock, which may be adjusted while the monotonic clock continues.
 func clockOffset(base time.Time, wall int64) time.Duration {
 	looks := make([]time.Duration, 99)
 	for i := range looks { // the thread may lose its core between the two clocks
@@ -164,10 +166,10 @@ func clockOffset(base time.Time, wall int64) time.Duration {
 	return looks[len(looks)/2]
 }
 
-// now is the time in microseconds.
+// now returns the common time in microseconds.
 func (r *runner) now() float64 { return micros(r.ahead + time.Since(r.base)) }
 
-// compute takes as much of the processor's time as the next gap says, however often the thread has to wait for it.
+// compute uses processor time for the next gap, regardless of waits for a core.
 func (r *runner) compute() {
 	d := r.gap
 	if r.skew > 0 {
@@ -176,7 +178,7 @@ func (r *runner) compute() {
 	r.spin(int(r.perUS * micros(d)))
 }
 
-// spin makes so many multiplications, each of the one before.
+// spin makes dependent multiplications.
 func (r *runner) spin(steps int) {
 	x := r.spun
 	for range steps {
@@ -185,7 +187,7 @@ func (r *runner) spin(steps int) {
 	r.spun = x
 }
 
-// calibrate returns how many steps of spin a microsecond has when nothing else takes the core.
+// calibrate returns the steps of spin per microsecond on an undisturbed core.
 func (r *runner) calibrate() float64 {
 	const steps, tries = 20000, 50
 	best := time.Hour

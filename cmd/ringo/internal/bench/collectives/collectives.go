@@ -1,5 +1,5 @@
-// Package collectives is `ringo bench collective` and `ringo bench allreduce`: it times the operations of ranks, and
-// verifies every result.
+// Package collectives is `ringo bench collective` and `ringo bench allreduce`: timing and
+// verification of collective operations.
 package collectives
 
 import (
@@ -32,7 +32,7 @@ type command struct {
 	arrivals
 }
 
-// reductions are all, in the order of their names in help.
+// reductions returns all reductions, in the order of the help.
 func reductions() []collective.ReduceOp {
 	return []collective.ReduceOp{collective.Sum, collective.Mean, collective.Min, collective.Max, collective.Prod}
 }
@@ -44,34 +44,33 @@ func reductionNames() (names []string) {
 	return names
 }
 
-// buffers are where operands may lie.
+// buffers returns the possible locations of operands.
 func buffers() []string { return []string{"auto", "arena", "private"} }
 
-// maxBytes bounds --bytes and --floats: 4 GiB on each rank.
+// maxBytes limits --bytes and --floats: 4 GiB per rank.
 const maxBytes = 4 << 30
 
-// result is the line of JSON of one operation and size.
+// result is the JSON line of one operation and size.
 type result struct {
 	Bench     string `json:"bench"` // "collective"
 	Op        string `json:"op"`
 	NP        int    `json:"np"`
 	Transport string `json:"transport"`
-	Algorithm string `json:"algorithm"` // in force for this size; empty where there is no choice
+	Algorithm string `json:"algorithm"` // algorithm for this size; empty without a choice
 	Buffer    string `json:"buffer"`
 	Type      string `json:"type"`
-	Redop     string `json:"redop"` // "none" where nothing is reduced
-	Root      int    `json:"root"`  // -1 where there is none
-	Bytes     int    `json:"bytes"` // of the larger operand
-	Count     int    `json:"count"` // its values
-	// Times are over samples, each as long as its slowest rank.
+	Redop     string `json:"redop"` // "none" without a reduction
+	Root      int    `json:"root"`  // value -1 without a root
+	Bytes     int    `json:"bytes"` // bytes of the larger operand
+	Count     int    `json:"count"` // values of the larger operand
+	// MedianUS and the other times are over samples of the slowest rank's time.
 	MedianUS float64 `json:"median_us"`
 	MinUS    float64 `json:"min_us"`
-	// AlgBWGBPerS is bytes over time; BusBWGBPerS what a link carries for it, by
-	// nccl-tests' factors.
+	// AlgBWGBPerS is bytes over time; BusBWGBPerS is the link bandwidth by nccl-tests' factors.
 	AlgBWGBPerS      float64 `json:"algbw_gb_s"`
 	BusBWGBPerS      float64 `json:"busbw_gb_s"`
-	BytesSentPerRank int64   `json:"bytes_sent_per_rank"` // payload, of the busiest rank
-	Wrong            int64   `json:"wrong"`               // values
+	BytesSentPerRank int64   `json:"bytes_sent_per_rank"` // payload of the busiest rank
+	Wrong            int64   `json:"wrong"`               // wrong values
 	Iterations       int     `json:"iterations"`
 	*timeEach
 }
@@ -128,7 +127,7 @@ func (c *command) execute(cmd *cobra.Command) error {
 	})
 }
 
-// checkWhat reports faults of what is to be measured, and completes it.
+// checkWhat checks the operations to measure, and completes the flags.
 func (c *command) checkWhat(cmd *cobra.Command, faults *cli.Faults) {
 	if slices.Contains(c.ops, "all") {
 		c.ops = operations()
@@ -156,7 +155,7 @@ func (c *command) checkWhat(cmd *cobra.Command, faults *cli.Faults) {
 	c.checkSizes(cmd, typ.size, faults)
 }
 
-// checkSizes turns the sizes into bytes, for values of so many.
+// checkSizes converts the sizes to bytes, for values of the given size.
 func (c *command) checkSizes(cmd *cobra.Command, value int, faults *cli.Faults) {
 	sizes, unit := c.bytes, 1
 	switch {
@@ -178,19 +177,18 @@ func (c *command) checkSizes(cmd *cobra.Command, value int, faults *cli.Faults) 
 			if cmd.Flags().Changed("bytes") || cmd.Flags().Changed("floats") {
 				faults.Add("size of %d bytes: want whole values of --type %s, %d bytes each", n, c.typ, value)
 			}
-			n += value - n%value // of the default sizes
+			n += value - n%value // rounds default sizes up
 		}
 		c.bytes = append(c.bytes, n)
 	}
 }
 
-// reductionOf finds a reduction by its name.
+// reductionOf returns a reduction by name.
 func reductionOf(name string) collective.ReduceOp {
 	i := slices.Index(reductionNames(), name)
 	return reductions()[i]
 }
 
-// rank is what each rank does.
 func (c *command) rank(job *ringo.Job, out *cli.Output) error {
 	kind := c.buffer
 	if c.limit {
@@ -215,7 +213,7 @@ func (c *command) rank(job *ringo.Job, out *cli.Output) error {
 	return nil
 }
 
-// sizesOf are the sizes of an operation in bytes.
+// sizesOf returns the sizes of an operation in bytes.
 func (c *command) sizesOf(op string) []int {
 	if op == "barrier" {
 		return []int{0}

@@ -11,11 +11,11 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// operandMemory is where a rank's operands lie.
+// operandMemory is the memory of a rank's operands.
 type operandMemory struct {
-	kind     string // "arena" or "private"
+	kind     string // value "arena" or "private"
 	dst, src []byte
-	windows  *transport.SharedMemory // of an arena
+	windows  *transport.SharedMemory // shared memory of an arena
 }
 
 // newOperandMemory returns memory for two operands of n bytes.
@@ -34,13 +34,13 @@ func newOperandMemory(job *ringo.Job, kind string, n int) (operandMemory, error)
 	return m, nil
 }
 
-// alignedBytes are n bytes that start where a value of any type may, of the kind of
-// memory that Job.Alloc gives where none is shared.
+// alignedBytes returns n bytes aligned for values of any type, in memory like Job.Alloc's without
+// sharing.
 func alignedBytes(n int) []byte { return bytesview.Bytes(hugepage.Floats((n + 3) / 4))[:n] }
 
-// onePass turns t into what bounds allreduce of so many floats in shared memory:
-// each rank reduces its share of all arenas and writes it to all of them, and
-// waits for nobody. Only its own share of its own arena is checked.
+// onePass turns t into the lower bound of an allreduce in shared memory: each rank reduces its
+// share of all arenas and writes the result to all arenas, without waiting. Only the own share in
+// the own arena is checked.
 func (m operandMemory) onePass(g *collective.Group, t trial, count int) trial {
 	at, _ := m.windows.Offset(m.dst)
 	n, me := len(m.windows.Ranks), m.windows.Index
@@ -56,10 +56,10 @@ func (m operandMemory) onePass(g *collective.Group, t trial, count int) trial {
 	}
 	t.check = func(salt int) (int, string) {
 		if err := collective.Barrier(g); err != nil {
-			return 1, err.Error() // others still write
+			return 1, err.Error() // other ranks still write
 		}
 		if t.bytes <= batchBytes {
-			return 0, "" // ranks that do not wait for each other read what is of another turn
+			return 0, "" // without synchronization a rank reads other ranks' data of another turn
 		}
 		return compare(want[salt], shares[me], lo)
 	}

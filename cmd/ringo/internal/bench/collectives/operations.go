@@ -7,7 +7,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 )
 
-// The operations of `ringo bench collective`, each as a trial.
+// The functions below return the operations of `ringo bench collective` as trials.
 
 func (m *maker[T]) allReduce() trial {
 	own, want := m.operands(), m.reduced()
@@ -25,7 +25,7 @@ func (m *maker[T]) reduce() trial {
 		call:    func() error { return collective.Reduce(m.g, m.dst, m.redop, m.root) },
 		check: func(salt int) (int, string) {
 			if m.me != m.root {
-				return compare(own[salt], m.dst, 0) // only read
+				return compare(own[salt], m.dst, 0) // read-only operand
 			}
 			return compare(want[salt], m.dst, 0)
 		},
@@ -49,7 +49,7 @@ func (m *maker[T]) barrier() trial {
 	}
 }
 
-// sendReceive sends to the next rank and receives from the one before.
+// sendReceive sends to the next rank and receives from the previous rank.
 func (m *maker[T]) sendReceive() trial {
 	own, src := m.operands(), m.src[:m.count]
 	to, from := (m.me+1)%m.np, (m.me+m.np-1)%m.np
@@ -79,7 +79,7 @@ func (m *maker[T]) reduceScatter() trial {
 	}
 }
 
-// everyRank are the operands of all ranks.
+// everyRank returns the operands of all ranks.
 func (m *maker[T]) everyRank() (all [][salts]block[T]) {
 	for r := range m.np {
 		all = append(all, operandBlocks(m.as, m.redop, r))
@@ -87,8 +87,8 @@ func (m *maker[T]) everyRank() (all [][salts]block[T]) {
 	return all
 }
 
-// compareParts compares the parts of dst, counts[r] values each, with those of
-// rank r from value first[r] on.
+// compareParts compares the parts of dst, counts[r] values each, with rank r's values from first[r]
+// on.
 func (m *maker[T]) compareParts(all [][salts]block[T], salt int, counts, first []int) (wrong int, text string) {
 	at := 0
 	for r, n := range counts {
@@ -101,8 +101,8 @@ func (m *maker[T]) compareParts(all [][salts]block[T], salt int, counts, first [
 	return wrong, text
 }
 
-// weight is a rank's share of the larger operand: all equal, or for the operation on
-// parts of different lengths 1, 3, 1, 3, ...
+// weight returns a rank's share of the larger operand: equal shares, or 1, 3, 1, 3, ... for
+// operations on parts of different lengths.
 func (m *maker[T]) weight(r int) int {
 	if m.op == "allgatherv" {
 		return 1 + 2*(r%2)
@@ -110,7 +110,7 @@ func (m *maker[T]) weight(r int) int {
 	return 1
 }
 
-// parts cuts count values by weight.
+// parts divides count values by weight.
 func (m *maker[T]) parts() (counts, starts []int) {
 	all, before := 0, 0
 	for r := range m.np {
@@ -164,8 +164,8 @@ func (m *maker[T]) scatter() trial {
 	}
 }
 
-// pair is how many values of an all-to-all rank a sends to rank b, and b to a:
-// equal parts, or for the operation on different lengths one or two shares.
+// pair returns the number of values from rank a to rank b in an all-to-all, equal to that from b to
+// a: equal parts, or one or two shares for different lengths.
 func (m *maker[T]) pair(a, b int) int {
 	if m.op == "alltoallv" {
 		return m.count / (m.np + (m.np+1)/2) * (1 + (a+b)%2)
@@ -179,7 +179,7 @@ func (m *maker[T]) allToAll() trial {
 	for r := range m.np {
 		counts[r] = m.pair(m.me, r)
 		sum += counts[r]
-		for q := range m.me { // where this rank's part begins in rank r's operand
+		for q := range m.me { // start of this rank's part in rank r's operand
 			first[r] += m.pair(r, q)
 		}
 	}

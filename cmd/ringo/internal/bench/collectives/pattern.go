@@ -7,21 +7,19 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// What the ranks of a benchmark exchange: small whole numbers, whose sums and
-// products are exact in every type and every order, so that results are compared
-// bit by bit. They repeat after period values and differ between ranks and
-// between successive calls (the salt), so that what is old or another rank's is
-// noticed.
+// The data of a benchmark are small integers, with exact sums and products in every type and order,
+// so that results are compared bit by bit. The data repeat after period values and differ between
+// ranks and successive calls (the salt), to detect stale data and data of other ranks.
 const (
 	period   = 5
-	blockLen = period * 1024 // a block is copied in one go up to here
+	blockLen = period * 1024 // maximum length of one copy
 	salts    = 2
-	// summed is how many ranks have operands that are not neutral: a sum of
-	// more would not be exact in bfloat16.
+	// summed is the maximum number of ranks with non-neutral operands: larger sums are not exact in
+	// bfloat16.
 	summed = 51
 )
 
-// operandOf is value i of a rank's operand.
+// operandOf returns value i of a rank's operand.
 func operandOf(op collective.ReduceOp, rank, i, salt int) int64 {
 	v := (i + 2*rank + salt) % period
 	switch {
@@ -35,7 +33,7 @@ func operandOf(op collective.ReduceOp, rank, i, salt int) int64 {
 	return int64(v + 1)
 }
 
-// reducedOf is value i of the reduction over all ranks, before a mean's division.
+// reducedOf returns value i of the reduction over all ranks, before a mean's division.
 func reducedOf(op collective.ReduceOp, ranks, i, salt int) int64 {
 	out := operandOf(op, 0, i, salt)
 	for r := 1; r < ranks; r++ {
@@ -54,13 +52,13 @@ func reducedOf(op collective.ReduceOp, ranks, i, salt int) int64 {
 	return out
 }
 
-// number says how whole numbers become values of T.
+// number converts integers to values of T.
 type number[T collective.Number] struct {
 	of   func(int64) T
-	mean func(sum int64, n int) T // nil: T has none
+	mean func(sum int64, n int) T // nil: T has no mean
 }
 
-// block is the values of one salt, as often as they fit.
+// block is the values of one salt, repeated.
 type block[T collective.Number] []T
 
 func newBlock[T collective.Number](value func(i int) T) block[T] {
@@ -71,7 +69,7 @@ func newBlock[T collective.Number](value func(i int) T) block[T] {
 	return b
 }
 
-// operandBlocks are a rank's operands by salt.
+// operandBlocks returns a rank's operands by salt.
 func operandBlocks[T collective.Number](as number[T], op collective.ReduceOp, rank int) (out [salts]block[T]) {
 	for salt := range out {
 		out[salt] = newBlock(func(i int) T { return as.of(operandOf(op, rank, i, salt)) })
@@ -79,7 +77,7 @@ func operandBlocks[T collective.Number](as number[T], op collective.ReduceOp, ra
 	return out
 }
 
-// reducedBlocks are the reductions by salt.
+// reducedBlocks returns the reductions by salt.
 func reducedBlocks[T collective.Number](as number[T], op collective.ReduceOp, ranks int) (out [salts]block[T]) {
 	for salt := range out {
 		out[salt] = newBlock(func(i int) T {
@@ -93,7 +91,7 @@ func reducedBlocks[T collective.Number](as number[T], op collective.ReduceOp, ra
 	return out
 }
 
-// fill writes to x the values from value first on.
+// fill writes the values from first on to x.
 func (b block[T]) fill(x []T, first int) {
 	from := b[first%period:][:blockLen]
 	for len(x) > blockLen {
@@ -103,8 +101,8 @@ func (b block[T]) fill(x []T, first int) {
 	copy(x, from)
 }
 
-// wrong counts the values of x, from value first on, that are not those of the
-// block, bit by bit; at is the first of them.
+// wrong counts the values of x that differ from the block from value first on, bit by bit; at is
+// the first difference.
 func (b block[T]) wrong(x []T, first int) (count, at int) {
 	from := b[first%period:][:blockLen]
 	for done := 0; done < len(x); done += blockLen {

@@ -12,23 +12,21 @@ import (
 	"github.com/ringo-ml/ringo/internal/median"
 )
 
-// trial is an operation on one rank, ready to be called many times.
+// trial is an operation on one rank, ready for repeated calls.
 type trial struct {
-	name  string // "allreduce of 4096 float32"
-	bytes int    // of the operand
-	// rewrite writes the operands of the next call. It costs what copying them
-	// does, and leaves their cache lines with this rank's core.
+	name  string // description, "allreduce of 4096 float32"
+	bytes int    // bytes of the operand
+	// rewrite writes the operands of the next call, at the cost of a copy, and leaves their cache
+	// lines with this rank's core.
 	rewrite func(salt int)
 	call    func() error
-	// check counts the values of the result that are wrong and describes the
-	// first of them.
+	// check counts the wrong values of the result and describes the first.
 	check func(salt int) (wrong int, first string)
 }
 
-// How a trial is timed, the same for our peers (bench/peers). A call of up to
-// batchBytes takes little more than looking at the clock, and less than by how
-// much the ranks leave a barrier apart: such calls are timed in batches, the
-// rewriting of operands included.
+// How a trial is timed, equal for the compared programs (bench/peers). A call of up to batchBytes
+// takes little more than a clock reading, and less than the skew of ranks after a barrier: such
+// calls are timed in batches, including the rewriting of operands.
 const (
 	batchBytes = 4096
 	batchCalls = 100
@@ -36,12 +34,12 @@ const (
 	leastTimes = 5
 )
 
-// timing is what was measured of a trial.
+// timing is the measurement of a trial.
 type timing struct {
-	us    []float64 // of one call, by sample, ascending: each the slowest rank's
-	sent  int64     // payload that one call makes the busiest rank send
-	wrong int64     // values of all ranks and verified calls
-	loop  float64   // of arrivals: microseconds from call to call
+	us    []float64 // times of one call on the slowest rank, ascending
+	sent  int64     // payload per call of the busiest rank
+	wrong int64     // wrong values of all ranks and verified calls
+	loop  float64   // microseconds between calls, for arrivals
 }
 
 func (t *timing) median() float64 { return median.Of(t.us) }
@@ -49,14 +47,14 @@ func (t *timing) median() float64 { return median.Of(t.us) }
 // stopwatch times the trials of one rank.
 type stopwatch struct {
 	job      *ringo.Job
-	budget   time.Duration // about how long to measure
+	budget   time.Duration // approximate measuring time
 	arrivals arrivals
-	wrong    int    // values of the trial at hand
-	first    string // which was the first, if any
+	wrong    int    // wrong values of the current trial
+	first    string // description of the first
 }
 
-// measure times a trial for about the budget: 5 to 2,000 samples, after a few
-// to warm up. Wrong results are counted; fault says which.
+// measure times a trial for about the budget: 5 to 2,000 samples, after a warm-up. Wrong results
+// are counted; fault describes them.
 func (s *stopwatch) measure(t trial) (timing, error) {
 	s.wrong, s.first = 0, ""
 	if s.arrivals.on {
@@ -87,14 +85,14 @@ func (s *stopwatch) measure(t trial) (timing, error) {
 	return s.overRanks(us, sent)
 }
 
-// samples is how many to take of so many microseconds each, as rank 0 says.
+// samples returns the number of samples of the given microseconds, as decided by rank 0.
 func (s *stopwatch) samples(us float64) (int, error) {
 	count := []int32{int32(min(mostTimes, max(leastTimes, micros(s.budget)/max(1e-3, us))))}
 	err := collective.Broadcast(s.job.Group(), count, 0)
 	return int(count[0]), err
 }
 
-// overRanks joins what the ranks have measured.
+// overRanks combines the measurements of all ranks.
 func (s *stopwatch) overRanks(us []float64, sent int64) (timing, error) {
 	all, err := bench.Slowest(s.job.Group(), append(us, float64(sent)))
 	if err != nil {
@@ -112,8 +110,8 @@ func (s *stopwatch) overRanks(us []float64, sent int64) (timing, error) {
 	return out, nil
 }
 
-// fault is what was wrong with the results, or nil. A rank whose own were right
-// waits for the echo of another's fault, which says more than it knows.
+// fault returns an error for wrong results, or nil. A rank with correct results waits for the error
+// of another rank, which has the description.
 func (s *stopwatch) fault(found timing) error {
 	switch {
 	case s.wrong > 0:
@@ -124,7 +122,7 @@ func (s *stopwatch) fault(found timing) error {
 	return nil
 }
 
-// sent counts the payload of one call on this rank.
+// sent returns the payload of one call on this rank.
 func (s *stopwatch) sent(t trial) (int64, error) {
 	if err := s.begin(t, 0); err != nil {
 		return 0, err
@@ -138,8 +136,8 @@ func (s *stopwatch) sent(t trial) (int64, error) {
 	return sent, nil
 }
 
-// singles fills us with the times of single calls in microseconds. Ranks start
-// each together; every result is verified.
+// singles fills us with the times of single calls in microseconds. Ranks start each call together;
+// every result is verified.
 func (s *stopwatch) singles(t trial, us []float64) error {
 	for i := range us {
 		if err := s.begin(t, i); err != nil {
@@ -151,15 +149,15 @@ func (s *stopwatch) singles(t trial, us []float64) error {
 		}
 		us[i] = float64(time.Since(start).Nanoseconds()) / 1e3
 		if err := collective.Barrier(s.job.Group()); err != nil {
-			return err // verifying would take the core from ranks that are not done
+			return err // verification would take the core from ranks that are still running
 		}
 		s.verify(t, i, i)
 	}
 	return nil
 }
 
-// batches fills us with the mean times of calls in a row, in microseconds, with
-// the rewriting of the operands before each. Every last result is verified.
+// batches fills us with the mean times of calls in a row, in microseconds, including the rewriting
+// of operands. Every last result is verified.
 func (s *stopwatch) batches(t trial, us []float64) error {
 	for i := range us {
 		if err := s.begin(t, i); err != nil {
@@ -178,16 +176,16 @@ func (s *stopwatch) batches(t trial, us []float64) error {
 	return nil
 }
 
-// begin rewrites the operands and lets the ranks start together.
+// begin rewrites the operands and synchronizes the ranks.
 func (s *stopwatch) begin(t trial, i int) error {
 	if err := context.Cause(s.job.Context()); err != nil {
-		return err // a group of one rank would not notice
+		return err // a group of one rank would not detect the cancellation
 	}
 	t.rewrite(i % salts)
 	return collective.Barrier(s.job.Group())
 }
 
-// verify checks the result of the call whose operands were those of turn.
+// verify checks the result of the call with the operands of turn.
 func (s *stopwatch) verify(t trial, iteration, turn int) {
 	n, first := t.check(turn % salts)
 	if n > 0 && s.wrong == 0 {

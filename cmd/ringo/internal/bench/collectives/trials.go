@@ -10,7 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// spec is what one rank is to try.
+// spec is the trial of one rank.
 type spec struct {
 	g     *collective.Group
 	op    string
@@ -18,15 +18,15 @@ type spec struct {
 	redop collective.ReduceOp
 	root  int
 	count int    // values of the larger operand
-	dst   []byte // memory for the result, or for the only operand
-	src   []byte // memory for a second operand
+	dst   []byte // memory of the result, or of the only operand
+	src   []byte // memory of a second operand
 }
 
-// shape is what an operation needs and how its speed is judged.
+// shape is an operation's requirements, and the factor for its speed.
 type shape struct {
 	reduces, rooted bool
-	chunked         bool // the larger operand has a part for each rank
-	// bus is nccl-tests' factor from bytes over time to what a link carries.
+	chunked         bool // the larger operand has a part per rank
+	// bus returns nccl-tests' factor from bytes over time to link bandwidth.
 	bus func(np float64) float64
 }
 
@@ -54,7 +54,7 @@ func operations() []string { return slices.Sorted(maps.Keys(shapes)) }
 
 // elementType is a type of values.
 type elementType struct {
-	size  int // bytes
+	size  int // size in bytes
 	means bool
 	trial func(spec) trial
 }
@@ -68,7 +68,7 @@ var float32s = number[float32]{
 	mean: func(sum int64, n int) float32 { return float32(sum) * (1 / float32(n)) },
 }
 
-// number16 is a type of 16 bits that round makes of float32 values.
+// number16 returns a 16-bit type, converted from float32 by round.
 func number16[T collective.Float16 | collective.BFloat16](round func(dst []uint16, src []float32)) number[T] {
 	of := func(v float32) T {
 		var out [1]uint16
@@ -81,7 +81,7 @@ func number16[T collective.Float16 | collective.BFloat16](round func(dst []uint1
 	}
 }
 
-// elementTypes are the types by name.
+// elementTypes returns the types by name.
 func elementTypes() map[string]elementType {
 	return map[string]elementType{
 		"float32": typeOf(4, float32s),
@@ -99,7 +99,7 @@ func elementTypes() map[string]elementType {
 
 func typeNames() []string { return slices.Sorted(maps.Keys(elementTypes())) }
 
-// maker makes the trials of one type.
+// maker creates the trials of one type.
 type maker[T collective.Number] struct {
 	spec
 	as       number[T]
@@ -107,7 +107,7 @@ type maker[T collective.Number] struct {
 	np, me   int
 }
 
-// newTrial makes the trial of s with values of T.
+// newTrial creates the trial of s with values of T.
 func newTrial[T collective.Number](s spec, as number[T]) trial {
 	m := &maker[T]{spec: s, as: as, dst: bytesview.As[T](s.dst)[:s.count], src: bytesview.As[T](s.src), np: s.g.Size(), me: s.g.Rank()}
 	t := map[string]func() trial{
@@ -119,13 +119,12 @@ func newTrial[T collective.Number](s spec, as number[T]) trial {
 	return t
 }
 
-// operands are this rank's operands, of are rank's, reduced the reductions.
+// operands returns this rank's operands.
 func (m *maker[T]) operands() [salts]block[T] { return operandBlocks(m.as, m.redop, m.me) }
 
 func (m *maker[T]) reduced() [salts]block[T] { return reducedBlocks(m.as, m.redop, m.np) }
 
-// compare describes the first value of x, from value first of a block on, that is
-// not the block's.
+// compare describes the first value of x that differs from the block, from value first on.
 func compare[T collective.Number](b block[T], x []T, first int) (wrong int, text string) {
 	wrong, at := b.wrong(x, first)
 	if wrong > 0 {

@@ -28,18 +28,17 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// ServerName is the hidden command of the process that `ringo bench ps` asks. It
-// ends with its standard input, when whoever started it has ended.
+// ServerName is the hidden command of the server process of `ringo bench ps`. The process ends with
+// its standard input, when its parent has ended.
 const ServerName = "bench-ps-server"
 
-// settings are that command, and what it is told.
+// settings are the server's flags.
 type settings struct {
 	clients      int
 	memory, disk cli.Size
 	dir          string
 }
 
-// register adds the flags that both ends have.
 func (s *settings) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.IntVar(&s.clients, "clients", 1, "trainers that ask at once, each over a connection of its own")
@@ -48,7 +47,7 @@ func (s *settings) register(cmd *cobra.Command) {
 	fs.StringVar(&s.dir, "ps-dir", "", "`DIR` on an SSD for the rows that --ps-memory has no room for; nothing stays there")
 }
 
-// Server is the hidden command of the server that `ringo bench ps` starts.
+// Server returns the hidden command of the server that `ringo bench ps` starts.
 func Server() *cobra.Command {
 	s := &settings{}
 	cmd := &cobra.Command{
@@ -61,13 +60,13 @@ func Server() *cobra.Command {
 	return cmd
 }
 
-// places are where a server is, which it says in a line of JSON when it is up.
+// places are a server's addresses, printed as a JSON line when the server is ready.
 type places struct {
 	Addr  string `json:"addr"`
 	Admin string `json:"admin"`
 }
 
-// serve is the server's process.
+// serve runs the server's process.
 func (s *settings) serve(cmd *cobra.Command) error {
 	text, _ := os.LookupEnv(launch.TicketVar)
 	ticket, err := transport.ParseTicket(text)
@@ -86,7 +85,7 @@ func (s *settings) serve(cmd *cobra.Command) error {
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	go func() { // until the process ends
+	go func() { // runs until the process ends
 		_, _ = io.Copy(io.Discard, cmd.InOrStdin())
 		cancel()
 	}()
@@ -98,29 +97,28 @@ func (s *settings) serve(cmd *cobra.Command) error {
 		return err
 	}
 	if _, err = server.Run(ctx, cfg); ctx.Err() != nil {
-		return nil // nobody is there to tell
+		return nil // no reader is left
 	}
 	return err
 }
 
-// serverProcess is a server in a process of its own: with a heap, threads and a
-// collector of its own, as servers are.
+// serverProcess is a server in a separate process, with separate heap, threads and garbage
+// collector, as in production.
 type serverProcess struct {
 	places
 	ticket transport.Ticket
-	dir    string // to be removed
+	dir    string // temporary folder, removed at the end
 	cmd    *exec.Cmd
 	stdin  io.Closer
-	stderr bytes.Buffer // to be read when it has ended
+	stderr bytes.Buffer // readable when the process has ended
 	ended  chan struct{}
-	err    error // when ended is closed
+	err    error // set when ended is closed
 	web    http.Client
 }
 
-// startLimit bounds how long a server may take to say where it is, and to end.
+// startLimit is the maximum time for a server to report its addresses, and to end.
 const startLimit = 30 * time.Second
 
-// start starts the server's process.
 func (s *settings) start(ctx context.Context) (*serverProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -139,7 +137,7 @@ func (s *settings) start(ctx context.Context) (*serverProcess, error) {
 		"--ps-disk="+s.disk.String(), "--ps-dir="+p.dir)
 	p.cmd.Env = append(os.Environ(), launch.TicketVar+"="+p.ticket.String())
 	p.cmd.Stderr, p.cmd.WaitDelay = &p.stderr, time.Second
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for this process, whose end is its end
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches this process only, which ends the server
 	err = p.launch(ctx)
 	if err != nil {
 		return nil, errors.Join(err, p.removeDir())
@@ -147,7 +145,7 @@ func (s *settings) start(ctx context.Context) (*serverProcess, error) {
 	return p, nil
 }
 
-// launch starts the process and waits until it is up.
+// launch starts the process and waits until the server is ready.
 func (p *serverProcess) launch(ctx context.Context) error {
 	stdin, err := p.cmd.StdinPipe()
 	if err != nil {
@@ -184,14 +182,14 @@ func (p *serverProcess) launch(ctx context.Context) error {
 	return nil
 }
 
-// stop ends the process unless it has ended, and returns how it did: nil in good order.
+// stop ends the process, and returns nil if it ended in good order.
 func (p *serverProcess) stop(ctx context.Context) error {
 	p.web.CloseIdleConnections()
-	_ = p.stdin.Close() // it may be gone
+	_ = p.stdin.Close() // the process may be gone
 	select {
 	case <-p.ended:
 	case <-time.After(startLimit):
-		_ = p.cmd.Process.Kill() // the same
+		_ = p.cmd.Process.Kill() // the process may be gone
 		<-p.ended
 		return fmt.Errorf("the server did not end within %v and was killed", startLimit)
 	}
@@ -201,7 +199,7 @@ func (p *serverProcess) stop(ctx context.Context) error {
 	return nil
 }
 
-// close ends the server, which trainers have left or which nobody wants any more.
+// close ends the server, after its trainers have left or after a failure.
 func (p *serverProcess) close(ctx context.Context, left bool) error {
 	if left {
 		select {
@@ -219,14 +217,14 @@ func (p *serverProcess) removeDir() error {
 	return os.RemoveAll(p.dir)
 }
 
-// serverFigures are what a server says of itself.
+// serverFigures are a server's metrics.
 type serverFigures struct {
 	Service service.Stats   `json:"service"`
 	Tables  engine.Stats    `json:"tables"`
 	Process usage.Resources `json:"process"`
 }
 
-// table is the only one's.
+// table returns the metrics of the only table.
 func (f *serverFigures) table() engine.TableStats {
 	if len(f.Tables.Tables) == 0 {
 		return engine.TableStats{}
@@ -234,7 +232,6 @@ func (f *serverFigures) table() engine.TableStats {
 	return f.Tables.Tables[0].TableStats
 }
 
-// figures asks the server.
 func (p *serverProcess) figures(ctx context.Context) (f serverFigures, err error) {
 	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Admin+"/stats", nil)
 	if err != nil {

@@ -9,22 +9,21 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/loadgen"
 )
 
-// serverCost is what the server's process has taken.
+// serverCost is the resources of the server's process.
 type serverCost struct {
-	// ResidentBytes are what the process has more than before there was a row, and
-	// PeakBytes the most that it ever had more; BytesPerRow is of the former and of rows
-	// in memory. 0 where the system does not say.
+	// ResidentBytes is the growth of the process's memory since before the first row, and PeakBytes
+	// the maximum growth; BytesPerRow is ResidentBytes per row in memory. 0 means unknown.
 	ResidentBytes int64   `json:"server_resident_bytes"`
 	PeakBytes     int64   `json:"server_peak_bytes"`
 	BytesPerRow   float64 `json:"server_bytes_per_row"`
-	Rows          int64   `json:"server_rows"`        // in memory
-	StoredRows    int64   `json:"server_stored_rows"` // on SSD alone
+	Rows          int64   `json:"server_rows"`        // rows in memory
+	StoredRows    int64   `json:"server_stored_rows"` // rows on SSD only
 	StoredBytes   int64   `json:"server_stored_bytes"`
-	GCShare       float64 `json:"server_gc_share"`            // of its CPU time
-	GCPauseUS     float64 `json:"server_gc_longest_pause_us"` // since it began
+	GCShare       float64 `json:"server_gc_share"`            // share of the CPU time
+	GCPauseUS     float64 `json:"server_gc_longest_pause_us"` // longest pause since the start
 }
 
-// growth is the line of JSON of the filling.
+// growth is the JSON line of filling.
 type growth struct {
 	Bench     string  `json:"bench"` // "ps"
 	Op        string  `json:"op"`    // "fill": a push to each key
@@ -34,55 +33,56 @@ type growth struct {
 	Clients   int     `json:"clients"`
 	RowsPerS  float64 `json:"rows_s"`
 	serverCost
-	// MaxBytesPerRow is the largest of BytesPerRow at any of the points from an eighth of
-	// the keys on: before that what does not depend on the rows counts.
+	// MaxBytesPerRow is the maximum of BytesPerRow over the points from an eighth of the keys on:
+	// before, the fixed memory dominates.
 	MaxBytesPerRow float64       `json:"server_max_bytes_per_row"`
 	Points         []growthPoint `json:"growth"`
 }
 
-// growthPoint is the server's memory while it grows.
+// growthPoint is the server's memory during filling.
 type growthPoint struct {
-	Rows          int64   `json:"rows"` // in memory
+	Rows          int64   `json:"rows"` // rows in memory
 	ResidentBytes int64   `json:"resident_bytes"`
 	BytesPerRow   float64 `json:"bytes_per_row"`
 }
 
-// result is the line of JSON of an operation.
+// result is the JSON line of an operation.
 type result struct {
 	Bench     string  `json:"bench"` // "ps"
 	Op        string  `json:"op"`
 	Dist      string  `json:"dist"`
 	Batch     int     `json:"batch"`
-	Keys      uint64  `json:"keys"` // that there are afterwards
+	Keys      uint64  `json:"keys"` // number of keys afterwards
 	Dim       int     `json:"dim"`
 	Optimizer string  `json:"optimizer"`
 	Clients   int     `json:"clients"`
 	InFlight  int     `json:"ahead"`
 	Insert    float64 `json:"insert"`
-	// RowsPerS is the median of the turns, with several batches under way.
+	// RowsPerS is the median of the turns, with several batches in flight.
 	RowsPerS    float64 `json:"rows_s"`
 	MinRowsPerS float64 `json:"min_rows_s"`
 	MaxRowsPerS float64 `json:"max_rows_s"`
-	// Percentiles of batches one at a time; of fewer than 1000 there is no p99.9: 0.
+	// P50US to P999US are percentiles of batches sent one at a time; p99.9 is 0 for fewer than 1000
+	// batches.
 	P50US           float64 `json:"p50_us"`
 	P99US           float64 `json:"p99_us"`
 	P999US          float64 `json:"p999_us"`
 	SingleBatches   int     `json:"single_batches"`
-	BytesPerS       float64 `json:"bytes_s"` // both ways
+	BytesPerS       float64 `json:"bytes_s"` // bytes in both directions
 	SentBytesPerRow float64 `json:"sent_bytes_per_row"`
 	ReadBytesPerRow float64 `json:"read_bytes_per_row"`
 	MemoryHitRate   float64 `json:"memory_hit_rate"`
 	AllocsPerBatch  float64 `json:"server_allocs_per_batch"`
-	LimitRowsPerS   float64 `json:"limit_rows_s"`   // one thread, places known beforehand
-	LatencyRowsPerS float64 `json:"latency_rows_s"` // one thread, one row after the other
+	LimitRowsPerS   float64 `json:"limit_rows_s"`   // one thread, known locations
+	LatencyRowsPerS float64 `json:"latency_rows_s"` // one thread, sequential rows
 	ShareOfLimit    float64 `json:"share_of_limit"`
 	ShareOfLatency  float64 `json:"share_of_latency"`
-	CheckedRows     int     `json:"checked_rows"` // all of them right
+	CheckedRows     int     `json:"checked_rows"` // rows found correct
 	Turns           int     `json:"turns"`
 	serverCost
 }
 
-// cost is what the server has taken, with the share of collecting in so much CPU time.
+// cost returns the server's resources, with the garbage collector's share of the CPU time.
 func (m *measurement) cost(f serverFigures, cpu, gc float64) serverCost {
 	t := f.table()
 	c := serverCost{
@@ -94,12 +94,12 @@ func (m *measurement) cost(f serverFigures, cpu, gc float64) serverCost {
 		c.BytesPerRow = float64(c.ResidentBytes) / float64(c.Rows)
 	}
 	if cpu > 0 {
-		c.GCShare = min(1, gc/cpu) // the runtime adds a collection's time when it ends: a short while may be given more than it has
+		c.GCShare = min(1, gc/cpu) // the runtime adds a collection's time at its end, so a short interval may exceed its total
 	}
 	return c
 }
 
-// fill makes the rows and tells what their server took while it grew.
+// fill creates the rows and reports the server's resources during growth.
 func (m *measurement) fill(ctx context.Context, bar *cli.Progress) error {
 	c := m.c
 	g := growth{Bench: "ps", Op: "fill", Keys: c.keys, Dim: c.dim, Optimizer: c.optimizer, Clients: c.clients}
@@ -137,8 +137,7 @@ func (m *measurement) fill(ctx context.Context, bar *cli.Progress) error {
 	return nil
 }
 
-// The columns of a table of cases: each of its first line's words is as wide as what it
-// stands over, up to what servers reach.
+// Columns of the table of cases: each heading is as wide as the largest value below.
 const (
 	headerFormat = "#%4s %-9s %6s %11s %9s %9s %9s %7s %7s %5s %6s %7s %6s %8s"
 	format       = "%5s %-9s %6d %11s %9.0f %9.0f %9s %7.0f %7.1f %4.0f%% %6.2f %7.2f %5.1f%% %8.2f"
@@ -149,13 +148,12 @@ var header = [][]any{
 	{"op", "keys", "batch", "rows/s", "us", "us", "us", "MB/s", "per row", "mem.", "memory", "latency", "", "/batch"},
 }
 
-// report tells of a case.
 func (m *measurement) report(k *work) error {
 	r := m.result(k)
 	return m.out.Result(r, format, r.columns()...)
 }
 
-// columns are a case's figures as format takes them.
+// columns returns a case's values for format.
 func (r *result) columns() []any {
 	p999 := "-"
 	if r.P999US > 0 {
@@ -167,7 +165,7 @@ func (r *result) columns() []any {
 	}
 }
 
-// result turns what was measured into figures.
+// result converts the measurements of a case.
 func (m *measurement) result(k *work) result {
 	w := k.work
 	r := result{
@@ -195,7 +193,7 @@ func (m *measurement) result(k *work) result {
 	return r
 }
 
-// limitOf is what memory allows of an operation.
+// limitOf returns the memory bound of an operation.
 func limitOf(op loadgen.Op, r loadgen.Rates) float64 {
 	switch op {
 	case loadgen.Pull:
@@ -203,10 +201,10 @@ func limitOf(op loadgen.Op, r loadgen.Rates) float64 {
 	case loadgen.Push:
 		return r.Update
 	}
-	return 1 / (1/r.Gather + 1/r.Update) // one after the other
+	return 1 / (1/r.Gather + 1/r.Update) // both sequentially
 }
 
-// percentile is the least of ascending values that a share of them does not exceed.
+// percentile returns the smallest of the sorted values that is at least the share's quantile.
 func percentile(sorted []float64, share float64) float64 {
 	if len(sorted) == 0 {
 		return 0

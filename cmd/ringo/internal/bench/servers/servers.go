@@ -1,5 +1,5 @@
-// Package servers is `ringo bench ps`: it times pulls from and pushes to a server of tables, a process of its own, and
-// proves every row.
+// Package servers is `ringo bench ps`: timing of pulls and pushes against a parameter server in a
+// separate process, with verification of every row.
 package servers
 
 import (
@@ -37,7 +37,7 @@ type command struct {
 	seed      uint64
 	json      string
 
-	drawn []loadgen.Dist // dists
+	drawn []loadgen.Dist // parsed dists
 }
 
 // Command is `ringo bench ps`.
@@ -87,7 +87,7 @@ row after the other reaches, each at a place all over the array that the last on
 	return cmd
 }
 
-// check reports all faults of the flags together.
+// check returns all errors of the flags.
 func (c *command) check(changed func(string) bool) error {
 	var faults cli.Faults
 	for _, d := range c.dists {
@@ -118,7 +118,7 @@ func (c *command) check(changed func(string) bool) error {
 	}
 	for _, w := range c.works() {
 		err := w.Validate(uint64(c.keys))
-		told := func(fault error) bool { return fault.Error() == err.Error() } // of another operation
+		told := func(fault error) bool { return fault.Error() == err.Error() } // error of another operation
 		if err != nil && !slices.ContainsFunc(faults, told) {
 			faults = append(faults, err)
 		}
@@ -126,14 +126,14 @@ func (c *command) check(changed func(string) bool) error {
 	return errors.Join(faults...)
 }
 
-// table is what the server keeps.
+// table returns the server's table.
 func (c *command) table() schema.Sparse {
 	return schema.Sparse{
 		Name: "bench", Dim: c.dim, Rule: schema.Rule{Name: c.optimizer, LR: 0.05}, Init: schema.Init{Name: "uniform", Value: 0.05},
 	}
 }
 
-// works is all that is measured, in order: the operations in turns.
+// works returns all cases in order, alternating between operations.
 func (c *command) works() (out []loadgen.Work) {
 	for _, d := range c.drawn {
 		for _, batch := range c.batches {
@@ -145,10 +145,10 @@ func (c *command) works() (out []loadgen.Work) {
 	return out
 }
 
-// errServerEnded: how it ended says more.
+// errServerEnded is replaced by the reason of the server's end.
 var errServerEnded = errors.New("the server has ended")
 
-// run starts the server, measures and ends it.
+// run starts the server, measures and ends the server.
 func (c *command) run(ctx context.Context, out *cli.Output, bar *cli.Progress) error {
 	p, err := c.start(ctx)
 	if err != nil {
@@ -168,7 +168,7 @@ func (c *command) run(ctx context.Context, out *cli.Output, bar *cli.Progress) e
 	return errors.Join(err, end)
 }
 
-// against measures a server until its trainers have left it.
+// against measures a server until the trainers have left.
 func (c *command) against(ctx context.Context, p *serverProcess, out *cli.Output, bar *cli.Progress) (err error) {
 	m := &measurement{c: c, server: p, out: out}
 	if m.empty, err = p.figures(ctx); err == nil {
@@ -183,7 +183,7 @@ func (c *command) against(ctx context.Context, p *serverProcess, out *cli.Output
 	if err := m.measure(ctx, bar); err != nil {
 		return cmp.Or(context.Cause(ctx), err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit) // the server's end is in order now
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit) // the server may end from now on
 	defer cancel()
 	if err := m.load.Leave(ctx); err != nil {
 		return fmt.Errorf("leaving the server: %w", err)
@@ -197,25 +197,25 @@ type measurement struct {
 	server *serverProcess
 	load   *loadgen.Load
 	out    *cli.Output
-	empty  serverFigures // before there was a row
+	empty  serverFigures // metrics before the first row
 	memory *loadgen.Memory
 }
 
-// work is what was measured of one kind of work.
+// work is the measurements of one case.
 type work struct {
 	work          loadgen.Work
-	rates         []float64 // rows a second, by repetition
-	us            []float64 // of batches one at a time, ascending
+	rates         []float64 // rows per second, by repetition
+	us            []float64 // batches sent one at a time, ascending
 	limits        []loadgen.Rates
 	rows          int64
 	sent, read    int64
 	seconds       float64
-	pulled, found int64 // keys that the server looked for, and those of them in memory
+	pulled, found int64 // keys looked up by the server, and keys found in memory
 	cpu, gc       float64
 	allocs        uint64
 	batches       int64
 	after         serverFigures
-	keys          uint64 // afterwards
+	keys          uint64 // number of keys afterwards
 	checked       int
 }
 
@@ -224,7 +224,7 @@ func (m *measurement) measure(ctx context.Context, bar *cli.Progress) error {
 		return err
 	}
 	works := m.c.works()
-	for len(works) > 0 { // the operations of a batch size and distribution
+	for len(works) > 0 { // operations of one batch size and distribution
 		cases := make([]*work, len(m.c.ops))
 		for i := range cases {
 			cases[i] = &work{work: works[i]}
@@ -272,7 +272,7 @@ func (m *measurement) turn(ctx context.Context, k *work) error {
 	return err
 }
 
-// limit measures what memory allows.
+// limit measures the memory bound.
 func (m *measurement) limit(ctx context.Context, k *work) error {
 	if m.memory == nil {
 		var err error
@@ -283,13 +283,12 @@ func (m *measurement) limit(ctx context.Context, k *work) error {
 	if err := m.memory.Draw(k.work.Dist, k.work.Batch); err != nil {
 		return err
 	}
-	const time = 50 * time.Millisecond // of each rate
+	const time = 50 * time.Millisecond // duration of each measurement
 	r, err := m.memory.Measure(ctx, time)
 	k.limits = append(k.limits, r)
 	return err
 }
 
-// add joins a turn.
 func (k *work) add(stream, single loadgen.Result, before, after serverFigures) {
 	k.rates = append(k.rates, float64(stream.Rows)/stream.Seconds)
 	k.us = append(k.us, single.MicrosecondsEachSorted...)

@@ -9,10 +9,9 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// choice is the part of a result that tells what steps go by, and what they
-// were predicted to take where that was chosen by measurements or a profile: the mean
-// step, and those that select exactly and others. They compare with step_mean_ms,
-// step_exact_ms and step_reuse_ms.
+// choice is the plan of a result and, if the plan was chosen by measurements or a profile, the
+// predicted times of the mean step, of steps with exact selection and of other steps, to be
+// compared with step_mean_ms, step_exact_ms and step_reuse_ms.
 type choice struct {
 	SHA256           string  `json:"plan_sha256"`
 	PredictedMS      float64 `json:"predicted_ms,omitempty"`
@@ -33,7 +32,7 @@ func choiceOf(replica *train.Replica) choice {
 	return c
 }
 
-// String is a part of the line for a person.
+// String returns the part of the text line about the prediction.
 func (c choice) String() string {
 	switch {
 	case c.PredictedMS == 0:
@@ -44,8 +43,8 @@ func (c choice) String() string {
 	return fmt.Sprintf("  predicted %.3f ms (exact %.3f, reuse %.3f)", c.PredictedMS, c.PredictedExactMS, c.PredictedReuseMS)
 }
 
-// tuned trains until the choice of plan and strategy is made and compared with its
-// prediction, if there is one to make, and keeps it: a benchmark is of one.
+// tuned trains until plan and strategy are chosen and compared with the prediction, and fixes the
+// choice, because a benchmark is of one choice.
 func tuned(job *ringo.Job, replica *train.Replica, batch *data.Batch) error {
 	for replica.Tuner.Measuring() {
 		if err := context.Cause(job.Context()); err != nil {

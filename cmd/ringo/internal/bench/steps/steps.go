@@ -1,4 +1,4 @@
-// Package steps is `ringo bench step`: it times the whole training step on noise.
+// Package steps is `ringo bench step`: timing of the whole training step on random inputs.
 package steps
 
 import (
@@ -29,27 +29,27 @@ type command struct {
 	json   string
 }
 
-// mostSteps bounds what the list of times takes.
+// mostSteps limits the list of times.
 const mostSteps = 1_000_000
 
-// result is its line of JSON.
+// result is the JSON line.
 type result struct {
 	Bench   string `json:"bench"` // "step"
 	Model   string `json:"model"`
-	Batch   int    `json:"batch"` // per rank
+	Batch   int    `json:"batch"` // batch per rank
 	NP      int    `json:"np"`
-	Servers int    `json:"servers,omitempty"` // through which gradients went
-	Threads int    `json:"threads"`           // per rank
-	// StepMS is the median over steps, StepMeanMS the mean; both are of the rank
-	// that took longest for the step, and so is the break-down. It is a mean over the
-	// steps that took as long as the median, by 1 %, so that its parts add up to that.
+	Servers int    `json:"servers,omitempty"` // aggregation servers
+	Threads int    `json:"threads"`           // threads per rank
+	// StepMS is the median over steps, and StepMeanMS the mean, of the slowest rank in each step.
+	// The break-down is of the same ranks: a mean over the steps within 1 % of the median, so that
+	// the parts add up to the median.
 	StepMS      float64             `json:"step_ms"`
 	StepMeanMS  float64             `json:"step_mean_ms"`
-	SamplesPerS float64             `json:"samples_per_s"` // by StepMS
+	SamplesPerS float64             `json:"samples_per_s"` // rate at StepMS
 	TokensPerS  train.OptionalFloat `json:"tokens_per_s,omitzero"`
 	train.BreakDown
-	// BytesSent is the payload of a step's gradients that a rank sends, Density its
-	// share of their values: means over ranks and all steps.
+	// BytesSent is the payload of gradients sent by a rank per step, and Density the share of their
+	// values: means over ranks and steps.
 	BytesSent int64  `json:"bytes_sent"`
 	Params    int    `json:"params"`
 	Steps     int    `json:"steps"`
@@ -58,18 +58,18 @@ type result struct {
 	Plan      string `json:"plan"`
 	Buckets   int    `json:"buckets"`
 	Kernels   string `json:"kernels"`
-	// AllocsPerStep counts the process of the rank that made most; with
-	// --transport mem all ranks are in it.
+	// AllocsPerStep is the number of allocations of the process with the most; with --transport mem
+	// one process has all ranks.
 	AllocsPerStep float64 `json:"allocs_per_step"`
-	// RSSGrowthBytes is by how much the largest process' memory has grown from
-	// before the model was built to after the steps; 0 where it is not known.
+	// RSSGrowthBytes is the growth of the largest process's memory from before the model was built
+	// to after the steps; 0 means unknown.
 	RSSGrowthBytes int64 `json:"rss_growth_bytes"`
 	choice
-	// Layers is what the last step did to each, with --layers.
+	// Layers is the last step's effect on each layer, with --layers.
 	Layers []train.Layer `json:"layers,omitempty"`
 }
 
-// Command is `ringo bench step`, on ranks that train.
+// Command returns `ringo bench step`, on ranks that train.
 func Command(ranks bench.Trainers) *cobra.Command {
 	c := &command{Trainers: ranks}
 	cmd := &cobra.Command{
@@ -89,7 +89,7 @@ func Command(ranks bench.Trainers) *cobra.Command {
 	return cmd
 }
 
-// likePyTorch are the settings of the comparison with PyTorch.
+// likePyTorch returns the settings of the comparison with PyTorch.
 func likePyTorch(spec model.Spec) []setting.Assignment {
 	out := []setting.Assignment{{Path: "training.clip-norm", Text: "0"}}
 	if spec.Defaults.Optimizer == "adamw" {
@@ -97,7 +97,7 @@ func likePyTorch(spec model.Spec) []setting.Assignment {
 	}
 	momentum := "0.9"
 	if spec.Task == model.Click {
-		momentum = "0" // which row-sparse tables do not have
+		momentum = "0" // row-sparse tables have no momentum
 	}
 	return append(out, setting.Assignment{Path: "training.optimizer", Text: "sgd"}, setting.Assignment{Path: "training.lr", Text: "0.005"},
 		setting.Assignment{Path: "training.momentum", Text: momentum}, setting.Assignment{Path: "training.weight-decay", Text: "0"})
@@ -129,7 +129,6 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 	})
 }
 
-// rank measures and tells what was found.
 func (c *command) rank(job *ringo.Job, cfg train.Config, out *cli.Output) error {
 	r, err := c.measure(job, cfg)
 	if err != nil {
@@ -142,7 +141,6 @@ func (c *command) rank(job *ringo.Job, cfg train.Config, out *cli.Output) error 
 	return err
 }
 
-// String is the line for a person.
 func (r result) String() string {
 	rate, unit := r.SamplesPerS, "samples"
 	if r.TokensPerS.Known {
@@ -157,7 +155,7 @@ func (r result) String() string {
 		r.Density, cli.Grouped(int(r.BytesSent)), r.AllocsPerStep, float64(r.RSSGrowthBytes)/(1<<20))
 }
 
-// cost is what the steps of a process took besides time.
+// cost is the resources of a process's steps other than time.
 type cost struct {
 	allocs, rss float64
 }
@@ -179,7 +177,7 @@ func (c *command) measure(job *ringo.Job, cfg train.Config) (result, error) {
 	}
 	for i := range warm + c.steps {
 		if err := context.Cause(job.Context()); err != nil {
-			return result{}, err // a group of one rank would not notice
+			return result{}, err // a group of one rank would not detect the cancellation
 		}
 		if i == warm {
 			runtime.ReadMemStats(&start)

@@ -11,20 +11,20 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// stepParts are the columns that are kept of each step, in milliseconds.
+// Columns of each step, in milliseconds.
 const (
 	wholePart = iota
 	computePart
 	compressPart
 	exposedPart
 	updatePart
-	kindPart // a train.StepKind
+	kindPart // column of train.StepKind
 	stepParts
 )
 
-// stepTimes are those of a rank's steps, and then of the slowest rank's in each.
+// stepTimes are the times of a rank's steps, and later of the slowest rank in each step.
 type stepTimes struct {
-	parts          [stepParts][]float64 // by step
+	parts          [stepParts][]float64 // columns by step
 	bytes, density float64              // sums over the steps
 }
 
@@ -36,7 +36,6 @@ func newStepTimes(steps int) *stepTimes {
 	return t
 }
 
-// add counts a step.
 func (t *stepTimes) add(s train.StepTimes) {
 	for i, d := range [...]time.Duration{wholePart: s.Whole, computePart: s.Compute, compressPart: s.Compress, exposedPart: s.Exposed, updatePart: s.Update} {
 		t.parts[i] = append(t.parts[i], 1e3*d.Seconds())
@@ -46,9 +45,8 @@ func (t *stepTimes) add(s train.StepTimes) {
 	t.density += s.Density
 }
 
-// ofSlowest replaces each step's times by those of the rank that took longest
-// for it, so that they still belong together; bytes and density become means over
-// ranks.
+// ofSlowest replaces each step's times by those of the slowest rank in the step, so that parts stay
+// consistent; bytes and density become means over ranks.
 func (t *stepTimes) ofSlowest(g *collective.Group) error {
 	n := len(t.parts[wholePart])
 	all := make([]float64, n*g.Size())
@@ -80,10 +78,9 @@ func (t *stepTimes) ofSlowest(g *collective.Group) error {
 	return nil
 }
 
-// breakDown is where the time of the median step goes. Medians of parts do not
-// add up, and a single step says little about each, so these are means over the
-// steps that took as long as the median, by 1 %: the one or two in the middle and
-// those around them. Their mean is the median by 1 %, however the others spread.
+// breakDown returns the parts of the median step. Medians of parts do not add up, and a single step
+// is noisy, so the parts are means over the steps within 1 % of the median, at least the one or two
+// middle steps. Their mean is the median to within 1 %, regardless of the spread.
 func (t *stepTimes) breakDown() train.BreakDown {
 	whole := t.parts[wholePart]
 	n := len(whole)
@@ -114,7 +111,7 @@ func (t *stepTimes) breakDown() train.BreakDown {
 	}
 }
 
-// medianOf is the median of the steps of a kind.
+// medianOf returns the median of the steps of a kind.
 func (t *stepTimes) medianOf(kind train.StepKind) train.OptionalFloat {
 	var ms []float64
 	for step, k := range t.parts[kindPart] {

@@ -1,4 +1,4 @@
-// Package trainjobtest has a status server as Kubeflow Trainer's, for tests.
+// Package trainjobtest has a status server like Kubeflow Trainer's, for tests.
 package trainjobtest
 
 import (
@@ -26,7 +26,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/launch/extenv"
 )
 
-// Status is what the server decodes of a request, by its published names and kinds; deploy/check decodes such a request into the Go type itself.
+// Status is a decoded request, by published names and types; deploy/check decodes such a request
+// into the Go type itself.
 type Status struct {
 	ProgressPercentage        *int32
 	EstimatedRemainingSeconds *int32
@@ -34,7 +35,7 @@ type Status struct {
 	LastUpdatedTime           string
 }
 
-// Read decodes a request strictly, and wants it within the published limits.
+// Read decodes a request strictly, and checks the published limits.
 func Read(t testing.TB, body []byte) Status {
 	t.Helper()
 	var request struct{ TrainerStatus *Status }
@@ -64,10 +65,10 @@ func Read(t testing.TB, body []byte) Status {
 	return *s
 }
 
-// Server is a status server with an authority of its own.
+// Server is a status server with a separate authority.
 type Server struct {
 	*httptest.Server
-	// Where is what a pod is told of it, with the token "first".
+	// Where is the server's address for a pod, with the token "first".
 	Where extenv.StatusServer
 
 	mu     sync.Mutex
@@ -75,10 +76,10 @@ type Server struct {
 	bodies [][]byte
 }
 
-// Path is where the server is posted to.
+// Path is the path of the requests.
 const Path = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/n/trainjobs/mnist/status"
 
-// New starts one until the test ends, which answers by answer, or, where that is nil, by status 200.
+// New starts a server until the test ends. answer handles requests; nil means status 200.
 func New(t *testing.T, answer http.HandlerFunc) *Server {
 	t.Helper()
 	s := new(Server)
@@ -105,13 +106,13 @@ func New(t *testing.T, answer http.HandlerFunc) *Server {
 	return s
 }
 
-// Authority makes another authority, as PEM.
+// Authority returns a new authority, as PEM.
 func Authority(t *testing.T) string {
 	authority, _ := certified(t)
 	return authority
 }
 
-// certified makes an authority, as PEM, and a certificate of it for 127.0.0.1.
+// certified returns a new authority, as PEM, with a certificate for 127.0.0.1.
 func certified(t *testing.T) (authority string, _ tls.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -144,7 +145,7 @@ func Write(t *testing.T, file, text string) {
 	}
 }
 
-// Took are the headers that name the token, and the bodies, of all requests so far.
+// Took returns the token headers and the bodies of all requests.
 func (s *Server) Took() (tokens []string, bodies [][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
