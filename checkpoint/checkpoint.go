@@ -1,8 +1,7 @@
-// Package checkpoint saves and loads the state of a run: a description, and
-// named arrays of numbers. It knows nothing of what they mean.
+// Package checkpoint saves and loads the state of a run: a description, and named arrays of
+// numbers, independent of their meaning.
 //
-// A checkpoint is one file, the same on every architecture; numbers are
-// little-endian:
+// A checkpoint is a single file, equal on every architecture; numbers are little-endian:
 //
 //	offset  bytes
 //	0       8     "RINGOCKP"
@@ -14,9 +13,8 @@
 //	        n     its values
 //	        4     CRC-32C of its values
 //
-// and nothing after. Every byte is covered by a checksum, and the length of the
-// file follows from the header. Arrays whose names begin with a rank, such as
-// "rank3/residual", are that rank's alone; see [RankName].
+// The file ends there. Checksums cover every byte, and the header determines the length of the
+// file. Arrays with a rank's prefix, such as "rank3/residual", belong to this rank; see [RankName].
 package checkpoint
 
 import (
@@ -32,42 +30,39 @@ import (
 type Header struct {
 	// Model is the model's name.
 	Model string `json:"model"`
-	// Step is how many steps have been done since the run's beginning, and
-	// gives the file its name.
+	// Step is the number of steps since the run's beginning, and names the file.
 	Step int64 `json:"step"`
-	// Epoch is how many epochs have been done, and Position how many steps of
-	// the next one.
+	// Epoch is the number of completed epochs, and Position the number of completed steps of the
+	// next one.
 	Epoch    int64 `json:"epoch"`
 	Position int64 `json:"position"`
-	// NP is the number of ranks, and Strategy how they agreed on gradients.
+	// NP is the number of ranks, and Strategy the name of the ranks' exchange strategy.
 	NP       int    `json:"np"`
 	Strategy string `json:"strategy"`
 	// Settings are the run's settings.
 	Settings setting.Values `json:"settings,omitempty"`
-	// Shapes are those of arrays that have one, by name.
+	// Shapes are arrays' shapes, if known, by name.
 	Shapes map[string][]int `json:"shapes,omitempty"`
-	// More is for what has no field of its own.
+	// More holds further data by name.
 	More map[string]string `json:"more,omitempty"`
 }
 
-// State is what a checkpoint holds.
+// State is the content of a checkpoint.
 type State struct {
 	Header Header
-	// Arrays have unique names. They are written from where they lie and must
-	// not change meanwhile.
+	// Arrays have unique names. They are written in place and must not change during the write.
 	Arrays []Array
-	// Keep is how many checkpoints remain in the folder after Save, those of
-	// the highest steps; 0 keeps all. The one just saved always remains.
+	// Keep is the number of checkpoints left in the folder after Save, the ones of the highest
+	// steps; 0 keeps all. The new one always stays.
 	Keep int
-	// Spare are steps whose checkpoints remain besides.
+	// Spare are steps with checkpoints to keep in addition.
 	Spare []int64
-	// Create makes a file for Save, which must not exist, that path names when it is whole; nil: one of the
-	// file system. With others, disks that fail can be tried.
+	// Create creates a new file for Save under a temporary name; path is the final name. nil means
+	// a file of the file system. Tests inject failing disks.
 	Create func(path string) (WriteFile, error)
 }
 
-// DefaultKeep is a good value for State.Keep: it leaves a choice when the
-// newest file is damaged.
+// DefaultKeep is a good value for State.Keep: older files remain if the newest is damaged.
 const DefaultKeep = 3
 
 // kind is the type of an array's values.
@@ -79,7 +74,7 @@ const (
 	bytes    kind = "bytes"
 )
 
-// width is how many bytes a value has; 0 for an unknown kind.
+// width is the size of a value in bytes; 0 for an unknown kind.
 func (k kind) width() int {
 	switch k {
 	case float32s:
@@ -92,7 +87,7 @@ func (k kind) width() int {
 	return 0
 }
 
-// Array is a named slice: what Save writes and what Read fills.
+// Array is a named slice, for Save to write and Read to fill.
 type Array struct {
 	name   string
 	kind   kind
@@ -100,7 +95,7 @@ type Array struct {
 	words  []uint64
 	bytes  []byte
 
-	n    int // of one that is nowhere whole
+	n    int // number of values with pass, for an array never whole in memory
 	pass func(part []float32) error
 }
 
@@ -109,15 +104,15 @@ func Floats(name string, data []float32) Array {
 	return Array{name: name, kind: float32s, floats: data}
 }
 
-// Passing is an array of n float32 that is nowhere whole in memory, such as what
-// another machine holds. It goes by in parts, in order: Save calls pass to fill
-// each, File.Read to hand each out. An error of pass ends the operation. Parts of
-// one array have the same length, but for the last, in both: PassingPart.
+// Passing is an array of n float32 that is never whole in memory, such as data of another machine.
+// It is streamed in parts, in order: Save calls pass to fill each part, File.Read to deliver each.
+// An error of pass ends the operation. All parts of an array but the last have the same length:
+// PassingPart.
 func Passing(name string, n int, pass func(part []float32) error) Array {
 	return Array{name: name, kind: float32s, n: n, pass: pass}
 }
 
-// buffer is memory for a part of an array that is nowhere whole.
+// buffer is memory for a part of a streamed array.
 func (a Array) buffer() []float32 {
 	if a.pass == nil {
 		return nil
@@ -125,8 +120,8 @@ func (a Array) buffer() []float32 {
 	return make([]float32, min(a.n, PassingPart))
 }
 
-// window is where values [lo, hi) are while they are written or read: in a itself,
-// from lo on, or in room.
+// window returns the memory of values [lo, hi) during a write or read: in a from index lo on, or in
+// room.
 func (a Array) window(lo, hi int, room []float32) (in Array, at int) {
 	if a.pass == nil {
 		return a, lo
@@ -134,7 +129,7 @@ func (a Array) window(lo, hi int, room []float32) (in Array, at int) {
 	return Floats(a.name, room[:hi-lo]), 0
 }
 
-// PassingPart is how many values of an array of Passing go by at a time.
+// PassingPart is the number of values in a part of a Passing array.
 const PassingPart = chunkBytes / 4
 
 // Words is an array of uint64, such as counters and a generator's state.
@@ -151,21 +146,21 @@ func (a Array) len() int { return max(a.n, len(a.floats), len(a.words), len(a.by
 
 func (a Array) info() Info { return Info{Name: a.name, Kind: string(a.kind), Len: int64(a.len())} }
 
-// Info says what array a file holds.
+// Info describes an array of a file.
 type Info struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"` // "float32", "uint64" or "bytes"
-	Len  int64  `json:"len"`  // in values
+	Len  int64  `json:"len"`  // number of values
 }
 
-// String is such as "10 float32".
+// String returns a text such as "10 float32".
 func (i Info) String() string { return fmt.Sprintf("%d %s", i.Len, i.Kind) }
 
-// RankName is the name of an array that belongs to one rank, such as
-// "rank3/residual". Other ranks need not read it.
+// RankName is the name of an array of a single rank, such as "rank3/residual". Other ranks may skip
+// it.
 func RankName(rank int, name string) string { return fmt.Sprintf("rank%d/%s", rank, name) }
 
-// ofRank tells whether a name is one of RankName's.
+// ofRank reports whether a name is from RankName.
 func ofRank(name string) bool {
 	prefix, _, ok := strings.Cut(name, "/")
 	digits, rank := strings.CutPrefix(prefix, "rank")
@@ -173,7 +168,7 @@ func ofRank(name string) bool {
 	return ok && rank && err == nil
 }
 
-// check reports what Save cannot write.
+// check reports states that Save cannot write.
 func (s State) check() error {
 	var errs []error
 	if s.Header.Step < 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/crc32c"
 )
 
-// Magic is what every checkpoint begins with.
+// Magic is the beginning of every checkpoint.
 const Magic = "RINGOCKP"
 
 const (
@@ -17,7 +17,7 @@ const (
 	prefixSize = len(Magic) + 4 + 4
 	maxHeader  = 16 << 20
 	crcSize    = 4
-	chunkBytes = 256 << 10 // what is summed and read or written at a time: stays in the caches
+	chunkBytes = 256 << 10 // unit of reads, writes and checksums: stays in the caches
 )
 
 // index is the JSON header.
@@ -26,7 +26,7 @@ type index struct {
 	Arrays []Info `json:"arrays"`
 }
 
-// encodeHeader returns all that precedes the first array.
+// encodeHeader returns the bytes before the first array.
 func encodeHeader(s State) ([]byte, error) {
 	ix := index{Header: s.Header, Arrays: []Info{}}
 	for _, a := range s.Arrays {
@@ -55,18 +55,18 @@ func (s State) size(header []byte) int64 {
 	return n
 }
 
-// write writes a header and the arrays, through one small buffer. Where w fails, the arrays of Passing still
-// go by: whoever sends them must not be left waiting.
+// write writes a header and the arrays, through one small buffer. If w fails, Passing arrays are
+// still streamed, because their senders must not wait.
 func write(w io.Writer, header []byte, arrays []Array) error {
 	out := &latched{w: w}
-	_, _ = out.Write(header) // out keeps the fault
+	_, _ = out.Write(header) // out stores the error
 	if out.err != nil {
 		out.err = fmt.Errorf("writing the header: %w", out.err)
 	}
 	buf := make([]byte, chunkBytes)
 	for _, a := range arrays {
 		before := out.err
-		if err := a.write(out, buf); err != nil { // of the array, not of w
+		if err := a.write(out, buf); err != nil { // error of the array, not of w
 			return fmt.Errorf("writing array %q of %v: %w", a.name, a.info(), err)
 		}
 		if before == nil && out.err != nil {
@@ -76,7 +76,7 @@ func write(w io.Writer, header []byte, arrays []Array) error {
 	return out.err
 }
 
-// latched passes on what is written until that fails, and then takes all as if it were written.
+// latched writes to w until an error, and then discards data without reporting it.
 type latched struct {
 	w   io.Writer
 	err error

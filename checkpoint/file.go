@@ -21,12 +21,11 @@ type File struct {
 	r      io.ReaderAt
 	close  func() error
 	arrays []Info
-	starts []int64 // where each array's values begin
+	starts []int64 // beginning of each array's values
 }
 
-// Load opens a checkpoint and checks its header and its length; its arrays are
-// checked when they are read. The caller closes it. A damaged file gives a
-// *[DamageError].
+// Load opens a checkpoint and checks its header and its length; reads check the arrays. The caller
+// closes it. A damaged file returns a *[DamageError].
 func Load(path string) (*File, error) {
 	f, err := pathname.Open(path)
 	if err != nil {
@@ -48,11 +47,10 @@ func Load(path string) (*File, error) {
 // Close closes the file.
 func (f *File) Close() error { return f.close() }
 
-// Arrays lists what the file holds, in its order.
+// Arrays lists the file's arrays, in order.
 func (f *File) Arrays() []Info { return slices.Clone(f.arrays) }
 
-// readIndex reads the header of a file of size bytes. What it allocates is
-// bounded by the size and by maxHeader.
+// readIndex reads the header of a file of size bytes. The size and maxHeader limit its allocations.
 func (f *File) readIndex(size int64) error {
 	prefix := make([]byte, prefixSize)
 	if size < int64(prefixSize) {
@@ -91,7 +89,7 @@ func (f *File) readIndex(size int64) error {
 	return f.place(end, size)
 }
 
-// place computes where the arrays lie, which must be all of the file from at on.
+// place computes the positions of the arrays, which must fill the file from at on.
 func (f *File) place(at, size int64) error {
 	seen := map[string]bool{}
 	for _, a := range f.arrays {
@@ -112,11 +110,10 @@ func (f *File) place(at, size int64) error {
 	return nil
 }
 
-// Read fills the given arrays. Before it reads, it reports, all together, every
-// array that the file lacks, that has another kind or length there, and that
-// only the file has; those of ranks may be left out. When it fails after that,
-// the arrays' values are not defined. A damaged file gives a *[DamageError].
-// It needs no memory beyond a small buffer.
+// Read fills the given arrays. It first reports, together, every array that the file lacks, that
+// has another kind or length in the file, and that only the file has, except for ranks' arrays.
+// After a later error, the arrays' values are undefined. A damaged file returns a *[DamageError].
+// It needs no memory except a small buffer.
 func (f *File) Read(arrays ...Array) error {
 	if err := f.fit(arrays, true); err != nil {
 		return fmt.Errorf("checkpoint: %s does not fit this run: %w", f.path, err)
@@ -124,7 +121,7 @@ func (f *File) Read(arrays ...Array) error {
 	return f.read(arrays)
 }
 
-// ReadSome is Read of some arrays: what else the file has does not matter.
+// ReadSome is Read without the check for further arrays in the file.
 func (f *File) ReadSome(arrays ...Array) error {
 	if err := f.fit(arrays, false); err != nil {
 		return fmt.Errorf("checkpoint: %s: %w", f.path, err)
@@ -143,7 +140,8 @@ func (f *File) read(arrays []Array) error {
 	return nil
 }
 
-// fit reports arrays that the file does not have so and, with all, those that only the file has.
+// fit reports arrays that the file lacks or has differently and, with all, arrays of the file that
+// are not in arrays.
 func (f *File) fit(arrays []Array, all bool) error {
 	errs := unique(arrays)
 	wanted := map[string]bool{}
@@ -176,8 +174,7 @@ func (f *File) verify() error {
 	return nil
 }
 
-// readArray reads array i to `to`, or only reads it where that is the zero
-// value, piece by piece, and checks its checksum.
+// readArray reads array i to `to`, in pieces, and verifies the checksum. A zero `to` only verifies.
 func (f *File) readArray(i int, buf []byte, to Array) error {
 	a, at := f.arrays[i], f.starts[i]
 	width, sum, room := int64(kind(a.Kind).width()), uint32(0), to.buffer()
@@ -228,20 +225,18 @@ func (f *File) damage(at int64, format string, args ...any) error {
 	return &DamageError{Path: f.path, Offset: at, Item: fmt.Sprintf(format, args...)}
 }
 
-// DamageError is a file that is not what was written.
+// DamageError reports a file that differs from the written one.
 type DamageError struct {
-	// Path is the file, and Offset the byte where the damage, or the damaged
-	// part, begins.
+	// Path is the file, and Offset the first byte of the damage, or of the damaged part.
 	Path   string
 	Offset int64
-	// Item is wrong there.
+	// Item describes the damage.
 	Item string
-	// Whole is the newest older checkpoint of the folder that is whole, ""
-	// where there is none.
+	// Whole is the newest older undamaged checkpoint of the folder, or "".
 	Whole string
 }
 
-// Error says what to do, too.
+// Error includes the remedy.
 func (e *DamageError) Error() string {
 	text := fmt.Sprintf("checkpoint: %s is damaged at offset %d: %s", e.Path, e.Offset, e.Item)
 	if e.Whole == "" {

@@ -16,8 +16,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// ErrNone is the error of Latest where a folder has no checkpoint, or does not
-// exist.
+// ErrNone is the error of Latest for a folder that has no checkpoint, or does not exist.
 var ErrNone = errors.New("no checkpoint")
 
 const (
@@ -33,7 +32,7 @@ type entry struct {
 
 func fileName(step int64) string { return fmt.Sprintf("%s%09d%s", namePrefix, step, nameSuffix) }
 
-// stepOf is the step that a file is named after.
+// stepOf returns the step in a file's name.
 func stepOf(name string) (step int64, ok bool) {
 	digits, isNamed := strings.CutPrefix(name, namePrefix)
 	digits, ends := strings.CutSuffix(digits, nameSuffix)
@@ -57,8 +56,8 @@ func list(dir string) ([]entry, error) {
 	return out, nil
 }
 
-// Steps are those of a folder's checkpoints, the highest first; none where there is no folder. Whether
-// they are whole is not looked at.
+// Steps returns the steps of a folder's checkpoints, the highest first; none without a folder. It
+// does not check the files.
 func Steps(dir string) (steps []int64, err error) {
 	all, err := list(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -70,17 +69,16 @@ func Steps(dir string) (steps []int64, err error) {
 	return steps, nil
 }
 
-// PathOf is where a folder has the checkpoint of a step.
+// PathOf is the path of a step's checkpoint in a folder.
 func PathOf(dir string, step int64) string { return filepath.Join(dir, fileName(step)) }
 
-// Save writes a checkpoint to a folder, which it makes where there is none, and
-// returns the file's path. The file appears whole or not at all, also when the
-// machine fails: it is written under another name, forced to the disk and
-// renamed. One of the same step is replaced. Older checkpoints are removed as State.Keep says;
-// where only that fails the path is returned with the error. Until it is whole the file has a
-// name that no other writer uses, but who saves to one folder should have it: [Take]. The
-// arrays are not copied. Where the file cannot be written the arrays of Passing go by all the
-// same, so that nobody waits who has them.
+// Save writes a checkpoint to a folder, which it creates if missing, and returns the file's path.
+// The file appears atomically, even if the machine fails: it is written under another name, flushed
+// to disk and renamed. It replaces a checkpoint of the same step. State.Keep decides which older
+// checkpoints are removed; if only the removal fails, the path is returned with the error.
+// Temporary names are unique per writer, but a writer should first [Take] the folder. The arrays
+// are not copied. If the file cannot be written, Passing arrays are still streamed, so that no
+// sender waits.
 func Save(dir string, s State) (path string, err error) {
 	w, err := Write(dir, s)
 	if err != nil {
@@ -89,7 +87,8 @@ func Save(dir string, s State) (path string, err error) {
 	return w.Finish()
 }
 
-// Written is a checkpoint whose file has all of it, and neither its name yet nor a place on the disk that a failure of the machine leaves.
+// Written is a checkpoint with a complete file, not yet renamed or safe from a failure of the
+// machine.
 type Written struct {
 	dir, path string
 	step      int64
@@ -99,8 +98,8 @@ type Written struct {
 	file      WriteFile
 }
 
-// Write is the first part of Save: the arrays may change when it returns. It takes as long as a copy of them into the system's
-// memory. Finish must follow.
+// Write is the first part of Save: the arrays may change when it returns. Its time is the time of a
+// copy into the system's memory. Finish must follow.
 func Write(dir string, s State) (*Written, error) {
 	w := &Written{dir: dir, path: PathOf(dir, s.Header.Step), step: s.Header.Step, keep: s.Keep, spare: s.Spare}
 	if err := s.check(); err != nil {
@@ -117,7 +116,7 @@ func Write(dir string, s State) (*Written, error) {
 	return w, nil
 }
 
-// Finish is the other part of Save. It takes as long as the disk. One goroutine calls it, once.
+// Finish is the second part of Save. Its time is the disk's. Call it once.
 func (w *Written) Finish() (path string, err error) {
 	if err := w.name(); err != nil {
 		return "", w.failed(&WriteError{Bytes: w.bytes, Err: err})
@@ -132,42 +131,42 @@ func (w *Written) failed(err error) error {
 	return fmt.Errorf("checkpoint: saving step %d in %s: %w", w.step, w.dir, err)
 }
 
-// name gives a file its name when its contents are on the disk.
+// name renames the file after its contents are on the disk.
 func (w *Written) name() error {
 	err := dirlock.SyncFile(w.file)
 	if err = errors.Join(err, w.file.Close()); err == nil {
 		err = os.Rename(w.file.Name(), w.path)
 	}
 	if err != nil {
-		_ = os.Remove(w.file.Name()) // the first fault is what matters
+		_ = os.Remove(w.file.Name()) // the first error is the relevant one
 		return err
 	}
 	return dirlock.Sync(w.dir)
 }
 
-// WriteError is a file that could not be written, for want of room perhaps.
+// WriteError reports a file that could not be written, such as on a full disk.
 type WriteError struct {
-	Bytes int64 // that the file needs
+	Bytes int64 // required size of the file
 	Err   error
 }
 
-// Error says how long the file would have been.
+// Error includes the required size.
 func (e *WriteError) Error() string {
 	return fmt.Sprintf("%v (the file needs %d bytes)", e.Err, e.Bytes)
 }
 
-// Unwrap is the fault.
+// Unwrap returns the error.
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// WriteFile is a file that Save writes.
+// WriteFile is a file being written by Save.
 type WriteFile interface {
 	io.Writer
-	Name() string // where it is until it is whole
+	Name() string // temporary path
 	Sync() error
 	Close() error
 }
 
-// create makes the file of a checkpoint under another name.
+// create creates a checkpoint's file under a temporary name.
 func (s State) create(path string) (WriteFile, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return nil, err
@@ -177,17 +176,17 @@ func (s State) create(path string) (WriteFile, error) {
 	}
 	f, err := dirlock.Create(path)
 	if err != nil {
-		return nil, err // and no *os.File that is nil
+		return nil, err // a nil interface, not a nil *os.File
 	}
 	return f, nil
 }
 
-// failing is a file that could not be made.
+// failing represents a file that could not be created.
 type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// writeFile writes a file, under another name.
+// writeFile writes a file under a temporary name.
 func (s State) writeFile(path string, header []byte) (WriteFile, error) {
 	f, err := s.create(path)
 	if err != nil {
@@ -195,13 +194,13 @@ func (s State) writeFile(path string, header []byte) (WriteFile, error) {
 	}
 	if err = write(f, header, s.Arrays); err != nil {
 		err = errors.Join(err, f.Close())
-		_ = os.Remove(f.Name()) // the first fault is what matters
+		_ = os.Remove(f.Name()) // the first error is the relevant one
 		return nil, err
 	}
 	return f, nil
 }
 
-// prune removes all but the newest keep checkpoints, the one just saved and those to spare.
+// prune removes checkpoints except the newest keep, the one just saved and the steps in spare.
 func prune(dir, saved string, keep int, spare []int64) error {
 	if keep == 0 {
 		return nil
@@ -220,10 +219,9 @@ func prune(dir, saved string, keep int, spare []int64) error {
 	return nil
 }
 
-// Latest returns the path of the folder's checkpoint of the highest step, whose
-// header and length it checks. Files that a Save did not finish do not count.
-// Where there is none the error is ErrNone. A damaged newest file is an error,
-// a *[DamageError], and no reason to take another one in silence.
+// Latest returns the path of the folder's checkpoint with the highest step, after checking its
+// header and length. Unfinished files do not count. Without a checkpoint the error is ErrNone. A
+// damaged newest file is an error, a *[DamageError], instead of a silent fallback to an older one.
 func Latest(dir string) (path string, err error) {
 	all, err := list(dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(all) == 0 {
@@ -239,17 +237,17 @@ func Latest(dir string) (path string, err error) {
 	return all[0].path, f.Close()
 }
 
-// Of returns the checkpoint that a path means: that file, or the last one of that folder, whose header has been checked. Errors: as
-// Latest.
+// Of returns the checkpoint at a path: the file, or the last one of the folder, with a verified
+// header. Errors are those of Latest.
 func Of(path string) (file string, err error) {
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-		return path, nil // whoever loads it checks it
+		return path, nil // loading checks it
 	}
 	return Latest(path)
 }
 
-// withWhole adds to a damage the newest older checkpoint of the same folder
-// that is whole, which it reads in full to know.
+// withWhole adds to a damage error the newest older undamaged checkpoint of the folder, after
+// reading it in full.
 func withWhole(err error) error {
 	var d *DamageError
 	if !errors.As(err, &d) {

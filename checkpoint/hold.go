@@ -13,22 +13,21 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// ErrHeld is the error of Take and Prepare where another job saves to the folder.
+// ErrHeld is the error of Take and Prepare if another job saves to the folder.
 var ErrHeld = dirlock.ErrHeld
 
-// Hold is a folder taken for one writer of checkpoints. Nil holds nothing.
+// Hold is a folder locked for a single writer of checkpoints. nil is no lock.
 type Hold struct{ lock *dirlock.Lock }
 
-// Take makes a folder for checkpoints where there is none, and this process the only one that saves
-// there until it releases the folder or ends, however it ends. It reports, before a run and not when it first saves,
-// a folder that another process has, by name (ErrHeld), and one to which nothing can be written. A fresh
-// folder must hold no checkpoint yet: those of a run that got further would
-// outlive the new run's own, and be gone on from in their place. What writers that were killed left
-// behind is removed.
+// Take creates a folder for checkpoints if missing, and locks it for this process until Release or
+// the process's end. At the beginning of a run, instead of its first save, it reports a folder that
+// another process holds, by name (ErrHeld), and a folder that is not writable. A fresh folder must
+// have no checkpoint: checkpoints of a run that got further would outlive the new run's, and would
+// be resumed instead. Files of killed writers are removed.
 //
-// On a file system without locks warning says so, and who starts jobs has to see to it that one folder has one. A
-// network file system may keep processes of one host apart alone. Even then no writer is in another's way
-// while a file is not whole, and each file is one writer's.
+// On a file system without locks, warning reports it, and the user must ensure one job per folder.
+// A network file system may only separate processes of the same host. Even then writers do not
+// conflict during a write, and each file has a single writer.
 func Take(dir string, fresh bool) (h *Hold, warning string, err error) {
 	fail := func(err error) (*Hold, string, error) {
 		return nil, "", fmt.Errorf("checkpoint: preparing %s: %w", dir, err)
@@ -48,13 +47,13 @@ func Take(dir string, fresh bool) (h *Hold, warning string, err error) {
 		return fail(err)
 	}
 	if err := h.look(dir, fresh); err != nil {
-		_ = h.Release() // the first fault is what matters
+		_ = h.Release() // the first error is the relevant one
 		return nil, "", err
 	}
 	return h, warning, nil
 }
 
-// look looks whether a run can save to the folder.
+// look checks whether a run can save to the folder.
 func (h *Hold) look(dir string, fresh bool) error {
 	all, err := list(dir)
 	if err == nil && fresh && len(all) > 0 {
@@ -72,7 +71,8 @@ func (h *Hold) look(dir string, fresh bool) error {
 	return nil
 }
 
-// tryFile makes a file as Save does, and removes it. A disk that is full now need not be when the run first saves.
+// tryFile creates a file as Save does, and removes it. A full disk is no error, because it may have
+// space at the first save.
 func tryFile(path string) error {
 	f, err := dirlock.Create(path)
 	if dirlock.Full(err) {
@@ -84,7 +84,7 @@ func tryFile(path string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// Release lets the folder go.
+// Release unlocks the folder.
 func (h *Hold) Release() error {
 	if h == nil || h.lock == nil {
 		return nil
@@ -92,7 +92,7 @@ func (h *Hold) Release() error {
 	return h.lock.Release()
 }
 
-// Prepare is Take for a moment: what it reports, a launcher can tell before it starts anything.
+// Prepare is Take followed by Release, for a launcher to report errors before it starts processes.
 func Prepare(dir string, fresh bool) error {
 	h, _, err := Take(dir, fresh)
 	if err != nil {
@@ -101,11 +101,11 @@ func Prepare(dir string, fresh bool) error {
 	return h.Release()
 }
 
-// leftAlone is for how long an unfinished file is not touched before it is taken for one that a killed writer left, where
-// the writer may be on another host, which a lock may not keep out.
+// leftAlone is the age at which an unfinished file counts as left by a killed writer, if the writer
+// may be on another host outside the lock.
 const leftAlone = time.Hour
 
-// removeLeftovers removes unfinished files that nobody writes: with the lock, those of this host.
+// removeLeftovers removes abandoned unfinished files; with the lock, all of this host.
 func removeLeftovers(dir string, locked bool) error {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -113,7 +113,7 @@ func removeLeftovers(dir string, locked bool) error {
 	}
 	for _, f := range files {
 		of, here, ok := dirlock.Unfinished(f.Name())
-		if !ok { // older versions had no number in the name
+		if !ok { // names of older versions had no number
 			of, ok = strings.CutSuffix(f.Name(), dirlock.TempSuffix)
 		}
 		if _, named := stepOf(of); !ok || !named {

@@ -7,12 +7,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// littleEndian: memory has the file's byte order, and values are written from
-// and read into the place where they lie.
+// littleEndian reports whether memory has the file's byte order; values are then read and written
+// in place.
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1 // never written
 
-// bytesOf returns the file's bytes of values [lo, hi): a view of them where
-// memory has the file's order, else a copy in buf.
+// bytesOf returns the file's bytes of values [lo, hi): a view if memory has the file's order, else
+// a copy in buf.
 func (a Array) bytesOf(buf []byte, lo, hi int, little bool) []byte {
 	if little {
 		return a.view(lo, hi)
@@ -33,7 +33,7 @@ func (a Array) bytesOf(buf []byte, lo, hi int, little bool) []byte {
 	return buf
 }
 
-// set sets the values from lo on to those that b, the file's bytes, holds.
+// set sets the values from lo on to the contents of b, bytes of the file.
 func (a Array) set(b []byte, lo int) {
 	switch a.kind {
 	case float32s:

@@ -6,24 +6,24 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// Bag is an input of a graph that depends on rows of a table.
+// Bag is a graph input that depends on rows of a table.
 type Bag struct {
 	// Input is the input's name, and Table the table's name in the model.
 	Input, Table string
 	// Slots are the slots of a sample, or the columns of its ids, in the input's order.
 	Slots []int
-	// Rows reports whether the input has a row's number for each slot, which the graph looks up.
+	// Rows reports whether the input has a row's number for each slot, for a lookup in the graph.
 	// Number Table.Rows is a row of zeros, for a slot without a key. Otherwise the input has the
-	// slots' rows, or the sums of their rows, side by side.
+	// concatenated rows of the slots, or the sums of their rows.
 	Rows bool
-	// Pooling is how rows of a slot are added up.
+	// Pooling is the reduction of a slot's rows.
 	Pooling nn.Pooling
-	// Steps is the number of last keys of a sequence, whose rows the input has side by side,
-	// followed by zeros. 0 means a sum.
+	// Steps is the number of last keys of a sequence with concatenated rows in the input, followed
+	// by zeros. 0 means a sum.
 	Steps int
 }
 
-// idsOf returns the columns of the batch's ids that a lookup uses.
+// idsOf returns the columns of the batch's ids in a lookup.
 func idsOf(l *lookup) (out []int) {
 	for _, c := range l.columns {
 		out = append(out, c.of)
@@ -31,8 +31,8 @@ func idsOf(l *lookup) (out []int) {
 	return out
 }
 
-// slotsOf returns the slots of bags that operation i looks up, with those first that the graph
-// looks up itself, and their number.
+// slotsOf returns the slots of bags that operation i looks up, beginning with the ones that the
+// graph looks up, and the number of these.
 func (b *builder) slotsOf(i int) (slots []int, single int) {
 	n := b.passes[0].nodes[i]
 	var rest []int
@@ -48,7 +48,7 @@ func (b *builder) slotsOf(i int) (slots []int, single int) {
 }
 
 // takeBags declares the inputs of an operation on bags: rows' numbers for some slots, sums for the
-// others.
+// rest.
 func (b *builder) takeBags(i int) (ports []port) {
 	n := b.passes[0].nodes[i]
 	slots, single := b.slotsOf(i)
@@ -69,8 +69,8 @@ func (b *builder) takeBags(i int) (ports []port) {
 	return ports
 }
 
-// embeddingBag puts rows of slots with one key and sums of the others side by side, in the order of
-// the slots, and then the other values that there are.
+// embeddingBag concatenates rows of slots with one key and sums of other slots, in the order of the
+// slots, and then the other values, if any.
 func (b *builder) embeddingBag() error {
 	n := b.node()
 	slots, single := b.slotsOf(b.i)

@@ -6,17 +6,17 @@ import (
 	"math"
 )
 
-// constant is a tensor that the graph has, a weight or a small number of its own. Its values are
-// made when they are written: no second copy of the weights is kept.
+// constant is a tensor in the graph, a weight or a small constant. Its values are computed when
+// they are written, without a second copy of the weights.
 type constant struct {
 	name  string
 	shape []int
-	ints  []int64 // of int64; else float32:
+	ints  []int64 // int64; nil: float32 from each
 	each  func(emit func(values []float32) error) error
-	at    int64 // in the file of external data, or negative
+	at    int64 // offset in the file of external data, or negative
 }
 
-// bytes is how many the values have.
+// bytes is the size of the values.
 func (c constant) bytes() int64 {
 	n := int64(4)
 	if c.each == nil {
@@ -28,7 +28,7 @@ func (c constant) bytes() int64 {
 	return n
 }
 
-// encode is the TensorProto up to its values, of which the length is written already.
+// encode returns the TensorProto up to its values, including their length.
 func (c constant) encode(file string) (m message) {
 	for _, d := range c.shape {
 		m.number(1, int64(d))
@@ -71,7 +71,7 @@ func (c constant) write(w io.Writer) error {
 	})
 }
 
-// pieces are values one piece after the other, of the same memory or of several.
+// pieces emits slices of values in order.
 func pieces(of ...[]float32) func(emit func([]float32) error) error {
 	return func(emit func([]float32) error) error {
 		for _, values := range of {
@@ -83,7 +83,7 @@ func pieces(of ...[]float32) func(emit func([]float32) error) error {
 	}
 }
 
-// strided are values of data in another order: axis i has dims[i] places, strides[i] values apart.
+// strided emits values of data in another order: axis i has length dims[i] and stride strides[i].
 func strided(data []float32, dims, strides []int) func(emit func([]float32) error) error {
 	return func(emit func([]float32) error) error {
 		last := len(dims) - 1
@@ -109,7 +109,7 @@ func strided(data []float32, dims, strides []int) func(emit func([]float32) erro
 	}
 }
 
-// blocks are equal parts of data in another order: those of a recurrent layer's gates.
+// blocks are equal parts of data in another order, such as a recurrent layer's gates.
 func blocks(data []float32, order ...int) [][]float32 {
 	n := len(data) / len(order)
 	var out [][]float32

@@ -6,15 +6,15 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// dim is a number that may depend on the batch: each·batch + plus.
+// dim is a size as a function of the batch: each·batch + plus.
 type dim struct{ each, plus int }
 
-// fixed is a number that does not.
+// fixed is a size independent of the batch.
 func fixed(n int) dim { return dim{plus: n} }
 
 var batch = dim{each: 1}
 
-// String is the name that the dimension has in the graph.
+// String is the dimension's name in the graph.
 func (d dim) String() string {
 	switch {
 	case d.each == 0:
@@ -29,12 +29,12 @@ func (d dim) String() string {
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
-// sizes are the batches that a model is traced with: two find how a number depends on the batch,
-// and the third proves it.
+// sizes are the batch sizes of traces: two determine how a size depends on the batch, and the third
+// verifies it.
 var sizes = [3]int{2, 3, 1}
 
-// fit finds how a number depends on the batch, given what it is with each of sizes; ok is false
-// where it is no multiple and no sum.
+// fit determines how a size depends on the batch, given its values for sizes; ok is false if the
+// dependence is not linear.
 func fit(at [3]int) (d dim, ok bool) {
 	d.each = at[1] - at[0]
 	d.plus = at[0] - 2*d.each

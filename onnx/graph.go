@@ -8,36 +8,36 @@ import (
 	"github.com/ringo-ml/ringo/weights"
 )
 
-// layout is how a tensor lies in the graph.
+// layout is the memory layout of a tensor in the graph.
 type layout uint8
 
 const (
-	// asHere is as it lies here.
+	// asHere is ringo's layout.
 	asHere layout = iota
-	// channelsFirst is [n, c, h, w], of what is [n, h, w, c] here: what ONNX's convolutions take.
+	// channelsFirst is [n, c, h, w] of ringo's [n, h, w, c], as ONNX's convolutions require.
 	channelsFirst
-	// flatChannels is one row for each image, channel by channel, of what is place by place here.
+	// flatChannels is a flat row for each image, channel by channel, instead of ringo's place by
+	// place.
 	flatChannels
 )
 
-// value is a tensor in the graph. Other layouts of it are made when an operation first asks for
-// them, and then serve all others: so a network of convolutions has one transposition at its end,
-// and mostly none.
+// value is a tensor in the graph. The first operation that needs another layout adds a conversion
+// for all: a network of convolutions then has one transposition at its end, and mostly none.
 type value struct {
-	shape []dim // as it is here
-	image []dim // of flatChannels: the shape before it was made flat
+	shape []dim // shape in ringo's layout
+	image []dim // shape before a flatten, for flatChannels
 	lies  layout
 	names map[layout]string
 }
 
-// builder writes a graph down, operation by operation, in the order in which they were recorded:
-// what an operation reads was there before it, as the format asks.
+// builder converts a graph operation by operation, in recorded order, so that operands precede
+// their uses, as the format requires.
 type builder struct {
 	*traced
 	weightName weights.Names
-	elsewhere  map[*nn.Table]bool // whose rows the model does not have
-	rows       map[int]string     // by operation, the input that has such a table's rows, or their numbers
-	sums       map[int]string     // by operation, the input that has sums of rows
+	elsewhere  map[*nn.Table]bool // tables with rows outside the model
+	rows       map[int]string     // input with such a table's rows, or their numbers, by operation
+	sums       map[int]string     // input with sums of rows, by operation
 	single     func(slot int) bool
 	bags       []Bag
 
@@ -45,18 +45,18 @@ type builder struct {
 	constants []constant
 	inputs    []port
 	outputs   []port
-	carried   []port // outputs that a next run begins with
+	carried   []port // outputs that the next run begins with
 
 	names  map[string]bool
-	made   map[any]string // constants and parts of the graph that are there once
+	made   map[any]string // shared constants and parts of the graph
 	of     map[*nn.Tensor]*value
 	states int
 
-	stepsLast map[*nn.Tensor]bool // results of recurrent layers that are to be in the order of samples
-	i         int                 // the operation under way
+	stepsLast map[*nn.Tensor]bool // results of recurrent layers to reorder by sample
+	i         int                 // operation in progress
 }
 
-// unique is a name that nothing else has.
+// unique returns an unused name.
 func (b *builder) unique(name string) string {
 	at := name
 	for k := 2; b.names[at]; k++ {
@@ -66,15 +66,15 @@ func (b *builder) unique(name string) string {
 	return at
 }
 
-// node is the operation under way.
+// node is the operation in progress.
 func (b *builder) node() nn.Node { return b.passes[0].nodes[b.i] }
 
-// add adds an operator with one result, and returns the result's name.
+// add adds an operator with a single result, and returns the result's name.
 func (b *builder) add(op string, in []string, attrs ...attribute) string {
 	return b.addAll(op, in, 1, attrs...)[0]
 }
 
-// addAll is add of an operator with so many results.
+// addAll is add for an operator with several results.
 func (b *builder) addAll(op string, in []string, results int, attrs ...attribute) []string {
 	name := b.unique(fmt.Sprintf("%s_%d", op, b.i))
 	out := []string{name}
@@ -106,12 +106,12 @@ func (b *builder) list(vs ...int) string { return b.ints([]int{len(vs)}, vs...) 
 // scalar is a constant number.
 func (b *builder) scalar(v float32) string { return b.floats("const", v, nil, []float32{v}) }
 
-// floats is a constant that is there once for each key.
+// floats is a constant, shared by key.
 func (b *builder) floats(name string, key any, shape []int, data ...[]float32) string {
 	return b.constant(name, key, shape, pieces(data...))
 }
 
-// constant adds values under a name, unless those of the key are there.
+// constant adds values under a name, unless the key exists.
 func (b *builder) constant(name string, key any, shape []int, each func(emit func([]float32) error) error) string {
 	if name, ok := b.made[key]; ok {
 		return name
@@ -122,12 +122,12 @@ func (b *builder) constant(name string, key any, shape []int, each func(emit fun
 	return c.name
 }
 
-// param is a parameter as it lies here.
+// param is a parameter in ringo's layout.
 func (b *builder) param(p *nn.Param) string {
 	return b.floats(b.weightName(p.Name), p, p.Shape, p.Data)
 }
 
-// batchSize is how many samples there are, a number.
+// batchSize is the number of samples, a scalar.
 func (b *builder) batchSize() string {
 	if name, ok := b.made["batch size"]; ok {
 		return name
@@ -137,8 +137,8 @@ func (b *builder) batchSize() string {
 	return name
 }
 
-// vector is a vector of integers, such as a shape. A shape that depends on the batch is computed in
-// the graph.
+// vector is a vector of integers, such as a shape. The graph computes a shape that depends on the
+// batch.
 func (b *builder) vector(dims []dim) string {
 	var vs []int
 	depends := false
@@ -176,8 +176,8 @@ func (b *builder) vector(dims []dim) string {
 	return name
 }
 
-// reshape gives a result another shape. One size that depends on the batch is left to the runtime,
-// as -1.
+// reshape changes a result's shape. A single size that depends on the batch is -1, for the runtime
+// to infer.
 func (b *builder) reshape(name string, shape []dim) string {
 	var vs []int
 	depends := 0
@@ -194,13 +194,13 @@ func (b *builder) reshape(name string, shape []dim) string {
 	return b.add("Reshape", []string{name, b.vector(shape)})
 }
 
-// result notes what the operation under way has made.
+// result stores the result of the operation in progress.
 func (b *builder) result(name string, lies layout) {
 	y := b.node().Output
 	b.of[y] = &value{shape: b.shapes[y], lies: lies, names: map[layout]string{lies: name}}
 }
 
-// value is an operand: a result, the batch's values or a constant of the program's own.
+// value is an operand: a result, the batch's values or a constant of the program.
 func (b *builder) value(x *nn.Tensor) *value {
 	if v, ok := b.of[x]; ok {
 		return v
@@ -216,10 +216,10 @@ func (b *builder) value(x *nn.Tensor) *value {
 	return v
 }
 
-// input is input k of the operation under way.
+// input is input k of the operation in progress.
 func (b *builder) input(k int) *value { return b.value(b.node().Inputs[k]) }
 
-// asHere is a value in our own layout: channels last, rows place by place.
+// asHere is a value in ringo's layout: channels last, rows place by place.
 func (b *builder) asHere(v *value) string {
 	if name, ok := v.names[asHere]; ok {
 		return name
@@ -236,7 +236,7 @@ func (b *builder) asHere(v *value) string {
 	return name
 }
 
-// localInput is input k of the operation under way, in our own layout.
+// localInput is input k of the operation in progress, in ringo's layout.
 func (b *builder) localInput(k int) string { return b.asHere(b.input(k)) }
 
 // channelsFirst is a value of images in ONNX's layout.
@@ -249,8 +249,8 @@ func (b *builder) channelsFirst(v *value) string {
 	return name
 }
 
-// alike are the inputs of the operation under way in one layout for all: that of images where one
-// of them lies so.
+// alike returns the inputs of the operation in progress in a common layout: that of images if any
+// input has it.
 func (b *builder) alike() (names []string, lies layout) {
 	var vs []*value
 	images := true
@@ -278,7 +278,7 @@ func (b *builder) alike() (names []string, lies layout) {
 	return names, lies
 }
 
-// axis is where an axis of ours is in a layout.
+// axis translates an axis of ringo's layout.
 func (l layout) axis(a int) int {
 	if l == channelsFirst {
 		return [...]int{0, 2, 3, 1}[a]

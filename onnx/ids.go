@@ -8,23 +8,23 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// lookup is where the ids of an operation come from. As many as each has are of one sample, or of
-// one step of all samples: with stepsFirst the ids are columns one after the other, else rows.
+// lookup is the origin of an operation's ids: columns of equal number for each sample, or for each
+// step of all samples. With stepsFirst the ids are ordered column by column, else row by row.
 type lookup struct {
 	columns    []column
 	stepsFirst bool
-	whole      []int32 // ids that have nothing to do with the batch, instead of columns
+	whole      []int32 // ids independent of the batch, instead of columns
 }
 
-// column is an id of each sample: the batch's own of that number, or a number that the model
-// counts, sample·bySample + batch·byBatch + plus.
+// column is an id of each sample: column of of the batch's ids, or a computed number,
+// sample·bySample + batch·byBatch + plus.
 type column struct {
-	of                       int // -1: a number
+	of                       int // -1: a computed number
 	bySample, byBatch, value int
 }
 
-// findIDs finds, from what the ids of operations were for ids that are the bits of their own
-// places, where each comes from; and proves it with random ones.
+// findIDs determines the origin of each operation's ids from probes with ids that encode their own
+// index bit by bit, and verifies the result with random ids.
 func (t *traced) findIDs(m model.Model, probes [][len(sizes)]pass) error {
 	t.ids = make([]*lookup, len(t.passes[0].nodes))
 	any := false
@@ -53,7 +53,7 @@ func (t *traced) findIDs(m model.Model, probes [][len(sizes)]pass) error {
 	return t.proveIDs(m)
 }
 
-// source is where one id comes from: the batch's id of that place, or a constant.
+// source is the origin of an id: the batch's id with this index, or a constant.
 type source struct {
 	of    int // -1: a constant
 	value int32
@@ -92,7 +92,7 @@ func (t *traced) strange(i int) error {
 	return fmt.Errorf("onnx: operation %d (%s) looks up ids that the model computes from the batch's own in Go: the graph can only take them as they are; compute them before, as part of the data", i, t.passes[0].nodes[i].Op)
 }
 
-// arrange finds the columns.
+// arrange derives the columns.
 func (t *traced) arrange(from [len(sizes)][]source) (*lookup, bool) {
 	if l, ok := whole(from); ok {
 		return l, true
@@ -126,7 +126,7 @@ func (t *traced) arrange(from [len(sizes)][]source) (*lookup, bool) {
 	return nil, false
 }
 
-// whole is a lookup of ids that are the same whatever the batch.
+// whole is a lookup of equal ids for any batch.
 func whole(from [len(sizes)][]source) (*lookup, bool) {
 	l := &lookup{}
 	for _, f := range from {
@@ -145,7 +145,7 @@ func whole(from [len(sizes)][]source) (*lookup, bool) {
 	return l, true
 }
 
-// uniform says that all columns are the batch's, or none is.
+// uniform reports whether all columns are the batch's, or none is.
 func (l *lookup) uniform() bool {
 	for _, c := range l.columns {
 		if (c.of < 0) != (l.columns[0].of < 0) {
@@ -155,7 +155,7 @@ func (l *lookup) uniform() bool {
 	return len(l.columns) > 0
 }
 
-// column is what the ids of one column are, sample by sample, in batches of sizes.
+// column derives a column from its ids, sample by sample, in batches of sizes.
 func (t *traced) column(of [len(sizes)][]source) (column, bool) {
 	first := of[0][0]
 	if first.of >= 0 {
@@ -181,10 +181,9 @@ func (t *traced) column(of [len(sizes)][]source) (column, bool) {
 	return c, true
 }
 
-// proveIDs traces once more with random ids of all that can be, and looks whether what was found
-// holds.
+// proveIDs traces once more with random valid ids and verifies the lookups.
 func (t *traced) proveIDs(m model.Model) error {
-	rows := make([]int, t.spec.IDs) // by column, how many there are to look up
+	rows := make([]int, t.spec.IDs) // rows to look up, by column
 	for i, l := range t.ids {
 		if l == nil {
 			continue
@@ -218,7 +217,7 @@ func (t *traced) proveIDs(m model.Model) error {
 	return nil
 }
 
-// rowsOf is how many rows an operation with ids chooses from.
+// rowsOf is the number of rows that an operation with ids selects from.
 func rowsOf(n nn.Node) int {
 	switch {
 	case n.Table != nil:

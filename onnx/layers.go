@@ -6,7 +6,7 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-const normEpsilon = 1e-5 // that of nn
+const normEpsilon = 1e-5 // equal to nn's
 
 // activate applies an activation to a result.
 func (b *builder) activate(name string, act nn.Activation) string {
@@ -17,7 +17,7 @@ func (b *builder) activate(name string, act nn.Activation) string {
 		return b.add("Tanh", []string{name})
 	case nn.Sigmoid:
 		return b.add("Sigmoid", []string{name})
-	case nn.GELU: // as GPT-2 writes it, which runtimes know as one operation
+	case nn.GELU: // GPT-2's form, a single operation in some runtimes
 		cube := b.add("Pow", []string{name, b.scalar(3)})
 		sum := b.add("Add", []string{name, b.add("Mul", []string{cube, b.scalar(0.044715)})})
 		tanh := b.add("Tanh", []string{b.add("Mul", []string{sum, b.scalar(0.7978845608028654)})})
@@ -27,8 +27,8 @@ func (b *builder) activate(name string, act nn.Activation) string {
 	return name
 }
 
-// dense is a product with rows of weights. After a flatten of images the rows are put in the order
-// of channels.
+// dense is a product with rows of weights. After a flatten of images the weights are reordered by
+// channel.
 func (b *builder) dense() error {
 	n, x := b.node(), b.input(0)
 	w := n.Params[0]
@@ -50,8 +50,8 @@ func (b *builder) dense() error {
 	return nil
 }
 
-// conv2d has its weights as [out, in, kh, kw]. A maximum and an activation, which nn computes in
-// the same pass, follow in that order.
+// conv2d has weights [out, in, kh, kw]. Max-pooling and the activation, part of nn's pass, follow
+// in this order.
 func (b *builder) conv2d() error {
 	n := b.node()
 	w, pad := n.Params[0], int(n.Attrs["pad"])
@@ -71,8 +71,7 @@ func (b *builder) conv2d() error {
 	return nil
 }
 
-// pool is a maximum, for which padding is never taken in both, or a mean, to which padding counts
-// as zeros here.
+// pool is a maximum, without padding in both, or a mean, with padding counted as zeros as in nn.
 func (b *builder) pool() error {
 	n := b.node()
 	size, stride, pad := int(n.Attrs["size"]), int(n.Attrs["stride"]), int(n.Attrs["pad"])
@@ -84,14 +83,14 @@ func (b *builder) pool() error {
 	return nil
 }
 
-// globalAvgPool is [n, c], where ONNX keeps two axes of one place.
+// globalAvgPool is [n, c]; ONNX keeps two axes of length 1.
 func (b *builder) globalAvgPool() error {
 	name := b.add("GlobalAveragePool", []string{b.channelsFirst(b.input(0))})
 	b.result(b.add("Flatten", []string{name}, intOf("axis", 1)), asHere)
 	return nil
 }
 
-// subsamplePad takes every stride-th pixel, and puts channels of zeros around the others.
+// subsamplePad takes every stride-th pixel, and adds channels of zeros on both sides.
 func (b *builder) subsamplePad() error {
 	n, in, out := b.node(), b.input(0), b.shapes[b.node().Output]
 	name, stride := b.channelsFirst(in), int(n.Attrs["stride"])
@@ -106,8 +105,8 @@ func (b *builder) subsamplePad() error {
 	return nil
 }
 
-// batchNorm is that of an evaluation, by the running statistics. Runtimes make one operation of it
-// and the convolution before it.
+// batchNorm uses the running statistics, as in an evaluation. Runtimes fuse it with the convolution
+// before.
 func (b *builder) batchNorm() error {
 	n, x := b.node(), b.input(0)
 	lies := asHere
@@ -137,15 +136,15 @@ func (b *builder) in(v *value, lies layout) string {
 	return b.asHere(v)
 }
 
-// layerNorm is over the last axis in both; it is new in opset 17.
+// layerNorm is over the last axis in both; opset 17 introduced it.
 func (b *builder) layerNorm() error {
 	n := b.node()
 	b.result(b.add("LayerNormalization", []string{b.localInput(0), b.param(n.Params[0]), b.param(n.Params[1])}, intOf("axis", -1), floatOf("epsilon", normEpsilon)), asHere)
 	return nil
 }
 
-// groupNorm is an instance normalisation of the groups as channels, and then the channels' own
-// factors: opset 17 has no other.
+// groupNorm is an instance normalisation of the groups as channels, followed by the channels'
+// factors: opset 17 has no group normalisation.
 func (b *builder) groupNorm() error {
 	n, x := b.node(), b.input(0)
 	groups, channels := int(n.Attrs["groups"]), n.Params[0].Shape[0]
@@ -188,9 +187,9 @@ func (b *builder) groupNorm() error {
 	return nil
 }
 
-// attention is causal: the scores of later steps are minus infinity. Queries, keys and values come
-// side by side, [n*steps, 3*width], and become [n, heads, steps, dim], keys with the last two axes
-// exchanged; queries are scaled instead of scores, which are more.
+// attention is causal: the scores of later steps are minus infinity. Concatenated queries, keys and
+// values, [n*steps, 3*width], become [n, heads, steps, dim], keys with the last two axes exchanged.
+// Queries are scaled instead of scores, which are more numerous.
 func (b *builder) attention() error {
 	n := b.node()
 	heads, steps := int(n.Attrs["heads"]), int(n.Attrs["steps"])
@@ -213,7 +212,7 @@ func (b *builder) attention() error {
 	return nil
 }
 
-// later is [steps, steps]: 0 where a step may look, and minus infinity where it may not.
+// later is [steps, steps]: 0 for visible steps, and minus infinity for later ones.
 func (b *builder) later(steps int) string {
 	mask := make([]float32, steps*steps)
 	for i := range steps {

@@ -19,24 +19,24 @@ func (m *message) text(field protowire.Number, s string) {
 	*m = protowire.AppendString(protowire.AppendTag(*m, field, protowire.BytesType), s)
 }
 
-// inner adds a message within this one.
+// inner adds a nested message.
 func (m *message) inner(field protowire.Number, in message) {
 	*m = protowire.AppendBytes(protowire.AppendTag(*m, field, protowire.BytesType), in)
 }
 
-// head begins a field of n bytes that the caller writes after it.
+// head begins a field of n bytes, written by the caller afterwards.
 func (m *message) head(field protowire.Number, n int64) {
 	*m = protowire.AppendVarint(protowire.AppendTag(*m, field, protowire.BytesType), uint64(n))
 }
 
-// The kinds of values that graphs have, as TensorProto.DataType numbers them.
+// Types of values in graphs, numbered as in TensorProto.DataType.
 const (
 	float32Type = 1
 	int64Type   = 7
 )
 
-// attribute is an encoded AttributeProto: a number, or several, by name. It says of which kind it
-// is, and has a field for each kind.
+// attribute is an encoded AttributeProto: a number, or several, by name. It has a kind, and a field
+// for each kind.
 type attribute message
 
 func newAttribute(name string, kind int64) (m message) {
@@ -65,8 +65,8 @@ func intsOf(name string, vs ...int) attribute {
 	return attribute(m)
 }
 
-// operator is a NodeProto: an operation of the standard, from tensors by name to others. An input
-// of no name is left out.
+// operator is a NodeProto: a standard operation from named tensors to named tensors. An empty name
+// omits an input.
 type operator struct {
 	op, name string
 	in, out  []string
@@ -89,7 +89,7 @@ func (o operator) encode() (m message) {
 }
 
 // port is an input or an output of the graph, a ValueInfoProto. Sizes that depend on the batch have
-// names there.
+// symbolic names.
 type port struct {
 	name  string
 	kind  int64

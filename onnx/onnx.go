@@ -1,20 +1,22 @@
-// Package onnx writes a model down as a graph of the Open Neural Network Exchange format, opset 17, for other runtimes: the
-// operations of its forward pass in an evaluation, with the weights. The number of samples is left open, as the dimension "batch".
+// Package onnx exports a model as a graph of the Open Neural Network Exchange format, opset 17, for
+// other runtimes: the operations of its forward pass in an evaluation, with the weights. The number
+// of samples is the open dimension "batch".
 //
-// The graph is found by nn.Trace, with batches of several sizes and ids that tell where they are from: so that a model need not be
-// written in any other way than for training. Its inputs and outputs, in this order and as far as the model has them:
+// The graph comes from nn.Trace, with batches of several sizes and ids that reveal their origin, so
+// that a model needs no code for the export. Its inputs and outputs, in this order and if the model
+// has them:
 //
-//	values      model.Batch.Values: images as [batch, channels, height, width], others as they are here
+//	values      model.Batch.Values: images as [batch, channels, height, width], others unchanged
 //	ids         model.Batch.IDs, [batch, ids], int64
-//	the table   of a table whose rows are not in the model, and of bags of keys, which no operation of ONNX adds up: the rows of each
-//	            sample, or their sums, side by side; see Bag
-//	table.rows  of slots with one key at most (Config.Single): rows of the table, [batch, slots], int64
-//	state0.h    and so on: what a recurrent layer begins with
+//	the table   rows of a table outside the model, and of bags of keys, which no operation of ONNX
+//	            sums: the rows of each sample, or their sums, concatenated; see Bag
+//	table.rows  for slots with at most one key (Config.Single): rows of the table, [batch, slots], int64
+//	state0.h    and so on: the initial state of a recurrent layer
 //
 //	logits      of a classifier; prediction of a regression; else output, or output0, output1, …
-//	state0.h.next  and so on: what a run that goes on begins with
+//	state0.h.next  and so on: the initial state of a run that continues
 //
-// Outputs with several rows for each sample, such as those of a language model, are [batch, rows, …].
+// Outputs with several rows per sample, such as of a language model, are [batch, rows, …].
 package onnx
 
 import (
@@ -27,21 +29,21 @@ import (
 	"github.com/ringo-ml/ringo/weights"
 )
 
-// Config is how a model is written down. Its zero value will do.
+// Config configures the export. The zero value is usable.
 type Config struct {
-	// Names turns a parameter's name here into its name in the graph; nil leaves all as they are.
+	// Names translates a parameter's name into its name in the graph; nil keeps all names.
 	Names weights.Names
-	// About are words that stand beside the graph, such as by which numbers images were normalised.
+	// About is metadata of the graph, such as the constants of an image normalisation.
 	About map[string]string
-	// External is from how many bytes of weights on these lie in a file of their own: the format
-	// has no room for 2 GiB in one. 0: 1 GiB.
+	// External is the size of the weights, in bytes, from which a separate file holds them: a graph
+	// file is limited to 2 GiB. 0 means 1 GiB.
 	External int64
 	// Single reports whether samples have at most one key in a slot. The graph then looks up the
-	// row itself, unless the table's rows are elsewhere. nil means no slot.
+	// row, unless the table's rows are elsewhere. nil means no slot.
 	Single func(slot int) bool
 }
 
-// Validate reports a size that cannot be.
+// Validate reports an impossible size.
 func (c Config) Validate() error {
 	if c.External < 0 || c.External > maxInline {
 		return fmt.Errorf("onnx: weights of %d bytes in one file: want 1 to %d, or 0 for %d", c.External, maxInline, int64(defaultExternal))
@@ -52,11 +54,10 @@ func (c Config) Validate() error {
 const (
 	idsName         = "ids"
 	defaultExternal = 1 << 30
-	maxInline       = 2000 << 20 // protobuf ends at 2 GiB
+	maxInline       = 2000 << 20 // the limit of protobuf is 2 GiB
 )
 
-// Graph is a model that is ready to be written. It refers to the model's parameters and copies
-// none.
+// Graph is an exported model, ready to write. It refers to the model's parameters without copies.
 type Graph struct {
 	cfg       Config
 	name      string
@@ -69,9 +70,9 @@ type Graph struct {
 	Bags []Bag
 }
 
-// New makes the graph of a model, whose parameters are ps: later changes of their values are
-// changes of what is written. The model's state is reset, and grows to three sequences where it has
-// fewer. An operation that ONNX cannot express is an error that names it.
+// New exports a model with parameters ps: later changes of their values change the written graph.
+// The model's state is reset, and grows to at least three sequences. An operation that ONNX cannot
+// express is an error with its name.
 func New(spec model.Spec, m model.Model, ps *nn.Params, cfg Config) (*Graph, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -83,7 +84,7 @@ func New(spec model.Spec, m model.Model, ps *nn.Params, cfg Config) (*Graph, err
 	for _, t := range ps.Tables() {
 		if rows := t.Data; len(rows) != t.Rows*t.Dim {
 			elsewhere[t] = true
-			t.Hold(make([]float32, 2*t.Dim), nil) // to be traced with
+			t.Hold(make([]float32, 2*t.Dim), nil) // dummy rows for the trace
 			defer t.Hold(rows, nil)
 		}
 	}
@@ -104,8 +105,8 @@ func New(spec model.Spec, m model.Model, ps *nn.Params, cfg Config) (*Graph, err
 	return &Graph{cfg: cfg, name: spec.Name, operators: b.operators, constants: b.constants, inputs: b.inputs, outputs: append(b.outputs, b.carried...), Bags: b.bags}, nil
 }
 
-// String is the graph's inputs and outputs with their shapes, such as "values [batch 784] -> logits
-// [batch 10]".
+// String lists the graph's inputs and outputs with their shapes, such as "values [batch 784] ->
+// logits [batch 10]".
 func (g *Graph) String() string {
 	list := func(ports []port) string {
 		var out []string
@@ -117,7 +118,7 @@ func (g *Graph) String() string {
 	return list(g.inputs) + " -> " + list(g.outputs)
 }
 
-// convert are the operations by their names in nn.Node.
+// convert returns the conversion of an operation by its name in nn.Node.
 func (b *builder) convert(op string) (func() error, bool) {
 	f, ok := map[string]func() error{
 		"dense": b.dense, "conv2d": b.conv2d, "maxpool": b.pool, "avgpool": b.pool, "globalavgpool": b.globalAvgPool, "subsamplepad": b.subsamplePad,
@@ -131,17 +132,17 @@ func (b *builder) convert(op string) (func() error, bool) {
 	return f, ok
 }
 
-// refuse is the error of the operation under way.
+// refuse returns an error of the operation in progress.
 func (b *builder) refuse(format string, args ...any) error {
 	return fmt.Errorf("onnx: operation %d, %s, %s", b.i, b.node().Op, fmt.Sprintf(format, args...))
 }
 
-// build writes the live operations down, between the inputs and the outputs.
+// build converts the live operations, between the inputs and the outputs.
 func (b *builder) build() error {
 	live, done := b.live(), b.ordered()
 	b.takeInputs(live)
 	var names []string
-	for k := range b.passes[0].outs { // before a weight has such a name
+	for k := range b.passes[0].outs { // before a weight takes the name
 		names = append(names, b.unique(b.outputName(k)))
 	}
 	for i, n := range b.passes[0].nodes {
@@ -169,7 +170,7 @@ func (b *builder) build() error {
 	return nil
 }
 
-// takeInputs declares those inputs that something looks at.
+// takeInputs declares the inputs that live operations read.
 func (b *builder) takeInputs(live []bool) {
 	p := b.passes[0]
 	usesIDs := false
@@ -209,9 +210,9 @@ func (b *builder) takeInputs(live []bool) {
 	b.inputs = append(b.inputs, tables...)
 }
 
-// giveOutput makes a tensor an output, sample by sample: where each sample has several rows, they
-// become an axis of their own. Ordered says that rows are sample after sample, although the model
-// has them step after step.
+// giveOutput makes a tensor an output, ordered by sample: several rows per sample become a separate
+// axis. ordered reports that rows are ordered by sample already, although the model's are ordered
+// by step.
 func (b *builder) giveOutput(to string, x *nn.Tensor, ordered bool) {
 	v := b.value(x)
 	name, shape := b.asHere(v), v.shape
@@ -233,7 +234,7 @@ func (b *builder) giveOutput(to string, x *nn.Tensor, ordered bool) {
 	b.outputs = append(b.outputs, out)
 }
 
-// outputName is what output k is called.
+// outputName is the name of output k.
 func (b *builder) outputName(k int) string {
 	switch {
 	case len(b.passes[0].outs) > 1:

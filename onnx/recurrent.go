@@ -6,7 +6,7 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// lstm has gates i, f, g, o here and i, o, f, c there.
+// lstm has gates i, f, g, o in nn and i, o, f, c in ONNX.
 func (b *builder) lstm() error {
 	n := b.node()
 	names := b.recurrentWeights(n, "iofc", 0, 3, 1, 2)
@@ -19,8 +19,7 @@ func (b *builder) lstm() error {
 	return nil
 }
 
-// gru has gates r, z, n here and z, r, h there, where the reset gate lies before the candidate's
-// bias.
+// gru has gates r, z, n in nn and z, r, h in ONNX, with the reset gate before the candidate's bias.
 func (b *builder) gru() error {
 	n := b.node()
 	names := b.recurrentWeights(n, "zrh", 1, 0, 2)
@@ -48,9 +47,9 @@ func (b *builder) recurrentWeights(n nn.Node, gates string, order ...int) []stri
 	}
 }
 
-// sequence are the inputs of a recurrent layer in ONNX's order: X [steps, n, in], W, R, B, the
-// lengths that are left out, and where the model carries a state, that: [1, n, hidden] there, [n,
-// hidden] for who feeds the graph. next is what these are called.
+// sequence returns the inputs of a recurrent layer in ONNX's order: X [steps, n, in], W, R, B, the
+// omitted lengths and, if the model carries a state, the state: [1, n, hidden] in ONNX, [n, hidden]
+// for the user of the graph. next are the names of the final states.
 func (b *builder) sequence(n nn.Node, weights []string, carries bool) (in, next []string) {
 	steps, x := fixed(int(n.Attrs["steps"])), b.input(0)
 	rows := dim{each: x.shape[0].each / steps.plus, plus: x.shape[0].plus / steps.plus}
@@ -58,7 +57,7 @@ func (b *builder) sequence(n nn.Node, weights []string, carries bool) (in, next 
 	if !carries {
 		return in, nil
 	}
-	in = append(in, "") // all sequences are as long
+	in = append(in, "") // all sequences have equal length
 	kinds := []string{"h"}
 	if n.Op == "lstm" {
 		kinds = append(kinds, "c")
@@ -75,8 +74,8 @@ func (b *builder) sequence(n nn.Node, weights []string, carries bool) (in, next 
 	return in, next
 }
 
-// finish notes a recurrent layer's results: of all steps, [steps, 1, n, hidden] there and [steps*n,
-// hidden] here, and what the next run begins with.
+// finish stores a recurrent layer's results: those of all steps, [steps, 1, n, hidden] in ONNX and
+// [steps*n, hidden] in nn, and the initial state of the next run.
 func (b *builder) finish(results, next []string) {
 	y := b.node().Output
 	shape, name := b.shapes[y], results[0]
@@ -89,9 +88,8 @@ func (b *builder) finish(results, next []string) {
 	b.result(b.reshape(name, shape), asHere)
 }
 
-// ordered marks the results of recurrent layers that are to be in the order of samples, so that
-// outputs are: those from which an output follows row by row. It returns the outputs that are then
-// in that order.
+// ordered marks the results of recurrent layers to reorder by sample: results from which an output
+// follows row by row. It returns the outputs in this order.
 func (b *builder) ordered() map[*nn.Tensor]bool {
 	done := map[*nn.Tensor]bool{}
 	if !b.spec.StepsFirst {
@@ -125,5 +123,5 @@ func (b *builder) ordered() map[*nn.Tensor]bool {
 	return done
 }
 
-// byRows are operations of one input each of whose rows depends on one of its input's.
+// byRows are operations of one input with rows that each depend on a single row of the input.
 var byRows = map[string]bool{"dense": true, "activate": true, "dropout": true, "detach": true, "scale": true, "layernorm": true, "softmax": true, "log-softmax": true}

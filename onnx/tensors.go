@@ -9,23 +9,23 @@ import (
 
 var minusInfinity = float32(math.Inf(-1))
 
-// attentionScale is what scores are multiplied by.
+// attentionScale is the factor of scores.
 func attentionScale(dim int) float32 { return float32(1 / math.Sqrt(float64(dim))) }
 
-// same is an operation that does nothing when it is not trained.
+// same is an operation without effect outside training.
 func (b *builder) same() error {
 	v := *b.input(0)
 	b.of[b.node().Output] = &v
 	return nil
 }
 
-// eachValue is for operations that look at values one by one, however these lie.
+// eachValue is for elementwise operations, in any layout.
 func (b *builder) eachValue(f func(name string) string) {
 	v := b.input(0)
 	b.of[b.node().Output] = &value{shape: v.shape, image: v.image, lies: v.lies, names: map[layout]string{v.lies: f(v.names[v.lies])}}
 }
 
-// activation looks at values one by one: images and their flattened rows stay as they lie.
+// activation is elementwise: images and their flattened rows keep their layout.
 func (b *builder) activation() error {
 	b.eachValue(func(name string) string { return b.activate(name, b.node().Activation) })
 	return nil
@@ -38,7 +38,7 @@ func (b *builder) scale() error {
 	return nil
 }
 
-// arithmetic broadcasts as NumPy does in both.
+// arithmetic broadcasts as NumPy does, in both.
 func (b *builder) arithmetic() error {
 	op := map[string]string{"add": "Add", "subtract": "Sub", "multiply": "Mul"}[b.node().Op]
 	names, lies := b.alike()
@@ -52,7 +52,8 @@ func (b *builder) concat() error {
 	return nil
 }
 
-// slice may begin and end where the batch says, such as at the last step of all samples.
+// slice may begin and end at indices that depend on the batch, such as the last step of all
+// samples.
 func (b *builder) slice() error {
 	lo, err := b.attr(b.i, "lo")
 	if err != nil {
@@ -67,8 +68,8 @@ func (b *builder) slice() error {
 	return nil
 }
 
-// reshapes gives values another shape. Images that become rows stay in ONNX's order: the dense
-// layer behind them has its weights so.
+// reshapes changes a shape. Flattened images stay in ONNX's order: the dense layer after them has
+// reordered weights.
 func (b *builder) reshapes() error {
 	x, shape := b.input(0), b.shapes[b.node().Output]
 	if len(x.shape) == 4 && x.lies == channelsFirst && len(shape) == 2 && shape[0] == x.shape[0] {
@@ -100,7 +101,7 @@ func (b *builder) transpose() error {
 	return nil
 }
 
-// reduce is a sum or a mean over axes. A result of no axis has one here.
+// reduce is a sum or a mean over axes. In nn a result without axes has one.
 func (b *builder) reduce() error {
 	n := b.node()
 	name := ""
@@ -122,14 +123,14 @@ func (b *builder) softmax() error {
 	return nil
 }
 
-// normalize divides by lengths that are bounded from below, as nn does.
+// normalize divides by lengths bounded from below, as in nn.
 func (b *builder) normalize() error {
 	length := b.add("ReduceL2", []string{b.localInput(0)}, intsOf("axes", -1), intOf("keepdims", 1))
 	b.result(b.add("Div", []string{b.localInput(0), b.add("Max", []string{length, b.scalar(1e-12)})}), asHere)
 	return nil
 }
 
-// rowDot has one value for each row; of a single row it is [1] here.
+// rowDot has a value for each row; for a single row, nn's result is [1].
 func (b *builder) rowDot() error {
 	name := b.add("ReduceSum", []string{b.add("Mul", []string{b.localInput(0), b.localInput(1)}), b.list(-1)}, intOf("keepdims", 0))
 	if len(b.input(0).shape) == 1 {
@@ -139,8 +140,8 @@ func (b *builder) rowDot() error {
 	return nil
 }
 
-// matMul has the factors as ONNX multiplies them; batches of matrices lie before the last two axes
-// in both.
+// matMul transposes the factors as ONNX requires; in both, batches of matrices come before the last
+// two axes.
 func (b *builder) matMul() error {
 	n := b.node()
 	var names []string
@@ -165,20 +166,20 @@ func lastTwo(rank int) []int {
 	return perm
 }
 
-// gather chooses rows of a tensor, and embedding those of a parameter.
+// gather selects rows of a tensor, and embedding rows of a parameter.
 func (b *builder) gather() error { return b.look(b.localInput(0)) }
 
 func (b *builder) embedding() error { return b.look(b.param(b.node().Params[0])) }
 
-// look takes the ids' rows: [n, each, dim] or [each, n, dim] there, [ids, dim] here.
+// look selects the ids' rows: [n, each, dim] or [each, n, dim] in ONNX, [ids, dim] in nn.
 func (b *builder) look(rows string) error {
 	name := b.add("Gather", []string{rows, b.chosen(b.ids[b.i])}, intOf("axis", 0))
 	b.result(b.reshape(name, b.shapes[b.node().Output]), asHere)
 	return nil
 }
 
-// embeddingTable chooses rows of a table and puts them side by side with what else there is. The
-// rows themselves are an input of the graph where the table's are elsewhere.
+// embeddingTable selects rows of a table and concatenates them and other values, if any. If the
+// table's rows are elsewhere, the rows are an input of the graph.
 func (b *builder) embeddingTable() error {
 	n := b.node()
 	shape := b.rowsShape(n)
@@ -197,7 +198,7 @@ func (b *builder) embeddingTable() error {
 	return nil
 }
 
-// rowsShape is that of the rows of a table that an operation puts side by side.
+// rowsShape is the shape of the concatenated rows of a table in an operation.
 func (b *builder) rowsShape(n nn.Node) []dim {
 	shape := b.shapes[n.Output]
 	width := shape[1].plus
@@ -246,7 +247,7 @@ func (b *builder) taken(l *lookup) string {
 	return b.add("Gather", []string{idsName, b.list(vs...)}, intOf("axis", 1))
 }
 
-// counted are numbers of the model's own, [n, each], such as the places of a sentence's words.
+// counted returns computed ids, [n, each], such as the positions of a sentence's words.
 func (b *builder) counted(l *lookup) string {
 	var by, start []dim
 	counts := false

@@ -11,33 +11,33 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// pass is one tracing of the model. It computes nothing: tensors have shapes, and memory that is
+// pass is a trace of the model. It computes no values: tensors have shapes, and memory that is
 // never touched.
 type pass struct {
 	batch model.Batch
 	nodes []nn.Node
 	outs  []*nn.Tensor
-	place map[*nn.Tensor]int // of results: which node's
+	place map[*nn.Tensor]int // index of the node of each result
 }
 
-// values is the place of the batch's values, and outside that of a tensor that no operation has
-// made.
+// values is the place of the batch's values, and outside the place of a tensor that is not a
+// result.
 const (
 	values  = -1
 	outside = -2
 )
 
-// traced is what tracings with several batches and ids have shown of a model: its operations, and
-// how their numbers depend on the batch.
+// traced is the result of traces with several batches and ids: a model's operations, and how their
+// sizes depend on the batch.
 type traced struct {
 	spec   model.Spec
 	passes [len(sizes)]pass
-	shapes map[*nn.Tensor][]dim // of the tensors of the first pass
-	ids    []*lookup            // by node; nil where it has none
+	shapes map[*nn.Tensor][]dim // tensors of the first pass
+	ids    []*lookup            // one per node; nil without ids
 }
 
-// run traces the model with n samples whose ids are id(place among all ids). Its values are random,
-// so that what a model computes of them in its own Go code is found out.
+// run traces the model with n samples and ids id(index among all ids). The values are random, to
+// detect computations of the model outside the tape.
 func run(spec model.Spec, m model.Model, n int, id func(i int) int32) (p pass, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -65,7 +65,7 @@ func run(spec model.Spec, m model.Model, n int, id func(i int) int32) (p pass, e
 	})
 	m.Reset()
 	for i := range p.nodes {
-		p.nodes[i].IDs = slices.Clone(p.nodes[i].IDs) // a model may use their memory again
+		p.nodes[i].IDs = slices.Clone(p.nodes[i].IDs) // because a model may reuse their memory
 		p.place[p.nodes[i].Output] = i
 	}
 	if err == nil && len(p.outs) == 0 {
@@ -74,7 +74,7 @@ func run(spec model.Spec, m model.Model, n int, id func(i int) int32) (p pass, e
 	return p, err
 }
 
-// placeOf is where a tensor comes from.
+// placeOf is the origin of a tensor.
 func (p pass) placeOf(x *nn.Tensor) int {
 	if x == nil || x == p.batch.Values {
 		return values
@@ -85,8 +85,7 @@ func (p pass) placeOf(x *nn.Tensor) int {
 	return outside
 }
 
-// idsAlone is all that is looked at of a pass that is there for its ids: tensors would keep memory
-// that nobody needs.
+// idsAlone reduces a pass to its ids, because tensors would retain unused memory.
 func (p pass) idsAlone(want int) (pass, error) {
 	if len(p.nodes) != want {
 		return p, fmt.Errorf("onnx: the model has %d operations for some ids and %d for others: its Forward must do the same whatever they are", want, len(p.nodes))
@@ -98,10 +97,10 @@ func (p pass) idsAlone(want int) (pass, error) {
 	return out, nil
 }
 
-// study traces a model as often as it takes: with each of sizes, and that for each bit of the
-// places that ids may have. The ids of pass bit are bit number bit of their own place, counted from
-// 1, so that the ids that an operation had in all passes spell the place where each is from. All
-// are 0 or 1, which every table with two rows has.
+// study traces a model repeatedly: with each of sizes, for each bit of the ids' indices. The ids in
+// pass bit are bit number bit of their own index, counted from 1, so that an operation's ids over
+// all passes spell the index of each one's origin. All ids are 0 or 1, valid in every table with
+// two rows.
 func study(spec model.Spec, m model.Model) (*traced, error) {
 	t := &traced{spec: spec, shapes: map[*nn.Tensor][]dim{}}
 	probes := make([][len(sizes)]pass, max(1, bits.Len(uint(slices.Max(sizes[:])*spec.IDs+1))))
@@ -126,7 +125,8 @@ func study(spec model.Spec, m model.Model) (*traced, error) {
 	return t, t.findIDs(m, probes)
 }
 
-// compare finds how shapes depend on the batch, and that all passes did the same.
+// compare determines how shapes depend on the batch, and verifies that all passes have the same
+// operations.
 func (t *traced) compare() error {
 	a := t.passes[0]
 	for _, p := range t.passes[1:] {
@@ -155,8 +155,8 @@ func (t *traced) compare() error {
 	return nil
 }
 
-// sameOperation says that two operations differ in their operands, and in where slices begin and
-// end, at most.
+// sameOperation reports whether two operations are equal except for operands and the bounds of
+// slices.
 func sameOperation(a, b nn.Node) bool {
 	same := a.Op == b.Op && a.Name == b.Name && a.Activation == b.Activation && a.Table == b.Table && len(a.Inputs) == len(b.Inputs)
 	same = same && slices.Equal(a.Params, b.Params) && slices.Equal(a.Buffers, b.Buffers) && slices.Equal(a.Axes, b.Axes)
@@ -166,8 +166,8 @@ func sameOperation(a, b nn.Node) bool {
 	return same
 }
 
-// compareInput sees to input k of node i: the same in all passes, or a tensor of the program's own
-// that never changes.
+// compareInput checks input k of node i: the same in all passes, or a constant tensor of the
+// program.
 func (t *traced) compareInput(i, k int) error {
 	a := t.passes[0]
 	x := a.nodes[i].Inputs[k]
@@ -189,14 +189,14 @@ func (t *traced) compareInput(i, k int) error {
 	return t.learn(i, func(p pass) *nn.Tensor { return p.nodes[i].Inputs[k] })
 }
 
-// views says whether a tensor of the program's own is the batch's values in another shape: a model
-// may make one where it would else record a reshape.
+// views reports whether a tensor of the program is a view of the batch's values: a model may make a
+// view instead of recording a reshape.
 func (p pass) views(x *nn.Tensor) bool {
 	v := p.batch.Values
 	return v != nil && len(x.Data) == len(v.Data) && len(x.Data) > 0 && &x.Data[0] == &v.Data[0]
 }
 
-// learn finds the shape of a tensor of operation i.
+// learn derives the shape of a tensor of operation i.
 func (t *traced) learn(i int, of func(p pass) *nn.Tensor) error {
 	var xs [len(sizes)]*nn.Tensor
 	for s, p := range t.passes {
@@ -210,7 +210,7 @@ func (t *traced) learn(i int, of func(p pass) *nn.Tensor) error {
 	return nil
 }
 
-// attr is a number of operation i, which may depend on the batch.
+// attr is an attribute of operation i as a function of the batch.
 func (t *traced) attr(i int, name string) (dim, error) {
 	var at [len(sizes)]int
 	for s, p := range t.passes {
@@ -223,8 +223,8 @@ func (t *traced) attr(i int, name string) (dim, error) {
 	return d, nil
 }
 
-// live is which operations the outputs depend on. A model may compute more, such as what only its
-// loss looks at: that is left out, and need not have a form in ONNX.
+// live returns the operations that the outputs depend on. A model may compute more, such as inputs
+// of its loss only: these are omitted, and need no form in ONNX.
 func (t *traced) live() []bool {
 	p := t.passes[0]
 	live := make([]bool, len(p.nodes))

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	irVersion = 8 // that of opset 17
+	irVersion = 8 // version of opset 17
 	opset     = 17
-	page      = 4096 // values in a file of their own begin at multiples, so that they can be mapped
+	page      = 4096 // alignment of external values, for mapping
 )
 
-// size is how many bytes the weights have.
+// size is the size of the weights in bytes.
 func (g *Graph) size() int64 {
 	n := int64(0)
 	for _, c := range g.constants {
@@ -26,7 +26,7 @@ func (g *Graph) size() int64 {
 	return n
 }
 
-// External says that the weights are to lie in a file of their own.
+// External reports whether the weights are in a separate file.
 func (g *Graph) External() bool {
 	limit := g.cfg.External
 	if limit == 0 {
@@ -35,15 +35,15 @@ func (g *Graph) External() bool {
 	return g.size() >= limit
 }
 
-// WriteFile writes the graph to a file, and before that its weights to another one beside it,
-// path.data, if they are too many: see Config.External. Files appear whole or not at all.
+// WriteFile writes the graph to a file, preceded by its weights to a second file, path.data, if
+// they are too large: see Config.External. Files appear atomically.
 func (g *Graph) WriteFile(path string) error {
 	data := path + ".data"
 	constants := slices.Clone(g.constants)
 	if g.External() {
 		end := int64(0)
 		for i := range constants {
-			if c := &constants[i]; c.bytes() >= page { // small ones stay with the graph
+			if c := &constants[i]; c.bytes() >= page { // small ones stay in the graph
 				c.at = (end + page - 1) / page * page
 				end = c.at + c.bytes()
 			}
@@ -55,8 +55,8 @@ func (g *Graph) WriteFile(path string) error {
 	return dirlock.WriteFile(path, func(w io.Writer) error { return g.write(w, constants, filepath.Base(data)) })
 }
 
-// Write writes the graph with all its weights. It is an error of more of them than the format has
-// room for: use WriteFile.
+// Write writes the graph with all its weights. Weights above the format's limit are an error: use
+// WriteFile.
 func (g *Graph) Write(w io.Writer) error {
 	if g.size() > maxInline {
 		return fmt.Errorf("onnx: weights of %d bytes: a graph has room for %d, WriteFile puts more in a file of their own", g.size(), int64(maxInline))
@@ -64,14 +64,14 @@ func (g *Graph) Write(w io.Writer) error {
 	return g.write(w, g.constants, "")
 }
 
-// writeApart writes the values that lie outside the graph.
+// writeApart writes the values outside the graph.
 func writeApart(w io.Writer, constants []constant) error {
 	out, at := bufio.NewWriterSize(w, 1<<20), int64(0)
 	for _, c := range constants {
 		if c.at < 0 {
 			continue
 		}
-		_, _ = out.Write(make([]byte, c.at-at)) // Flush has the fault
+		_, _ = out.Write(make([]byte, c.at-at)) // Flush returns the error
 		if err := c.write(out); err != nil {
 			return err
 		}
@@ -80,8 +80,8 @@ func writeApart(w io.Writer, constants []constant) error {
 	return out.Flush()
 }
 
-// write writes the ModelProto. A message begins with its length: those of weights are known, so
-// that they go to the file piece by piece, and are never held a second time.
+// write writes the ModelProto. A message begins with its length, which is known for weights, so
+// that they are streamed to the file without a second copy.
 func (g *Graph) write(w io.Writer, constants []constant, data string) error {
 	before, after, heads := g.graph(constants, data)
 	size := int64(len(before) + len(after))
@@ -96,7 +96,7 @@ func (g *Graph) write(w io.Writer, constants []constant, data string) error {
 	m.text(2, "ringo")
 	m.head(7, size)
 	out := bufio.NewWriterSize(w, 1<<20)
-	_, _ = out.Write(m) // Flush has the fault
+	_, _ = out.Write(m) // Flush returns the error
 	_, _ = out.Write(before)
 	for i, c := range constants {
 		_, _ = out.Write(heads[i])
@@ -115,8 +115,7 @@ func (g *Graph) write(w io.Writer, constants []constant, data string) error {
 	return nil
 }
 
-// graph is the GraphProto: what comes before its constants and after them, and each constant up to
-// its values.
+// graph returns the GraphProto before and after its constants, and each constant up to its values.
 func (g *Graph) graph(constants []constant, data string) (before, after message, heads []message) {
 	for _, o := range g.operators {
 		before.inner(1, o.encode())
@@ -141,7 +140,7 @@ func (g *Graph) graph(constants []constant, data string) (before, after message,
 	return before, after, heads
 }
 
-// tail is what follows the graph.
+// tail is the end of the message, after the graph.
 func (g *Graph) tail() (m message) {
 	var set message
 	set.text(1, "")

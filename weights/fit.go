@@ -9,20 +9,19 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// Fit is how the tensors of a file and those of a model go together.
+// Fit matches the tensors of a file with the tensors of a model.
 type Fit struct {
-	// Taken are the names of tensors that both have, Unmatched those that keep the model's values,
-	// and Unused those that only the file has; each in the order of names. Counts of batches
-	// (num_batches_tracked), which nothing needs here, are in none.
+	// Taken are the names of tensors in both, Unmatched tensors that keep the model's values, and
+	// Unused tensors in the file only; each sorted. Counts of batches (num_batches_tracked), unused
+	// here, are in none.
 	Taken, Unmatched, Unused []string
-	// Elsewhere are tables that both have, and whose rows lie on servers here: these take them, or
-	// not.
+	// Elsewhere are tables in both, with rows on servers: the servers decide whether to load them.
 	Elsewhere []string
 
-	places []place // of what is taken
+	places []place // one per taken tensor
 }
 
-// Fit determines the tensors of a file that the model takes. Tensors that except names keep the
+// Fit determines the tensors of a file that the model takes. Tensors named by except keep the
 // model's values; nil means none. All tensors of other shapes or types are reported together.
 func (m Model) Fit(infos []Info, except func(name string) bool) (Fit, error) {
 	var f Fit
@@ -57,7 +56,7 @@ func (m Model) Fit(infos []Info, except func(name string) bool) (Fit, error) {
 	return f, errors.Join(errs...)
 }
 
-// takes reports a tensor that is not for a place.
+// takes reports a tensor that does not fit a place.
 func (p place) takes(i Info) error {
 	switch {
 	case i.Shape == nil && i.len() != int64(Tensor{Shape: p.shape}.Len()):
@@ -70,8 +69,8 @@ func (p place) takes(i Info) error {
 	return nil
 }
 
-// Put overwrites what is taken with tensors, which read returns by name. After an error of read the
-// others have their old values.
+// Put overwrites the taken tensors with the values that read returns by name. After an error of
+// read, the remaining tensors have their old values.
 func (f Fit) Put(read func(name string) ([]float32, error)) error {
 	for _, p := range f.places {
 		data, err := read(p.name)
@@ -95,8 +94,8 @@ func (m Model) Names() []string {
 	return out
 }
 
-// Put overwrites all of the model with tensors, which read returns by name. Before anything is
-// overwritten it reports all that are missing, of another shape or too many, together.
+// Put overwrites the whole model with the tensors that read returns by name. It first reports all
+// tensors that are missing, of another shape or unknown, together.
 func (m Model) Put(infos []Info, read func(name string) ([]float32, error)) error {
 	f, err := m.Fit(infos, nil)
 	errs := []error{err}

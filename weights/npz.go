@@ -12,8 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/npy"
 )
 
-// WriteNPZ writes tensors as NumPy's .npz: a zip file of a .npy for each, not compressed, under its
-// name.
+// WriteNPZ writes tensors as NumPy's .npz: an uncompressed zip file with a .npy for each tensor.
 func WriteNPZ(w io.Writer, tensors []Tensor) error {
 	z := zip.NewWriter(w)
 	for _, t := range tensors {
@@ -22,7 +21,7 @@ func WriteNPZ(w io.Writer, tensors []Tensor) error {
 			return fmt.Errorf("weights: %w", err)
 		}
 		out := bufio.NewWriterSize(f, 1<<18)
-		_, _ = out.WriteString(npyHeader(t)) // Flush has the fault
+		_, _ = out.WriteString(npyHeader(t)) // Flush returns the error
 		writeValues(out, t)
 		if err := out.Flush(); err != nil {
 			return fmt.Errorf("weights: writing %s: %w", t.Name, err)
@@ -31,7 +30,7 @@ func WriteNPZ(w io.Writer, tensors []Tensor) error {
 	return z.Close()
 }
 
-// npyHeader is what precedes the values in a .npy of version 1.0: they begin at a multiple of 64.
+// npyHeader precedes the values in a .npy of version 1.0. Values begin at a multiple of 64.
 func npyHeader(t Tensor) string {
 	kind := "<f4"
 	if t.Data == nil {
@@ -46,7 +45,7 @@ func npyHeader(t Tensor) string {
 	return "\x93NUMPY\x01\x00" + string([]byte{byte(len(text)), byte(len(text) >> 8)}) + text
 }
 
-// openNPZ opens the arrays of a zip file, each of which is a tensor of its name.
+// openNPZ opens the arrays of a zip file, each a tensor.
 func openNPZ(path string) (*Source, error) {
 	f, err := npy.Open(path, nil)
 	if err != nil {
@@ -84,7 +83,7 @@ func openNPZ(path string) (*Source, error) {
 	return s, nil
 }
 
-// infoOf is what safetensors would say of an array, whose length was checked.
+// infoOf describes an array of verified length as in safetensors.
 func infoOf(a *npy.Array) Info {
 	kind := "BOOL"
 	if a.Type.Kind != 'b' {

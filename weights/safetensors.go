@@ -16,25 +16,25 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// maxHeader is how long the format lets a header be.
+// maxHeader is the format's limit for a header.
 const maxHeader = 100_000_000
 
 // widths are the bytes of a value by type.
 var widths = map[string]int{"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1}
 
-// Info is what a file says of a tensor.
+// Info describes a tensor of a file.
 type Info struct {
 	Name  string
 	Type  string // such as "F32"
 	Shape []int
 
-	lo, hi int64 // in the file's values
+	lo, hi int64 // offsets in the file's values
 }
 
-// Float says whether the values can be read as float32.
+// Float reports whether the values can be read as float32.
 func (i Info) Float() bool { return slices.Contains([]string{"F32", "F16", "BF16", "F64"}, i.Type) }
 
-// len is how many values there are.
+// len is the number of values.
 func (i Info) len() int64 { return (i.hi - i.lo) / int64(widths[i.Type]) }
 
 // entry is a tensor in the header.
@@ -45,7 +45,7 @@ type entry struct {
 }
 
 // Write writes tensors as safetensors: the length of a JSON header, the header, and the values,
-// little-endian. about are words that stand beside them.
+// little-endian. about is the file's metadata.
 func Write(w io.Writer, tensors []Tensor, about map[string]string) error {
 	header := map[string]any{}
 	if len(about) > 0 {
@@ -77,7 +77,7 @@ func Write(w io.Writer, tensors []Tensor, about map[string]string) error {
 		return fmt.Errorf("weights: a header of %d bytes, at most %d can be", len(text), maxHeader)
 	}
 	out := bufio.NewWriterSize(w, 1<<20)
-	_, _ = out.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(text)))) // Flush has the fault
+	_, _ = out.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(text)))) // Flush returns the error
 	_, _ = out.Write(text)
 	for _, t := range tensors {
 		writeValues(out, t)
@@ -100,13 +100,13 @@ func writeValues(out *bufio.Writer, t Tensor) {
 
 // File is a safetensors file opened for reading.
 type File struct {
-	// About are the words beside the tensors.
+	// About is the file's metadata.
 	About map[string]string
 
 	name  string
 	r     io.ReaderAt
 	close func() error
-	start int64 // of the values
+	start int64 // beginning of the values
 	infos []Info
 }
 
@@ -131,8 +131,8 @@ func Open(path string) (*File, error) {
 // Close closes the file.
 func (f *File) Close() error { return f.close() }
 
-// NewFile reads the header of a file of size bytes, with name for its faults. Its allocations are
-// bounded by the size: each length is compared with the size first.
+// NewFile reads the header of a file of size bytes; name is for errors. Each length is compared
+// with the size before an allocation.
 func NewFile(name string, r io.ReaderAt, size int64) (*File, error) {
 	f := &File{name: name, r: r, close: func() error { return nil }}
 	var prefix [8]byte
@@ -157,7 +157,7 @@ func NewFile(name string, r io.ReaderAt, size int64) (*File, error) {
 	return f, f.check(size - f.start)
 }
 
-// header reads the JSON, in which a name may come once.
+// header reads the JSON; names must be unique.
 func (f *File) header(text []byte) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -195,7 +195,7 @@ func (f *File) header(text []byte) error {
 	return nil
 }
 
-// add notes a tensor whose values are as many as its shape has.
+// add adds a tensor after checking the number of values against its shape.
 func (f *File) add(name string, e entry) error {
 	width, ok := widths[e.Type]
 	if !ok {
@@ -217,7 +217,7 @@ func (f *File) add(name string, e entry) error {
 	return nil
 }
 
-// check looks that the tensors are all of the values, without holes and overlaps.
+// check verifies that the tensors cover all values, without holes and overlaps.
 func (f *File) check(size int64) error {
 	order := slices.Clone(f.infos)
 	slices.SortStableFunc(order, func(a, b Info) int {
@@ -243,11 +243,10 @@ func (f *File) fault(at int64, format string, args ...any) error {
 	return fmt.Errorf("weights: %s, offset %d: %s", f.name, at, fmt.Sprintf(format, args...))
 }
 
-// Tensors lists what the file holds, in the header's order.
+// Tensors lists the file's tensors, in the header's order.
 func (f *File) Tensors() []Info { return slices.Clone(f.infos) }
 
-// Read returns a tensor's values as float32. It is an error of a tensor of another kind than F32,
-// F16, BF16 and F64.
+// Read returns a tensor's values as float32. Other types than F32, F16, BF16 and F64 are an error.
 func (f *File) Read(name string) ([]float32, error) {
 	i := slices.IndexFunc(f.infos, func(i Info) bool { return i.Name == name })
 	if i < 0 {

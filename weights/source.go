@@ -14,27 +14,27 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// Source is a file that parameters are read from, of any kind that holds them.
+// Source is a file with parameters, of any supported kind.
 type Source struct {
-	// Path is the file: of a run's folder the last checkpoint in it.
+	// Path is the file: for a run's folder its last checkpoint.
 	Path string
-	// Tensors are what it holds. A checkpoint's have the names and layouts of here, and no Shape
-	// where it says none.
+	// Tensors are the file's tensors. A checkpoint's have the names and layouts of package nn, and
+	// a nil Shape if it has none.
 	Tensors []Info
 	// Read returns a tensor's values as float32.
 	Read func(name string) ([]float32, error)
-	// Saved is a checkpoint's header, nil of other files. With parameter servers the file holds
+	// Saved is a checkpoint's header, nil for other files. With parameter servers the file holds
 	// only frozen parameters.
 	Saved *checkpoint.Header
 
 	close func() error
 }
 
-// OpenSource opens a safetensors file, NumPy's .npz, a checkpoint or a run's folder, whose last checkpoint is meant: what it is says its
-// content, not its name. A .npz is read once for its checksums; arrays that are compressed in it are held in memory until it is
-// closed. The caller closes it.
+// OpenSource opens a safetensors file, NumPy's .npz, a checkpoint, or the last checkpoint of a
+// run's folder; the content decides, not the name. A .npz is read once for its checksums;
+// compressed arrays are held in memory until Close. The caller closes the source.
 //
-// A value that is not finite is an error of Read that names file, tensor and place.
+// A value that is not finite is an error of Read with file, tensor and index.
 func OpenSource(path string) (*Source, error) {
 	s, err := openSource(path)
 	if err != nil {
@@ -70,7 +70,7 @@ func openSource(path string) (*Source, error) {
 	return &Source{Path: path, Tensors: f.Tensors(), Read: f.Read, close: f.Close}, nil
 }
 
-// kindOf looks at the first bytes of a file.
+// kindOf determines the kind of a file from its first bytes.
 func kindOf(path string) (string, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return "checkpoint", nil
@@ -94,7 +94,7 @@ func kindOf(path string) (string, error) {
 	return "safetensors", nil
 }
 
-// prefixes are what the names of a checkpoint's weights begin with: package train gives them.
+// prefixes begin the names of a checkpoint's weights, from package train.
 var prefixes = []string{"param/", "table/", "buffer/"}
 
 func openCheckpoint(path string) (*Source, error) {

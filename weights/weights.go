@@ -1,13 +1,14 @@
-// Package weights takes parameters out of a model and back into one, in the names and layouts of PyTorch's state_dict:
-// so that what was trained here is used there, and the other way round. What differs between the two:
+// Package weights converts parameters between a model and the names and layouts of PyTorch's
+// state_dict, in both directions. The differences:
 //
 //	convolution   here [kh, kw, in, out]                     there [out, in, kh, kw]
 //	dense         [out, in] in both; behind a flatten of images the inputs are
 //	              here height, width, channel                there channel, height, width
-//	batch norm    the running statistics are buffers         and num_batches_tracked, which nothing needs
+//	batch norm    the running statistics are buffers         and num_batches_tracked, unused here
 //	LSTM          gates i, f, g, o in both
 //
-// Everything else lies alike. Files are of package safetensors's format, a JSON header and plain values, or NumPy's .npz.
+// All other layouts are equal. Files have the safetensors format, a JSON header and plain values,
+// or NumPy's .npz.
 package weights
 
 import (
@@ -25,7 +26,7 @@ type Tensor struct {
 	Ints  []int64
 }
 
-// Len is how many values the shape has.
+// Len is the number of values of the shape.
 func (t Tensor) Len() int {
 	n := 1
 	for _, d := range t.Shape {
@@ -34,17 +35,16 @@ func (t Tensor) Len() int {
 	return n
 }
 
-// place is where a tensor's values lie in a parameter's: axis i has dims[i] places, strides[i]
-// values apart.
+// place maps a tensor's values to a parameter's: axis i has length dims[i] and stride strides[i].
 type place struct {
 	name          string
-	shape         []int // as PyTorch has it
+	shape         []int // PyTorch's shape
 	data          []float32
-	dims, strides []int // nil: as they lie
-	elsewhere     bool  // a table's rows, which lie on servers
+	dims, strides []int // nil: equal layout
+	elsewhere     bool  // a table with rows on servers
 }
 
-// each calls f with each value's number there and here, in the order there.
+// each calls f with each value's index in PyTorch and in the parameter, in PyTorch's order.
 func (p place) each(f func(there, here int)) {
 	if p.dims == nil {
 		for i := range p.data {
@@ -70,16 +70,16 @@ func (p place) each(f func(there, here int)) {
 
 const tracked = ".num_batches_tracked"
 
-// Names turns a parameter's name here into its name in PyTorch; nil leaves all as they are.
+// Names translates a parameter's name into its name in PyTorch; nil keeps all names.
 type Names func(name string) string
 
-// Model is a model whose parameters are taken out or put in.
+// Model is a model with parameters to export or load.
 type Model struct {
 	places []place
-	norms  []string // names of running variances, whose normalisations count batches in PyTorch
+	norms  []string // running variances of normalisations, which count batches in PyTorch
 }
 
-// Of looks at a model's parameters and at how it uses them: nodes are those of nn.Trace.
+// Of derives the layouts of a model's parameters from their use: nodes are the result of nn.Trace.
 func Of(ps *nn.Params, nodes []nn.Node, names Names) Model {
 	if names == nil {
 		names = func(name string) string { return name }
@@ -113,7 +113,7 @@ func Of(ps *nn.Params, nodes []nn.Node, names Names) Model {
 	return m
 }
 
-// uses is which parameters have a layout of their own.
+// uses are the parameters with a special layout.
 type uses struct {
 	conv map[*nn.Param]bool
 	flat map[*nn.Param][3]int // height, width and channels before the flatten
@@ -121,7 +121,7 @@ type uses struct {
 
 func usesOf(nodes []nn.Node) uses {
 	u := uses{conv: map[*nn.Param]bool{}, flat: map[*nn.Param][3]int{}}
-	images := map[*nn.Tensor][3]int{} // flattened ones
+	images := map[*nn.Tensor][3]int{} // flattened images
 	for _, n := range nodes {
 		var x *nn.Tensor
 		if len(n.Inputs) > 0 {
@@ -147,8 +147,8 @@ func usesOf(nodes []nn.Node) uses {
 	return u
 }
 
-// Take returns the parameters as PyTorch has them, sorted by name; num_batches_tracked is 0.
-// Tensors of the same layout are not copied. Rows on servers are left out.
+// Take returns the parameters in PyTorch's layouts, sorted by name; num_batches_tracked is 0.
+// Tensors of equal layout are not copied. Rows on servers are omitted.
 func (m Model) Take() []Tensor {
 	var out []Tensor
 	for _, p := range m.places {
