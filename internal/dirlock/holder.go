@@ -17,7 +17,6 @@ type Holder struct {
 	Since   time.Time `json:"since"`
 }
 
-// maxCommand is the maximum length of the command line in bytes.
 const maxCommand = 300
 
 func thisProcess() Holder {
@@ -29,7 +28,6 @@ func thisProcess() Holder {
 	return Holder{host, os.Getpid(), command, time.Now().Truncate(time.Second)}
 }
 
-// write replaces the file's contents with h.
 func (h Holder) write(f *os.File) error {
 	b, err := json.Marshal(h)
 	if err == nil {

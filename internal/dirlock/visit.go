@@ -73,7 +73,6 @@ func visit(path string, by func(*os.File) error) (*Visit, error) {
 	return &Visit{f, path}, nil
 }
 
-// ownedByUser reports whether a folder is private to this user.
 func ownedByUser(info os.FileInfo) bool {
 	return info.IsDir() && info.Mode().Perm() == 0o700 && ours(info)
 }

@@ -13,7 +13,6 @@ import (
 // connection with itself.
 const first, count = 10000, 6000
 
-// trials is the maximum number of ports to try.
 const trials = 100
 
 // Address returns a free HOST:PORT of loopback.

@@ -96,7 +96,6 @@ func (s *Site) route(w http.ResponseWriter, r *http.Request) {
 	s.guard.Below(s.all).ServeHTTP(w, r)
 }
 
-// reject reports why a request is rejected.
 func (s *Site) reject(r *http.Request, why string) {
 	if host, _, _ := net.SplitHostPort(r.RemoteAddr); s.once.News(host + " " + why) {
 		path := r.URL.EscapedPath()

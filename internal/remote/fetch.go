@@ -179,7 +179,6 @@ func removeOthers(dir string, objects []store.Object) error {
 	})
 }
 
-// downloadOne is Download for a single object.
 func downloadOne(ctx context.Context, parent, name, path string, p Patience) (came int64, err error) {
 	from, err := Open(ctx, parent)
 	if err != nil {

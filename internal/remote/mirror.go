@@ -170,7 +170,6 @@ func (m *Mirror) has(name string) bool {
 	return KindOf(name) != KindNone && strings.HasPrefix(name, m.Prefix)
 }
 
-// scan lists the folder's mirrored files.
 func (m *Mirror) scan() (map[string]stamp, error) {
 	out := map[string]stamp{}
 	err := filepath.WalkDir(m.Dir, func(path string, d fs.DirEntry, err error) error {
@@ -223,7 +222,6 @@ func (m *Mirror) enter(name string, s stamp) {
 	}
 }
 
-// carry uploads a file.
 func (m *Mirror) carry(ctx context.Context, name string) (s stamp, err error) {
 	path := filepath.Join(m.Dir, filepath.FromSlash(name))
 	info, err := os.Stat(path)

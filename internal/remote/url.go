@@ -44,7 +44,6 @@ func IsURL(text string) bool {
 
 var schemeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
-// isStore reports whether text is the URL of a store.
 func isStore(text string) bool {
 	scheme, _, ok := strings.Cut(text, "://")
 	return ok && slices.Contains(schemes(), scheme)

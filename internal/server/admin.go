@@ -24,7 +24,6 @@ import (
 // tokenFile is a file in a server's folder with the authorisation header, as for curl's -H @FILE.
 const tokenFile = "http-orders"
 
-// token returns the token that authorises POST requests.
 func (c Config) token() string {
 	if c.AdminToken != "" {
 		return c.AdminToken
@@ -43,7 +42,6 @@ func (c Config) address() string {
 	return net.JoinHostPort(host, port)
 }
 
-// serveAdmin serves HTTP until ctx ends.
 func (s *server) serveAdmin(ctx context.Context) {
 	if s.cfg.Dir == "" {
 		s.tellToken("")

@@ -9,7 +9,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/metrics/scrape"
 )
 
-// samples returns the server's current metrics for Prometheus.
 func (s *server) samples() []scrape.Sample {
 	out := sampler{server: strconv.Itoa(s.cfg.Index)}
 	h := s.service.Health()

@@ -156,7 +156,6 @@ func (c Config) faults() (faults setting.ErrorList) {
 	return faults
 }
 
-// httpAddress returns a server's HTTP address.
 func (c Config) httpAddress(index int) (string, *setting.Error) {
 	host, n, err := hostport.Split(c.HTTP, 0)
 	if err != nil {

@@ -332,7 +332,6 @@ func (k *link) converse(conn *message.Conn, w message.Welcome) error {
 	return err
 }
 
-// traffic returns the bytes sent and received.
 func (k *link) traffic() (sent, received int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

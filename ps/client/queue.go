@@ -78,7 +78,6 @@ func (k *link) full(change bool) bool {
 	return k.pulls >= maxWaiting
 }
 
-// discard frees a message that could not be built.
 func (k *link) discard(it *outMessage) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -152,7 +151,6 @@ func (k *link) describe(t wire.Type, h message.Head) string {
 	return message.Name(t)
 }
 
-// rowsOf returns the maximum number of rows of a width per message.
 func (k *link) rowsOf(dim int) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -228,7 +226,6 @@ func (k *link) pullDense(p *Pull, head message.Head, dst []float32) error {
 	return k.add(it)
 }
 
-// maxWrite is the maximum number of messages per write.
 const maxWrite = 16
 
 // load passes unsent messages to the writer. At the limit of pulls in flight later pulls wait, and

@@ -63,7 +63,6 @@ func (k *link) acknowledged(number uint64) error {
 	return nil
 }
 
-// answered reads an answer into its destination.
 func (k *link) answered(conn *message.Conn, t wire.Type, h message.Head, n int) error {
 	it, err := k.asked(t, h)
 	if err != nil {
@@ -93,7 +92,6 @@ func (k *link) answered(conn *message.Conn, t wire.Type, h message.Head, n int) 
 	return err
 }
 
-// asked finds the pull of an answer.
 func (k *link) asked(t wire.Type, h message.Head) (*outMessage, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -119,7 +117,6 @@ func (k *link) asked(t wire.Type, h message.Head) (*outMessage, error) {
 	return it, nil
 }
 
-// place reads n bytes of rows or values.
 func (k *link) place(conn *message.Conn, it *outMessage, n int) error {
 	code, fits := it.head.Code, it.dst != nil
 	if code == message.FP32 && fits {

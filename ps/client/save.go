@@ -39,7 +39,6 @@ func (k *link) save(p *Pull, head message.Head) error {
 	return k.add(it)
 }
 
-// savedAs records the number of the server's part.
 func (k *link) savedAs(number uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

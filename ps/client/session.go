@@ -42,7 +42,6 @@ func newSession(c *Client, index int) *Session {
 	return l
 }
 
-// fault wraps an error without a server.
 func (l *Session) fault(op string, step uint64, err error) error {
 	return fmt.Errorf("ps: trainer %d: %s of step %d, session %d: %w", l.c.cfg.Trainer, op, step, l.index, err)
 }
@@ -66,7 +65,6 @@ func (l *Session) table(table int, keys []uint64, values []float32, pushed bool)
 	return dim, nil
 }
 
-// array checks a range of a dense array.
 func (l *Session) array(array, lo, n int) (*schema.Dense, error) {
 	all := l.c.cfg.Schema.Dense
 	if array < 0 || array >= len(all) {
@@ -311,7 +309,6 @@ type Pull struct {
 	err   error
 }
 
-// pull returns an unused Pull.
 func (l *Session) pull(dst []float32, dim int) *Pull {
 	l.spare.Lock()
 	defer l.spare.Unlock()
@@ -325,7 +322,6 @@ func (l *Session) pull(dst []float32, dim int) *Pull {
 	return p
 }
 
-// more counts an expected answer.
 func (p *Pull) more() {
 	p.mu.Lock()
 	p.parts++

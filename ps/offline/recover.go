@@ -97,7 +97,6 @@ func (s *Server) recover(ctx context.Context, r Recovery) (done engine.Saved, er
 	return done, errors.Join(err, e.Close(), t.Close())
 }
 
-// admissions returns the tables' admissions from the checkpoint.
 func (s *Server) admissions() (map[string]shard.Admission, error) {
 	out := map[string]shard.Admission{}
 	for i, t := range s.About.Layout.Sparse {

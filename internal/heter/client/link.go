@@ -200,13 +200,11 @@ func (k *link) begin() {
 
 func (k *link) end() { k.once.Do(func() { _ = k.io.Link().Close() }) }
 
-// lost wraps an error as a loss.
 func (k *link) lost(err error) error {
 	lost := &transport.ServerLostError{Process: fmt.Sprintf("heter-trainer %d", k.index), Addr: k.addr, Reason: err.Error()}
 	return fmt.Errorf("heter: trainer %d: step %d: %w", k.c.cfg.Trainer, k.c.step.Load(), lost)
 }
 
-// read reads until the end, and returns its cause.
 func (k *link) read() error {
 	for {
 		f, err := k.io.Header()
@@ -261,7 +259,6 @@ func (k *link) payload(f wire.Header) error {
 	return nil
 }
 
-// done reads results from the link.
 func (k *link) done(n int) error {
 	k.c.mu.Lock()
 	most := 0

@@ -111,7 +111,6 @@ func (c *Client) end(err error) {
 	c.changed.Broadcast()
 }
 
-// sizeOf returns the size of a micro-batch's frame in bytes.
 func (c *Client) sizeOf(f *request) int { return wire.HeaderSize + c.layout.RequestBytes(f.n) }
 
 // pack encodes a micro-batch's frame, except its number. c.mu is held, and released during the

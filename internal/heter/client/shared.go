@@ -44,7 +44,6 @@ func (s *frameStore) get(f *request, size int) func() ([]byte, error) {
 	return func() ([]byte, error) { return bytesview.Sized(b, size), nil }
 }
 
-// put frees a frame that is no longer needed.
 func (s *frameStore) put(f *request) {
 	if f.slot >= 0 {
 		s.slots = append(s.slots, f.slot)

@@ -143,7 +143,6 @@ type Hello struct {
 
 const helloSize = 32 + 32
 
-// maxAbout is the maximum Hello.About in bytes.
 const maxAbout = 256 << 10
 
 // MaxHello is the maximum Hello in bytes.

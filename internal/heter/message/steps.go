@@ -59,7 +59,6 @@ func ParseEnd(b []byte) (e End, err error) {
 	return e, err
 }
 
-// maxAttempts is the maximum number of attempts per step.
 const maxAttempts = 1 << 10
 
 // RetryEnd asks trainers to repeat the end of a step in another attempt, because a heter-trainer

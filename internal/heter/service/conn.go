@@ -298,7 +298,6 @@ func (c *conn) room(t *task, bytes int) error {
 	return nil
 }
 
-// take returns an idle task.
 func (c *conn) take() (*task, error) {
 	select {
 	case t := <-c.free:
@@ -333,7 +332,6 @@ func (c *conn) asked(b []byte) error {
 	return c.wants(message.TypeValues, a, nil)
 }
 
-// put reads initial values.
 func (c *conn) put(b []byte) error {
 	n := min(len(b), message.AskSize)
 	a, err := message.ParsePiece(b[:n], len(b), c.s.stateLen())
@@ -401,7 +399,6 @@ func (c *conn) drain() {
 	}
 }
 
-// answer writes the result of a task, and frees it.
 func (c *conn) answer(t *task) error {
 	if c.s.cfg.Stateless && t.answer == message.TypeValues {
 		return c.writeSum(t)

@@ -196,7 +196,6 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// errAllLeft ends Serve without an error.
 var errAllLeft = errors.New("all trainers have left")
 
 // Serve accepts trainers from l, which it closes, until all have left. A lost trainer, or any other
@@ -432,7 +431,6 @@ func (s *Server) add(t *task) error {
 	return nil
 }
 
-// admitTrainer registers a trainer.
 func (s *Server) admitTrainer(c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,6 @@ import (
 // The device's state, as one sequence, is read by trainers for checkpoints, and written before the
 // first step of a resumed run.
 
-// stateLen returns the number of values of the state.
 func (s *Server) stateLen() (n int) {
 	for _, x := range s.device.State() {
 		n += len(x)
@@ -37,7 +36,6 @@ func (s *Server) values(a message.Ask, b []byte) []byte {
 	return b
 }
 
-// begin sets initial values.
 func (s *Server) begin(a message.Ask, values []byte) error {
 	s.mu.Lock()
 	step, micros := s.step, s.figures.MicroBatches

@@ -188,7 +188,6 @@ func (c *conn) writePieces(t *task, sum []float32) (err error) {
 	return err
 }
 
-// writeFrame writes a frame with a payload of two parts.
 func (c *conn) writeFrame(typ wire.Type, head, rest []byte) error {
 	var h [wire.HeaderSize]byte
 	if err := wire.PutHeader(&h, wire.Header{Type: typ, Length: len(head) + len(rest)}); err != nil {

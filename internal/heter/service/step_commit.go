@@ -84,7 +84,6 @@ func follows(e, last message.End, late bool) bool {
 	return late && last.Step == 0
 }
 
-// end records a trainer's end of its step.
 func (s *Server) end(trainer int, e message.End) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,7 +254,6 @@ func (s *Server) agree(ctx context.Context, e message.End) error {
 	return nil
 }
 
-// committed counts an updated step.
 func (s *Server) committed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -49,7 +49,6 @@ func (s shape) valid() bool {
 	return s.slots >= 1 && s.slots <= maxSlots && s.stride >= 1 && s.stride <= maxStride && s.stride%os.Getpagesize() == 0 && s.bytes() <= maxSpan
 }
 
-// check returns an error for an invalid slot or size.
 func (s shape) check(i, n int) error {
 	if i < 0 || i >= s.slots || n < 0 || n > s.stride {
 		return fmt.Errorf("%d bytes of slot %d of shared memory: it has %d slots of %d bytes", n, i, s.slots, s.stride)
@@ -183,7 +182,6 @@ type header struct {
 
 const cardSize = 24
 
-// maxText is the maximum length of an error text.
 const maxText = 512
 
 // Key identifies a connection at the socket.

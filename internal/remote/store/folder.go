@@ -24,7 +24,6 @@ func (f Folder) String() string { return "file://" + filepath.ToSlash(string(f))
 // Close implements Store.
 func (f Folder) Close() error { return nil }
 
-// at returns the path of an object's file.
 func (f Folder) at(name string) (string, error) {
 	if !fs.ValidPath(name) || name == "." {
 		return "", &RefusedError{fmt.Errorf("%q is no name of an object", name)}

@@ -27,7 +27,6 @@ type Identity struct {
 	Folder string `json:"folder"`
 }
 
-// logOwner returns the owner string of the server's log.
 func (id Identity) logOwner() string {
 	job := id.Job
 	if len(job) > 40 {
@@ -52,7 +51,6 @@ func (id Identity) Owner() string {
 // IdentityPath returns the path of the Identity in a server's directory.
 func IdentityPath(dir string) string { return filepath.Join(dir, jobFile) }
 
-// maxIdentity is the maximum size of an encoded Identity in bytes.
 const maxIdentity = 1 << 20
 
 // IdentityOf reads the Identity of a server's directory. The error is fs.ErrNotExist if the

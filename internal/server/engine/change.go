@@ -91,7 +91,6 @@ func (e *Engine) do(c *change) (Ticket, error) {
 	return e.take(l, c)
 }
 
-// applyChange applies a valid change to its table or array.
 func (e *Engine) applyChange(c *change) error {
 	c.completed = false // reset, because replay reuses one change
 	if c.kind == kindRows {

@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// sessionClock is the progress of a session.
 type sessionClock struct {
 	clock uint64 // last clocked step
 	left  bool
@@ -105,7 +104,6 @@ func (c *clocks) setApplied(step uint64) {
 	c.note()
 }
 
-// setUnset sets the number of arrays without initial values.
 func (c *clocks) setUnset(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +111,6 @@ func (c *clocks) setUnset(n int) {
 	c.note()
 }
 
-// arraySet counts one more array with initial values.
 func (c *clocks) arraySet() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +118,6 @@ func (c *clocks) arraySet() {
 	c.note()
 }
 
-// fail ends all waits.
 func (c *clocks) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,7 +2,6 @@ package engine
 
 import "fmt"
 
-// fits returns an error for a push with a wrong shape.
 func (t *sparse) fits(c *change) error {
 	if len(c.values) != len(c.keys)*t.width {
 		return fmt.Errorf("table %q: %d values for %d rows of %d", t.Name, len(c.values), len(c.keys), t.width)

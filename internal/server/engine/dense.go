@@ -71,7 +71,6 @@ func (d *dense) unset() error {
 	return fmt.Errorf("it has initial values up to %d of %d only: trainer 0 sends them first", d.lo+d.set, d.hi)
 }
 
-// check returns an error for values outside the range.
 func (d *dense) check(lo, n int) error {
 	if lo < d.lo || lo > d.hi || n > d.hi-lo {
 		return fmt.Errorf("values %d to %d: this server holds %d to %d", lo, lo+n, d.lo, d.hi)
@@ -324,7 +323,6 @@ func readFloats(r io.Reader, to []float32) error {
 	return nil
 }
 
-// maxHead is the maximum size of a file's head.
 const maxHead = 1 << 20
 
 // writeHead writes a head: its length in 4 bytes, and JSON.

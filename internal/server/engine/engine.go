@@ -375,7 +375,6 @@ func (e *Engine) Prefetch(ctx context.Context, table int, keys []uint64) {
 	}
 }
 
-// prefetchKeys is the number of keys prefetched at a time.
 const prefetchKeys = 1024
 
 // PullDense writes values of an array, from index lo of the whole array, to dst; all must belong to

@@ -22,7 +22,6 @@ import (
 
 const memoryFile = "rows"
 
-// batchRows is the number of rows read or written at a time.
 const batchRows = 4096
 
 // memory is a Table in memory only. Save blocks pushes while it writes.

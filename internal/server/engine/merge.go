@@ -149,7 +149,6 @@ func (f *finder) begin(n int) (mask uint64) {
 	return uint64(len(f.slots) - 1)
 }
 
-// add writes a piece's keys and sums to the result.
 func (m *merger) add(_, piece int) {
 	p, dim := &m.parts[piece], m.dim
 	copy(m.keys[p.at:], p.keys)

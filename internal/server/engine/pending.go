@@ -36,7 +36,6 @@ type push struct {
 	round   uint64
 }
 
-// step is a pending step.
 type step struct {
 	number      uint64
 	first       uint64 // first log record that the step needs; 0: none
@@ -59,7 +58,6 @@ type steps struct {
 	tables, arrays, trainers int
 }
 
-// take returns an empty push.
 func (s *steps) take() *push {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +103,6 @@ func (p *push) setRows(session int, seq uint64, table, dim int, keys []uint64, g
 	return nil
 }
 
-// piece returns the range of a piece's keys.
 func (p *push) piece(i int) (lo, hi int) {
 	if i > 0 {
 		lo = int(p.end[i-1])
@@ -167,7 +164,6 @@ func (s *steps) at(number uint64) *step {
 	return k
 }
 
-// add buffers a push with its log record.
 func (s *steps) add(number, record uint64, p *push, isRows bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +221,6 @@ func (s *steps) next() (k *step, done uint64) {
 	return k, 0
 }
 
-// end recycles the step's memory.
 func (s *steps) end(k *step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

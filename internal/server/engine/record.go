@@ -25,7 +25,6 @@ import (
 //	...     4*m   values
 const headBytes = 40
 
-// kind is the kind of a record.
 type kind byte
 
 const (
@@ -40,7 +39,6 @@ const (
 	kinds
 )
 
-// change is a decoded record.
 type change struct {
 	kind    kind
 	session int
@@ -64,7 +62,6 @@ func (c *change) putHead(b *[headBytes]byte) {
 	binary.LittleEndian.PutUint32(b[32:], uint32(len(c.keys)))
 }
 
-// size returns the record's length.
 func (c *change) size() int { return headBytes + 8*len(c.keys) + 4*len(c.values) }
 
 // decode decodes a record, and reuses the memory of keys and values.

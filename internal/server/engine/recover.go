@@ -94,7 +94,6 @@ func (e *Engine) replayed() error {
 	return nil
 }
 
-// none reports whether a directory has no checkpoint.
 func none(dir string) bool {
 	all, err := snapshot.Numbers(dir)
 	return err == nil && len(all) == 0
@@ -149,7 +148,6 @@ func (e *Engine) writeJob(path string) error {
 	})
 }
 
-// stateOf decodes a checkpoint's manifest.
 func stateOf(s *snapshot.Snapshot) (st state, err error) {
 	if err := json.Unmarshal(s.Meta, &st); err != nil {
 		return st, fmt.Errorf("%s: its manifest: %w", s.Dir, err)
@@ -157,7 +155,6 @@ func stateOf(s *snapshot.Snapshot) (st state, err error) {
 	return st, nil
 }
 
-// load loads this server's checkpoint and its deltas.
 func (e *Engine) load(ctx context.Context, chain []*snapshot.Snapshot) (st state, err error) {
 	newest := chain[len(chain)-1]
 	if st, err = stateOf(newest); err != nil {
@@ -401,7 +398,6 @@ func (e *Engine) redoOne(number uint64, l *session, c *change, had bool) error {
 	return err
 }
 
-// rebufferPush buffers a push of a pending step.
 func (e *Engine) rebufferPush(number uint64, c *change) error {
 	if c.step <= e.clocks.applied {
 		return nil

@@ -151,7 +151,6 @@ func (e *Engine) keepFrom(st *state) uint64 {
 	return st.Record
 }
 
-// deltas reports whether any table supports deltas.
 func (e *Engine) deltas() bool {
 	for _, t := range e.sparse {
 		if t.table.Deltas() {

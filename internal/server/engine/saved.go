@@ -21,7 +21,6 @@ type saved struct {
 	deltas  int
 }
 
-// add records the newest checkpoint.
 func (s *saved) add(c *snapshot.Snapshot, bytes int64, st *state) {
 	s.number, s.epochs, s.at, s.record = c.Number, st.Epochs, c.At, st.Record
 	if c.Base == 0 {

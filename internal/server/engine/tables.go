@@ -198,7 +198,6 @@ type TableStats struct {
 	Prefetched int64 `json:"prefetched_rows"`
 }
 
-// filled returns the configuration with its defaults.
 func (c Config) filled() Config {
 	defaults := func(v *int, d int) {
 		if *v == 0 {
@@ -259,7 +258,6 @@ func (c Config) wal() wal.Config {
 	return wal.Config{Sync: c.Fsync, BufferBytes: c.LogBuffer, SegmentBytes: max(segment, 2*int64(c.LogBuffer))}
 }
 
-// rowsConfig returns a table's configuration.
 func (c Config) rowsConfig(t schema.Sparse) (rows.Config, error) {
 	rule, err := t.Rule.Rows()
 	if err != nil {

@@ -69,7 +69,6 @@ type set struct {
 	round  uint32
 }
 
-// reset empties the set and reserves space for keys.
 func (s *set) reset(keys int) {
 	size := 16
 	for size < 2*keys {

@@ -89,7 +89,6 @@ const (
 	watchedTop = 64
 )
 
-// fillBatch is the number of rows per push of Fill.
 const fillBatch = 8192
 
 // Validate returns all errors together.

@@ -68,7 +68,6 @@ func (o *oracle) initial(key uint64) []float32 {
 	return row
 }
 
-// push applies a pushed gradient.
 func (o *oracle) push(slot int32, grad []float32) {
 	if o.counted == nil {
 		o.rule.UpdateRows(o.weights, o.state, o.dim, []int32{slot}, grad, 1)

@@ -244,7 +244,6 @@ type Failure struct {
 	Over    setting.Disagreements // conflicts that Text describes, with ReasonSettings
 }
 
-// maxOver is the maximum size of the encoded Over.
 const maxOver = 256 << 10
 
 // Error returns the text.

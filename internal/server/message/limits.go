@@ -23,7 +23,6 @@ type Limits struct {
 	Trainers int // trainers of gathers; 0: none
 }
 
-// longest returns the maximum payload of a type.
 func (l *Limits) longest(t wire.Type) int {
 	const slack = 8 // int8 is longer than float32 for a few values
 	switch t {
@@ -107,7 +106,6 @@ func (l *Limits) CountsOf(table int) int {
 	return l.Counts[table]
 }
 
-// rows checks a head of a table's rows.
 func (l *Limits) rows(t wire.Type, h Head) (keys, values int, err error) {
 	if h.Table >= len(l.Dims) {
 		return 0, 0, malformed("%s of sparse table %d, the schema has %d", Name(t), h.Table, len(l.Dims))
@@ -129,7 +127,6 @@ func (l *Limits) rows(t wire.Type, h Head) (keys, values int, err error) {
 	return h.Count, h.Count * l.Dims[h.Table], nil
 }
 
-// dense checks a head of an array's values.
 func (l *Limits) dense(t wire.Type, h Head) (values int, err error) {
 	switch {
 	case h.Table >= len(l.Arrays):
@@ -156,7 +153,6 @@ func checkClock(h Head) error {
 	return nil
 }
 
-// checkSave checks a head of a checkpoint of the job.
 func checkSave(t wire.Type, h Head) error {
 	if err := only(t, h, Head{Number: h.Number, Step: h.Step, At: h.At}); err != nil {
 		return err

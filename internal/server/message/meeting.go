@@ -47,10 +47,8 @@ func ParseParts(b []byte, trainers int) (parts []Part, err error) {
 	return parts, nil
 }
 
-// longestParts returns the maximum size of all trainers' parts.
 func (l *Limits) longestParts() int { return l.Trainers * (partHead + MaxBlob) }
 
-// meeting checks a head of a gather.
 func (l *Limits) meeting(t wire.Type, h Head) error {
 	if err := only(t, h, Head{Number: h.Number, Step: h.Step, Count: h.Count}); err != nil {
 		return err

@@ -39,7 +39,6 @@ func (a *arena) take(n int) ([]uint32, error) {
 	return out, nil
 }
 
-// give returns chunks to the free list.
 func (a *arena) give(chunks []uint32) {
 	for _, c := range chunks {
 		if c == 0 {

@@ -166,7 +166,6 @@ func (x *index) place(s *segment, key, hash uint64, row uint32) {
 	}
 }
 
-// remove removes a key and returns its row.
 func (x *index) remove(s *segment, key, hash uint64) (row uint32, ok bool) {
 	if row, ok = x.find(s, key, hash); !ok {
 		return 0, false
@@ -199,7 +198,6 @@ func (x *index) shrink(s *segment) {
 	}
 }
 
-// resize rebuilds a segment with the given number of chunks.
 func (x *index) resize(s *segment, chunks uint32) error {
 	fresh, err := x.arena.take(int(chunks))
 	if err != nil {

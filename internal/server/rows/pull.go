@@ -213,7 +213,6 @@ func copyRow(dst, src []float32) {
 	}
 }
 
-// beginValues checks the number of values and begins a batch.
 func (t *Table) beginValues(op string, keys []uint64, values, width int) (*batch, error) {
 	if values != len(keys)*width {
 		return nil, t.fault(fmt.Errorf("%s: %d values for %d rows of %d", op, values, len(keys), width))

@@ -128,7 +128,6 @@ func (t *Table) Delete(keys []uint64) (deleted int, err error) {
 	return deleted, nil
 }
 
-// beginRows checks the lengths of whole rows and begins a batch.
 func (t *Table) beginRows(op string, keys []uint64, values []float32, usage []Usage) (*batch, error) {
 	if usage != nil && len(usage) != len(keys) {
 		return nil, t.fault(fmt.Errorf("%s: usage of %d rows for %d keys", op, len(usage), len(keys)))

@@ -206,7 +206,6 @@ func New(cfg Config) (*Table, error) {
 // none is the row number of a missing row.
 const none = -1
 
-// reserve allocates the arrays.
 func (t *Table) reserve() (err error) {
 	c := t.cfg
 	if t.weights, err = newArray[float32](c.Dim, c.MaxRows, c.shift); err != nil {

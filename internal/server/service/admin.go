@@ -164,7 +164,6 @@ func (d *adminHandler) private(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// adminHandler handles the HTTP requests.
 type adminHandler struct {
 	server     *Server
 	admin      Admin
@@ -172,7 +171,6 @@ type adminHandler struct {
 	reportOnce httpguard.Once
 }
 
-// badRequest is an error of the client.
 type badRequest struct{ error }
 
 // read handles a request without side effects.

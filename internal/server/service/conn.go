@@ -18,7 +18,6 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// conn is a connection of a session.
 type conn struct {
 	s      *Server
 	link   *transport.Link
@@ -208,12 +207,10 @@ func (c *conn) expect(t wire.Type) ([]byte, error) {
 	return c.io.ReadAll(n)
 }
 
-// mismatch returns the failure for a trainer of a different job or configuration.
 func (c *conn) mismatch(format string, args ...any) error {
 	return &message.Failure{Reason: message.ReasonMismatch, Text: c.s.prefixed(format, args...)}
 }
 
-// sameJob compares the job settings of both ends.
 func (c *conn) sameJob() error {
 	cfg, h := &c.s.cfg, c.hello
 	if h.Job != cfg.Job {
@@ -274,7 +271,6 @@ func (c *conn) failed(err error) *message.Failure {
 	return f
 }
 
-// serve handles messages until the connection ends.
 func (c *conn) serve() error {
 	var acknowledging sync.WaitGroup
 	acknowledging.Go(c.acknowledge)
@@ -315,7 +311,6 @@ func (c *conn) read() error {
 	}
 }
 
-// change reads a change and applies it.
 func (c *conn) change(t wire.Type, h message.Head, n int) error {
 	body := c.body.Sized(n)
 	if err := c.io.Read(body); err != nil {
@@ -374,7 +369,6 @@ func (c *conn) apply(t wire.Type, h message.Head, body []byte) (LSN, error) {
 	return c.engine.PushDense(c.session, h.Number, h.Table, h.Step, int(h.At), values)
 }
 
-// decodeRows returns pushed rows with their counts.
 func (c *conn) decodeRows(h message.Head, body []byte) (values []float32, err error) {
 	dim, counts := c.limits.Dims[h.Table], c.limits.CountsOf(h.Table)
 	if counts == 0 {

@@ -76,7 +76,6 @@ func (m *gathers) confirm(number uint64, parts []byte) {
 	m.end(parts)
 }
 
-// leave excludes a trainer.
 func (m *gathers) leave(trainer int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -15,7 +15,6 @@ type reply struct {
 	values []float32 // values before encoding
 }
 
-// fail makes r the answer to a failed pull.
 func (r *reply) fail(h message.Head, cause error) {
 	text := message.CutText(cause.Error())
 	h.Count = len(text)
@@ -26,7 +25,6 @@ func (r *reply) fail(h message.Head, cause error) {
 	}
 }
 
-// outbox is the output queue of a connection.
 type outbox struct {
 	free *pool[reply]
 	wake chan struct{} // holds a token if there may be output
@@ -171,7 +169,6 @@ type newest struct {
 	sure   bool // durable, without a ticket
 }
 
-// acks is the state of a connection's acknowledgements.
 type acks struct {
 	wake chan struct{}
 	mu   sync.Mutex

@@ -47,7 +47,6 @@ func (s *pool[T]) take(ctx context.Context, size int) *T {
 	}
 }
 
-// inUse reports whether any object is in use.
 func (s *pool[T]) inUse() bool { return len(s.tokens) < cap(s.tokens) }
 
 func (s *pool[T]) pop(size int) *T {

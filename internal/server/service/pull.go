@@ -184,7 +184,6 @@ func (c *conn) reply(r *reply, p *pull, failed bool) {
 	c.out.put(r)
 }
 
-// requestedRows returns the number of values that a pull requests.
 func (c *conn) requestedRows(p *pull) int {
 	if p.t == message.TypePullRows {
 		return p.h.Count * c.limits.Dims[p.h.Table]

@@ -71,7 +71,6 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// prefixed formats a line about this server.
 func (s *Server) prefixed(format string, args ...any) string {
 	return fmt.Sprintf("server %d: ", s.cfg.Index) + fmt.Sprintf(format, args...)
 }
@@ -152,7 +151,6 @@ func (s *Server) accept(ctx context.Context, cancel context.CancelCauseFunc, l n
 	}
 }
 
-// handle runs a connection.
 func (s *Server) handle(ctx context.Context, stranger *transport.PendingConn, who transport.Credentials, nc net.Conn) {
 	tune(nc, s.cfg.SocketBytes)
 	link, _, err := stranger.Accept(ctx, who, s.cfg.transportHello(), nil)
@@ -175,7 +173,6 @@ func (s *Server) handle(ctx context.Context, stranger *transport.PendingConn, wh
 	s.mu.Unlock()
 }
 
-// end ends all connections.
 func (s *Server) end(cause error, failed bool) {
 	f := &message.Failure{Text: cause.Error()}
 	if failed {
@@ -193,7 +190,6 @@ func (s *Server) end(cause error, failed bool) {
 	}
 }
 
-// reason returns the cause of the server's end.
 func (s *Server) reason() *message.Failure {
 	s.mu.Lock()
 	defer s.mu.Unlock()

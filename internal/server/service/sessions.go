@@ -130,7 +130,6 @@ func (s *sessionTable) leave(c *conn, cause error) {
 	s.notify()
 }
 
-// departed records that a session has left.
 func (s *sessionTable) departed(session int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +153,6 @@ func (s *sessionTable) notify() {
 	}
 }
 
-// expiredSession is a session that was absent for too long.
 type expiredSession struct {
 	trainer, session int
 	cause            error

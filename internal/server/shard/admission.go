@@ -53,7 +53,6 @@ func (a Admission) check(fault func(bad bool, format string, args ...any)) {
 // chooses reports whether some keys get no row.
 func (a Admission) chooses() bool { return a.Count > 1 || a.share() < 1 }
 
-// share returns Share with its default.
 func (a Admission) share() float64 {
 	if a.Share == 0 {
 		return 1
@@ -157,7 +156,6 @@ func (f *filter) see(key uint64) int {
 	return min(n+1, mostCount)
 }
 
-// count returns a key's count.
 func (f *filter) count(key uint64) int {
 	line, at := f.places(key)
 	lock := &f.locks[line%filterLocks]
@@ -166,7 +164,6 @@ func (f *filter) count(key uint64) int {
 	return f.lines[line].least(at)
 }
 
-// decay halves all counts.
 func (f *filter) decay() {
 	for l := range f.locks {
 		f.locks[l].Lock()

@@ -25,7 +25,6 @@ func (a *Admission) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// set parses one part.
 func (a *Admission) set(part string) (err error) {
 	name, value, _ := strings.Cut(part, ":")
 	switch {

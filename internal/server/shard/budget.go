@@ -91,7 +91,6 @@ func (r *memoryBudget) await(n int) error {
 	return nil
 }
 
-// nudge wakes the evictor.
 func (r *memoryBudget) nudge() {
 	select {
 	case r.wake <- struct{}{}:
@@ -99,7 +98,6 @@ func (r *memoryBudget) nudge() {
 	}
 }
 
-// notify wakes the waiting calls.
 func (r *memoryBudget) notify() {
 	if r.news != nil {
 		close(r.news)
@@ -133,7 +131,6 @@ func (r *memoryBudget) begin() int {
 	return want
 }
 
-// end ends a round.
 func (r *memoryBudget) end(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

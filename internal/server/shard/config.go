@@ -116,7 +116,6 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// rowsConfig returns the configuration of the table in memory.
 func (c *Config) rowsConfig() rows.Config {
 	r := c.Rows
 	ages := c.Shrinker != nil && c.Shrinker.Days()

@@ -55,7 +55,6 @@ func (t *Table) copyFilter() *filterCopy {
 	return c
 }
 
-// counts writes the counts file.
 func (s *saving) counts() error {
 	const most = 4096
 	return s.section(countsSection, func(w *writer) error {

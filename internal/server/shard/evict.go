@@ -33,13 +33,11 @@ type hand struct {
 	images store.Rows
 }
 
-// candidate is a row that may be evicted.
 type candidate struct {
 	key   uint64
 	worth float64
 }
 
-// evictResult is the result for a chosen row.
 type evictResult uint8
 
 const (
@@ -94,7 +92,6 @@ func (t *Table) Evict(want int) (evicted int, err error) {
 	return evicted, nil
 }
 
-// evictSome runs one step of eviction and returns the number of rows dropped.
 func (t *Table) evictSome(want int) (dropped int, err error) {
 	t.upkeep.Lock()
 	defer t.upkeep.Unlock()
@@ -138,7 +135,6 @@ func (t *Table) choose(want int) error {
 	return nil
 }
 
-// take chooses rows from the sample.
 func (h *hand) take(most int) {
 	slices.SortFunc(h.sample, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.worth, b.worth), cmp.Compare(a.key, b.key))

@@ -46,7 +46,6 @@ func (w *writer) write(b []byte) error {
 	return err // the error names the file
 }
 
-// begin starts a piece.
 func (w *writer) begin(k kind, first, last uint64, marks []rows.AppliedSeq) {
 	le := binary.LittleEndian
 	b := le.AppendUint32(w.buf[:0], uint32(k))
@@ -62,7 +61,6 @@ func (w *writer) begin(k kind, first, last uint64, marks []rows.AppliedSeq) {
 	w.buf, w.n = b, 0
 }
 
-// add appends a row with usage f to the piece.
 func (w *writer) add(r *rows.Row, f rows.Usage) {
 	le := binary.LittleEndian
 	b := le.AppendUint64(w.buf, r.Key)
@@ -122,7 +120,6 @@ type reader struct {
 	noSums bool // set by tests of damage beyond checksums
 }
 
-// openFile opens a file and reads its header.
 func openFile(path string) (*reader, *os.File, error) {
 	f, err := pathname.Open(path)
 	if err != nil {
@@ -142,7 +139,6 @@ func openFile(path string) (*reader, *os.File, error) {
 	return r, f, nil
 }
 
-// damage is a *DamageError at the reader's offset.
 func (r *reader) damage(format string, args ...any) error {
 	return &DamageError{r.path, r.at, fmt.Errorf(format, args...)}
 }

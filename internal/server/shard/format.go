@@ -74,7 +74,6 @@ const (
 
 var sections = []section{deletedSection, storeSection, memorySection, countsSection}
 
-// kind returns the kind of the section's pieces.
 func (s section) kind() kind {
 	switch s {
 	case deletedSection:
@@ -108,7 +107,6 @@ type width struct {
 	Width int    `json:"width"`
 }
 
-// values returns the number of values in a row.
 func (h *header) values() int {
 	n := h.Dim
 	for _, p := range h.Parts {
@@ -163,7 +161,6 @@ func sumOf(parts ...[]byte) (sum uint32) {
 	return sum
 }
 
-// errVersion is the error for another version of the format.
 var errVersion = errors.New("another version of the format")
 
 // DamageError reports a damaged file of a checkpoint and the position of the damage.
@@ -190,7 +187,6 @@ type piece struct {
 	body        []byte // rows or keys
 }
 
-// key returns the key of entry i.
 func (p *piece) key(i int) uint64 {
 	return binary.LittleEndian.Uint64(p.body[i*len(p.body)/p.n:])
 }
@@ -202,7 +198,6 @@ func (p *piece) row(i int, values []float32) rows.Usage {
 	return rows.Usage{Last: binary.LittleEndian.Uint16(b[8:]), Touches: binary.LittleEndian.Uint16(b[10:])}
 }
 
-// rowBytes returns the size of one entry in a piece of kind k.
 func (k kind) rowBytes(values int) int {
 	switch k {
 	case rowsPiece:

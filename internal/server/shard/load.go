@@ -42,7 +42,6 @@ func (t *Table) Load(ctx context.Context, dir, of string, keep func(key uint64) 
 	return l.out, t.fault("loading "+dir, err)
 }
 
-// loader is the state of one Load.
 type loader struct {
 	t      *Table
 	of     string
@@ -77,7 +76,6 @@ func (l *loader) load(ctx context.Context, dir string) error {
 	return nil
 }
 
-// section loads one file.
 func (l *loader) section(ctx context.Context, path string, name section, first bool) (err error) {
 	r, f, err := openFile(path)
 	if err != nil {
@@ -191,7 +189,6 @@ func (l *loader) ageAll(from, to uint32) error {
 	return nil
 }
 
-// apply loads a piece.
 func (l *loader) apply(p *piece, name section) error {
 	t := l.t
 	l.keys, l.values, l.usage = l.keys[:0], l.values[:0], l.usage[:0]

@@ -29,7 +29,6 @@ type loadBatch struct {
 	missed []uint64  // keys to count
 }
 
-// missingKey is a key and its index in the caller's batch.
 type missingKey struct {
 	key uint64
 	at  int32
@@ -55,7 +54,6 @@ type part struct {
 	done   *sync.WaitGroup
 }
 
-// readMode is the purpose of a read.
 type readMode uint8
 
 const (
@@ -102,7 +100,6 @@ func (t *Table) bring(tr *loadBatch, keys []uint64, dst []float32, drop []bool) 
 	return nil
 }
 
-// sort fills missingKeys.
 func (tr *loadBatch) sort(keys []uint64) {
 	tr.missingKeys = tr.missingKeys[:0]
 	for _, at := range tr.missing {
@@ -258,7 +255,6 @@ func (t *Table) readPart(p *part) (made int, err error) {
 	return made, err
 }
 
-// deliver copies the results of enter to dst and drop.
 func (t *Table) deliver(tr *loadBatch, want []missingKey, dst []float32, drop []bool) {
 	dim, width, at := t.rows.Dim(), t.rows.Width(), 0
 	for _, w := range want {

@@ -101,7 +101,6 @@ type dayClock struct {
 	below   uint64
 }
 
-// dayBoundary is the start of a day.
 type dayBoundary struct {
 	Epoch uint64 `json:"epoch"` // epoch that began with the day
 	Day   uint32 `json:"day"`
@@ -136,7 +135,6 @@ func (c *dayClock) unseen(f rows.Usage, clock uint64) int {
 	return int(c.day)
 }
 
-// age ages a row from one day to another.
 func (t *Table) age(r *rows.Row, from, to uint32) {
 	if t.cfg.Shrinker != nil && to > from {
 		t.cfg.Shrinker.Age(r, int(to-from))

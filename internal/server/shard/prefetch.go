@@ -36,7 +36,6 @@ func (t *Table) Prefetch(ctx context.Context, keys []uint64) (brought int) {
 	return brought
 }
 
-// errNoRoom ends a Prefetch.
 var errNoRoom = errors.New("no room at once")
 
 // prefetch loads the rows of the batch that are only in the store.

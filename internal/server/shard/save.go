@@ -88,7 +88,6 @@ func (t *Table) checkSince(since uint64) error {
 	return nil
 }
 
-// saving is the state of one Save.
 type saving struct {
 	t    *Table
 	ctx  context.Context
@@ -167,7 +166,6 @@ func (s *saving) usage(f rows.Usage) rows.Usage {
 	return f
 }
 
-// section writes one file.
 func (s *saving) section(name section, fill func(w *writer) error) error {
 	h := s.h
 	h.Section = name
@@ -198,7 +196,6 @@ func (s *saving) pieceRows() int {
 	return max(1, min(1024, (4<<20)/rowsPiece.rowBytes(s.t.rows.Width())))
 }
 
-// memory writes the rows in memory.
 func (s *saving) memory() error {
 	t := s.t
 	return s.section(memorySection, func(w *writer) error {

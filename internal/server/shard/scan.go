@@ -223,7 +223,6 @@ func (s *keySet) has(key uint64) bool {
 	return len(s.slots) > 0 && s.slots[s.find(key)] == key
 }
 
-// add adds a key and reports whether it is new.
 func (s *keySet) add(key uint64) bool {
 	if key == 0 {
 		was := s.zero

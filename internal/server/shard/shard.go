@@ -106,7 +106,6 @@ func (t *Table) Close() error {
 
 func (t *Table) Dim() int { return t.rows.Dim() }
 
-// fault wraps an error with the table and the operation.
 func (t *Table) fault(op string, err error) error {
 	if err == nil {
 		return nil
@@ -119,7 +118,6 @@ func (t *Table) tick() {
 	t.rows.SetEpoch(uint16(t.clock.Add(1)))
 }
 
-// errNoStore is the error of an operation that needs a store.
 var errNoStore = errors.New("there is no store")
 
 // view points r at a row's values, laid out as by Export.

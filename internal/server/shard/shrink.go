@@ -47,7 +47,6 @@ func (t *Table) bury(keys []uint64) {
 	t.deleted.list = append(list, tombstone{now, slices.Clone(keys)})
 }
 
-// shrinkRows is the number of rows that Shrink processes at a time.
 const shrinkRows = 4096
 
 // Shrink ages all rows by days, 1 or more, and deletes rows selected by the Shrinker, in both
@@ -113,7 +112,6 @@ func (t *Table) shrinkMemory(days int, out *shrunk) error {
 	return first
 }
 
-// shrinkPiece ages and deletes some rows in memory.
 func (t *Table) shrinkPiece(at rows.Cursor, days int, out *shrunk) (next rows.Cursor, more bool, err error) {
 	t.upkeep.Lock()
 	defer t.upkeep.Unlock()
@@ -158,7 +156,6 @@ func (t *Table) unseen(f rows.Usage) int {
 	return t.days.unseen(f, t.clock.Load())
 }
 
-// deletes reports whether to delete an aged row.
 func (t *Table) deletes(r *rows.Row) bool {
 	return t.cfg.Shrinker.Deletes(r, t.unseen(r.Usage))
 }

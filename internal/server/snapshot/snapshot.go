@@ -113,7 +113,6 @@ func (s *Snapshot) Folder(name string) (string, error) {
 
 func folderName(number uint64) string { return fmt.Sprintf("%s%0*d", prefix, digits, number) }
 
-// numberOf parses the number in a folder's name.
 func numberOf(name string) (number uint64, ok bool) {
 	tail, is := strings.CutPrefix(name, prefix)
 	number, err := strconv.ParseUint(tail, 10, 64)

@@ -53,7 +53,6 @@ type Segments struct {
 
 var _ Store = (*Segments)(nil)
 
-// placed has the places of a table's rows.
 type placed struct {
 	number uint32
 	seed   uint32 // seed of the table's checksums: a record of another table is damage
@@ -116,7 +115,6 @@ func (s *Segments) newTable(number uint32) *placed {
 	return t
 }
 
-// fail wraps an error with its operation.
 func (s *Segments) fail(op string, table uint32, err error) error {
 	if err == nil {
 		return nil
@@ -124,7 +122,6 @@ func (s *Segments) fail(op string, table uint32, err error) error {
 	return fmt.Errorf("store: %s: %s of table %d: %w", s.dir, op, table, err)
 }
 
-// writable returns an error if writes are impossible.
 func (s *Segments) writable() error {
 	if s.closed.Load() {
 		return ErrClosed

@@ -23,7 +23,6 @@ func (g *segment) clear(unit int64) { g.bits[unit>>6] &^= 1 << (unit & 63) }
 // reserved is the number of segments that only cleaning uses.
 const reserved = 2
 
-// spareSlots returns the number of free segments.
 func (s *Segments) spareSlots() int {
 	free := int(min((int64(maxPlace)*unit)/s.size, 1<<30)) - len(s.slots)
 	if s.limit > 0 {
@@ -134,7 +133,6 @@ func (s *Segments) append(t *placed, rows *Rows) error {
 	return nil
 }
 
-// appendOne adds a record to the buffer.
 func (s *Segments) appendOne(t *placed, key uint64, row []byte) error {
 	n := recordBytes(len(row))
 	if t.active == nil || t.active.fill+int64(len(s.buf))+n > s.size {
@@ -159,7 +157,6 @@ func (s *Segments) seal(t *placed) {
 	}
 }
 
-// write writes the buffer to the table's segment.
 func (s *Segments) write(t *placed) error {
 	if len(s.buf) == 0 {
 		return nil

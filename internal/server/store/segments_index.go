@@ -179,7 +179,6 @@ func (x *index) remove(hash uint64, at place) bool {
 	return true
 }
 
-// free frees the memory of all entries.
 func (x *index) free() {
 	for i := range x.parts {
 		p := &x.parts[i]
@@ -190,7 +189,6 @@ func (x *index) free() {
 	}
 }
 
-// bytes returns the memory of the entries.
 func (x *index) bytes() (n int64) {
 	for i := range x.parts {
 		p := &x.parts[i]

@@ -23,7 +23,6 @@ const (
 	maxRow     = 128 << 10
 )
 
-// recordBytes returns the size of a record for a row of the given length.
 func recordBytes(row int) int64 { return int64(recordHead+row+unit-1) &^ (unit - 1) }
 
 func seedOf(table uint32) uint32 {

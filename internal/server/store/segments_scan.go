@@ -7,7 +7,6 @@ import (
 	"slices"
 )
 
-// scanner reads records of a segment in order.
 type scanner struct {
 	s          *Segments
 	g          *segment
@@ -16,7 +15,6 @@ type scanner struct {
 	lo, hi     int64 // range of the segment in buf
 }
 
-// scanBytes is the number of bytes per read.
 const scanBytes = 256 << 10
 
 // record returns the record at a unit, valid until the next call.

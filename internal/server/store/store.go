@@ -122,10 +122,8 @@ func (r *Rows) Add(key uint64, row []byte) {
 	r.Ends = append(r.Ends, len(r.Data))
 }
 
-// bytes returns the cost of the rows.
 func (r *Rows) bytes() int64 { return int64(len(r.Data)) + KeyBytes*int64(len(r.Keys)) }
 
-// maxPut is the maximum size of a Put in bytes.
 const maxPut = 1 << 30
 
 func (r *Rows) check() error {

@@ -142,7 +142,6 @@ func (t *Tiers) Close() error {
 	return errors.Join(errs...)
 }
 
-// admission returns the admission of a table.
 func (c Config) admission(t schema.Sparse) (shard.Admission, error) {
 	if a, ok := c.TableAdmission[t.Name]; ok {
 		return a, nil
@@ -192,7 +191,6 @@ func (t *Tiers) Make(i int, c rows.Config) (engine.Table, error) {
 	return table{s, t.c.Deltas}, nil
 }
 
-// table adapts a shard to engine.Table.
 type table struct {
 	*shard.Table
 	deltas bool

@@ -2,7 +2,6 @@ package trainer
 
 import "fmt"
 
-// clicks are the buffers of a push to a click table.
 type clicks struct {
 	counts []float32 // shows and clicks by row of a batch
 	rows   []float32 // gradients with their counts

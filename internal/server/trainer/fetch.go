@@ -31,7 +31,6 @@ type pending struct {
 	rows   []pulled
 }
 
-// pulled is a pull of rows in flight.
 type pulled struct {
 	pull *client.Pull
 	to   *cacheMisses // receives the rows; nil: they go directly to the batch
@@ -115,7 +114,6 @@ func (t *Trainer) peek(b *batch, step uint64, of Batch) error {
 	return t.askRows(b, step, of, evaluating)
 }
 
-// askDense requests the dense values of the starting step.
 func (t *Trainer) askDense() (err error) {
 	t.pending.values, err = t.session.PullDense(array, t.step, 0, t.cfg.Values)
 	return err

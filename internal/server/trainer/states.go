@@ -91,7 +91,6 @@ func (t *Trainer) WriteState(table, n int) (func(part []float32) error, error) {
 	}, nil
 }
 
-// stateWriter writes records to a trainer's table.
 type stateWriter struct {
 	rowState *rows.Table
 	of       *Lookup

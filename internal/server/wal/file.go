@@ -17,7 +17,6 @@ type osFile struct{ *os.File }
 
 func (f osFile) Sync() error { return datasync(f.File) }
 
-// createFile creates a file that must not exist.
 func createFile(path string) (file, error) { return open(path, os.O_CREATE|os.O_EXCL) }
 
 func open(path string, flags int) (file, error) {

@@ -23,7 +23,6 @@ type record struct {
 	payload []byte // slice of the segment
 }
 
-// size returns the size of the record in a segment.
 func (r record) size() int { return recordHeader + len(r.payload) }
 
 // appendHeader appends a record's header. sum is the payload's CRC-32C, which does not depend on
@@ -76,7 +75,6 @@ func appendOwner(b []byte, owner string) []byte {
 	return append(append(b, owner...), zeros[len(owner):]...)
 }
 
-// checkOwner returns an error for a file of another owner.
 func checkOwner(path string, b []byte, owner string) error {
 	if has := strings.TrimRight(string(b[:ownerBytes]), "\x00"); has != owner {
 		return fmt.Errorf("%s is %w %s, not of %s: it was copied or renamed; bring the file that was here back from a copy", path, errOwner, has, owner)

@@ -45,7 +45,6 @@ func list(dir string) ([]segment, error) {
 	return out, nil
 }
 
-// create creates a segment with its header.
 func (l *Log) create(first uint64) (f file, s segment, err error) {
 	s = segment{first, segmentPath(l.dir, first)}
 	if f, err = l.c.create(s.path); err != nil {
@@ -108,7 +107,6 @@ func (l *Log) cut() error {
 	return err
 }
 
-// rotate starts a segment.
 func (l *Log) rotate(first uint64) error {
 	f, s, err := l.create(first)
 	if err != nil {

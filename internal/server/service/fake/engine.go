@@ -198,7 +198,6 @@ func (e *Engine) Join(session int, from, clock uint64) (uint64, error) {
 	return e.state.last[session], nil
 }
 
-// errGap reports missing changes.
 var errGap = errors.New("a gap in the changes")
 
 // change applies a change if it is the session's next one.

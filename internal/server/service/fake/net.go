@@ -15,7 +15,6 @@ type Net struct {
 	wrap      func(addr string, c net.Conn) net.Conn
 }
 
-// errRefused is the error of an address without a listener.
 var errRefused = errors.New("connection refused")
 
 // Listen returns a listener for an address of any text. A closed listener may be replaced.
@@ -87,7 +86,6 @@ type address string
 func (a address) Network() string { return "memory" }
 func (a address) String() string  { return string(a) }
 
-// named is a connection with a remote address.
 type named struct {
 	net.Conn
 	addr address
@@ -105,7 +103,6 @@ type Cut struct {
 // NewCut returns c, cut after the given numbers of bytes.
 func NewCut(c net.Conn, read, write int) *Cut { return &Cut{Conn: c, read: read, write: write} }
 
-// errCut is the error of a cut connection.
 var errCut = errors.New("the connection was cut")
 
 // Read reads up to the cut.
