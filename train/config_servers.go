@@ -15,6 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/train/internal/tensornames"
 )
 
 // Consistencies lists the values of Servers.Consistency, except for "".
@@ -183,7 +184,7 @@ func (c Config) schemaOf(ps *nn.Params, rate float64) (schema.Schema, error) {
 		return s, fmt.Errorf("model %s has %d tables that ids are looked up in: parameters on servers can have one such table, and any number by keys", c.name(), byIDs)
 	}
 	if c.about != nil {
-		s.Inputs = meaningsOf(*c.about)
+		s.Inputs = tensornames.Meanings(*c.about)
 	}
 	return s, s.Validate()
 }

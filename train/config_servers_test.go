@@ -13,6 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/ps/client"
+	"github.com/ringo-ml/ringo/train/internal/tensornames"
 )
 
 // What parameters on servers rule out is told together.
@@ -193,16 +194,16 @@ func TestMeaningsOfInputsAndOutputs(t *testing.T) {
 		"images": {images("a", "b"), images("b", "a"), images("a", "c")},
 		"text":   {wordsOf(0, 1), wordsOf(1, 0)},
 	} {
-		if again := meaningsOf(of[0]); len(again) == 0 || !slices.Equal(again, meaningsOf(of[0])) {
-			t.Errorf("%s: %q and %q", name, again, meaningsOf(of[0]))
+		if again := tensornames.Meanings(of[0]); len(again) == 0 || !slices.Equal(again, tensornames.Meanings(of[0])) {
+			t.Errorf("%s: %q and %q", name, again, tensornames.Meanings(of[0]))
 		}
 		for i, other := range of[1:] {
-			if slices.Equal(meaningsOf(of[0]), meaningsOf(other)) {
-				t.Errorf("%s, number %d: %q for both", name, i+1, meaningsOf(other))
+			if slices.Equal(tensornames.Meanings(of[0]), tensornames.Meanings(other)) {
+				t.Errorf("%s, number %d: %q for both", name, i+1, tensornames.Meanings(other))
 			}
 		}
 	}
-	if of := meaningsOf(data.Description{Name: "arrays"}); of != nil {
+	if of := tensornames.Meanings(data.Description{Name: "arrays"}); of != nil {
 		t.Errorf("data without names have %q", of)
 	}
 }

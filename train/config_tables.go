@@ -11,6 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/schema"
+	"github.com/ringo-ml/ringo/train/internal/tensornames"
 )
 
 // tableRule replaces the run's optimizer for rows of some tables.
@@ -106,7 +107,7 @@ func (c Config) checkTableRules(tables []*nn.Table) error {
 			for _, t := range tables {
 				names = append(names, t.Name)
 			}
-			return setting.Errorf(tableRules, "%s: model %s has no such table: it has %s", rule.pattern, c.name(), some(names))
+			return setting.Errorf(tableRules, "%s: model %s has no such table: it has %s", rule.pattern, c.name(), tensornames.Enumerate(names))
 		}
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
+	"github.com/ringo-ml/ringo/train/internal/tensornames"
 )
 
 // Heter configures heter-trainers, which compute the part of the model that its code marks
@@ -160,7 +161,7 @@ func (r *Replica) delegate(c Config, o model.Options) error {
 		return err
 	}
 	if len(cut.Frozen) > 0 && c.Start.From != "" {
-		return setting.Errorf("training.init-from", "%s: %s of the part that heter-trainers have would be frozen at other values, of which they are not told: train these, or leave %v out", c.Start.From, some(cut.Frozen), setting.Path("heter.count"))
+		return setting.Errorf("training.init-from", "%s: %s of the part that heter-trainers have would be frozen at other values, of which they are not told: train these, or leave %v out", c.Start.From, tensornames.Enumerate(cut.Frozen), setting.Path("heter.count"))
 	}
 	about, err := json.Marshal(shape{m.Input, m.IDs, m.Labels, m.Targets, m.Classes, m.Slots, o})
 	if err != nil {

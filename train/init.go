@@ -15,6 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/nn"
+	"github.com/ringo-ml/ringo/train/internal/tensornames"
 	"github.com/ringo-ml/ringo/weights"
 )
 
@@ -179,10 +180,10 @@ func (r *Replica) take(src *initSource, c Config) ([]string, error) {
 		return nil, fmt.Errorf("%w; %v leaves a tensor of the model at its own first values", err, setting.Path("training.init-except"))
 	}
 	if len(fit.Elsewhere) > 0 && !c.Servers.Begin {
-		return nil, fmt.Errorf("%s: its rows lie on servers that were not told of the file: let `ringo train` start them, or have them begin with what servers have saved (ps.init-from); %v leaves the table at first values", some(fit.Elsewhere), setting.Path("training.init-except"))
+		return nil, fmt.Errorf("%s: its rows lie on servers that were not told of the file: let `ringo train` start them, or have them begin with what servers have saved (ps.init-from); %v leaves the table at first values", tensornames.Enumerate(fit.Elsewhere), setting.Path("training.init-except"))
 	}
 	if len(fit.Taken)+len(fit.Elsewhere) == 0 {
-		return nil, fmt.Errorf("it has no tensor of the model: that has %s, the file %s", some(fit.Unmatched), some(fit.Unused))
+		return nil, fmt.Errorf("it has no tensor of the model: that has %s, the file %s", tensornames.Enumerate(fit.Unmatched), tensornames.Enumerate(fit.Unused))
 	}
 	if err := fit.Put(src.Read); err != nil {
 		return nil, err
@@ -190,13 +191,13 @@ func (r *Replica) take(src *initSource, c Config) ([]string, error) {
 	lines := []string{fmt.Sprintf("begun with %s: %s taken", src.Path, tensors(len(fit.Taken)))}
 	lines = append(lines, mapped...)
 	if len(fit.Elsewhere) > 0 {
-		lines = append(lines, "taken by the servers: the rows of "+some(fit.Elsewhere))
+		lines = append(lines, "taken by the servers: the rows of "+tensornames.Enumerate(fit.Elsewhere))
 	}
 	if len(fit.Unmatched) > 0 {
-		lines = append(lines, "left at random first values: "+some(fit.Unmatched))
+		lines = append(lines, "left at random first values: "+tensornames.Enumerate(fit.Unmatched))
 	}
 	if len(fit.Unused) > 0 {
-		lines = append(lines, "not used of the file: "+some(fit.Unused))
+		lines = append(lines, "not used of the file: "+tensornames.Enumerate(fit.Unused))
 	}
 	return lines, nil
 }
@@ -229,18 +230,6 @@ func exceptions(patterns, known, own []string, names weights.Names) (func(name s
 }
 
 func tensors(n int) string { return quantity.Count(n, "tensor") }
-
-// some returns names in one line: all of a few, else the first ones and the number of others.
-func some(names []string) string {
-	const most = 6
-	switch n := len(names); {
-	case n == 0:
-		return "none"
-	case n > most:
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), n-most)
-	}
-	return strings.Join(names, ", ")
-}
 
 // untrained returns values that no update changes: frozen parameters and running statistics.
 func (r *Replica) untrained() (out [][]float32) {

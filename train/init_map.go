@@ -5,114 +5,13 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/train/internal/tensornames"
 	"github.com/ringo-ml/ringo/weights"
 )
-
-// A run that starts from a checkpoint has its own data: other columns, categories or classes, or
-// another order. The mapping has three steps. The first two depend only on the descriptions of both
-// runs' data and the shapes of tensors:
-//
-//   - namesOf extracts the names of both descriptions, and compare rejects conflicts.
-//   - traceNames labels the places of both models' tensors, and matchTensor finds the old place
-//     with the same labels for each new place.
-//   - replace makes the source read old tensors in the new places. Places without a match keep the
-//     values of a new run of the same seed.
-
-// tensorMap maps places of a tensor to places of a tensor of another shape.
-type tensorMap struct {
-	was   string // name of the old tensor
-	shape []int
-	old   []int
-	from  [][]int // along each axis: the old place of each place, or -1
-}
-
-// matchPlaces returns the place in was for each label of now, or -1. Unlabelled axes must have
-// equal sizes. ok is false if they differ, or if two places of was have one label.
-func matchPlaces(was, now []label, old, size int) (from []int, ok bool) {
-	if len(was) != old || len(now) != size {
-		for i := range size {
-			from = append(from, i)
-		}
-		return from, old == size
-	}
-	at := map[label]int{}
-	for i, l := range was {
-		at[l] = i
-	}
-	for _, l := range now {
-		i, has := at[l]
-		if !has {
-			i = -1
-		}
-		from = append(from, i)
-	}
-	return from, len(at) == len(was)
-}
-
-// matchTensor maps a tensor by the labels along its axes. ok is false if an axis without labels has
-// another size.
-func matchTensor(was, now [][]label, old, shape []int) (m tensorMap, ok bool) {
-	if len(old) != len(shape) {
-		return m, false
-	}
-	m.shape, m.old = shape, old
-	along := func(of [][]label, k int) []label {
-		if k < len(of) {
-			return of[k]
-		}
-		return nil
-	}
-	for k := range shape {
-		from, ok := matchPlaces(along(was, k), along(now, k), old[k], shape[k])
-		if !ok {
-			return m, false
-		}
-		m.from = append(m.from, from)
-	}
-	return m, true
-}
-
-// moves reports whether the map changes any place.
-func (m tensorMap) moves() bool {
-	if !slices.Equal(m.shape, m.old) {
-		return true
-	}
-	for _, from := range m.from {
-		for i, at := range from {
-			if at != i {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// apply copies old values to their new places in out.
-func (m tensorMap) apply(out, old []float32) {
-	at := make([]int, len(m.shape))
-	for i := range out {
-		from, rest := 0, i
-		for k := len(at) - 1; k >= 0; k-- {
-			at[k] = rest % m.shape[k]
-			rest /= m.shape[k]
-		}
-		for k, place := range at {
-			if m.from[k][place] < 0 {
-				from = -1
-				break
-			}
-			from = from*m.old[k] + m.from[k][place]
-		}
-		if from >= 0 {
-			out[i] = old[from]
-		}
-	}
-}
 
 // descriptionOf returns the description of a run's data in a checkpoint's header; an empty one
 // without an entry.
@@ -137,31 +36,31 @@ func (r *Replica) byName(s *initSource, c Config, except func(string) bool) (lin
 	if err != nil {
 		return nil, err
 	}
-	old, now := namesOf(was), namesOf(*c.about)
-	if old.none() || now.none() {
+	old, now := tensornames.Of(was), tensornames.Of(*c.about)
+	if old.None() || now.None() {
 		return assumed(s.Path, was, *c.about, now), nil
 	}
 	if c.previous != nil && c.about.Encoder != nil {
 		lines = append(lines, "columns keep the order, kinds, means and deviations of "+s.Path)
 	}
-	if reflect.DeepEqual(old, now) && compare(was, *c.about, true) == nil {
+	if reflect.DeepEqual(old, now) && tensornames.Compare(was, *c.about, true) == nil {
 		return lines, nil
 	}
 	_, spec, o, err := ModelFromCheckpoint(*s.Saved, r.Spec)
 	if err != nil {
 		return nil, err
 	}
-	before, err := traceNames(spec, o, old)
+	before, err := tensornames.Trace(spec, o, old)
 	if err != nil {
 		return nil, fmt.Errorf("the model of the checkpoint: %w", err)
 	}
 	d := *c.about
-	after, err := traceNames(r.Spec, optionsOf(r.Spec, d.Classes, d.Vocabulary, d.Rows), now)
+	after, err := tensornames.Trace(r.Spec, optionsOf(r.Spec, d.Classes, d.Vocabulary, d.Rows), now)
 	if err != nil {
 		return nil, err
 	}
-	head := slices.ContainsFunc(after.head, func(name string) bool { return !except(name) })
-	if err := compare(was, d, head || len(after.head) == 0); err != nil {
+	head := slices.ContainsFunc(after.Head, func(name string) bool { return !except(name) })
+	if err := tensornames.Compare(was, d, head || len(after.Head) == 0); err != nil {
 		return nil, err
 	}
 	if err := r.followed(before, after, old, now, head); err != nil {
@@ -170,38 +69,22 @@ func (r *Replica) byName(s *initSource, c Config, except func(string) bool) (lin
 	if err := r.renameAll(s, before, after, except); err != nil {
 		return nil, err
 	}
-	lines = append(lines, "mapped by name: "+mapped(old, now, head))
-	if fresh := now.unlike(old, head); fresh != "" {
+	lines = append(lines, "mapped by name: "+tensornames.Mapped(old, now, head))
+	if fresh := now.Unlike(old, head); fresh != "" {
 		lines = append(lines, "new, at first values: "+fresh)
 	}
-	if gone := old.unlike(now, head); gone != "" {
+	if gone := old.Unlike(now, head); gone != "" {
 		lines = append(lines, "not used of the checkpoint: "+gone)
 	}
 	return lines, nil
 }
 
-// mapped returns the kinds of names that were matched.
-func mapped(old, now names, head bool) string {
-	var kinds []string
-	add := func(is bool, kind string) {
-		if is {
-			kinds = append(kinds, kind)
-		}
-	}
-	add(len(old.values)+len(old.ids) > 0 && len(now.values)+len(now.ids) > 0, "columns")
-	add(len(old.rows()) > 0 && len(now.rows()) > 0, "categories")
-	add(len(old.slots) > 0 && len(now.slots) > 0, "slots")
-	add(len(old.words) > 0 && len(now.words) > 0, "words")
-	add(head && len(now.words) == 0 && len(now.outputs) > 1, "classes")
-	return strings.Join(kinds, ", ")
-}
-
 // assumed returns a line that values are taken by their places, because one side has no names.
-func assumed(path string, was, is data.Description, now names) []string {
+func assumed(path string, was, is data.Description, now tensornames.Names) []string {
 	switch {
-	case now.none() && is.Name != "arrays" && (was.Name == is.Name || was.Name == ""):
+	case now.None() && is.Name != "arrays" && (was.Name == is.Name || was.Name == ""):
 		return nil // such as mnist: the set fixes the meaning of its values
-	case now.none():
+	case now.None():
 		return []string{"assumed: the values and classes of these data are in the order of those that " + path + " was trained on, for they have no names here"}
 	}
 	return []string{"assumed: columns, categories and classes are in the order of those that " + path + " was trained on, for it has no names of them"}
@@ -209,34 +92,34 @@ func assumed(path string, was, is data.Description, now names) []string {
 
 // followed reports differing names that the models do not let through. head reports that the last
 // layer is mapped.
-func (r *Replica) followed(before, after axes, old, now names, head bool) error {
-	opaque := before.opaque
+func (r *Replica) followed(before, after tensornames.Axes, old, now tensornames.Names, head bool) error {
+	opaque := before.Opaque
 	if opaque == "" {
-		opaque = after.opaque
+		opaque = after.Opaque
 	}
-	inputs := !slices.Equal(old.inputs(), now.inputs()) || !slices.Equal(old.rows(), now.rows())
+	inputs := !slices.Equal(old.Inputs(), now.Inputs()) || !slices.Equal(old.Rows(), now.Rows())
 	if inputs && opaque != "" {
 		return fmt.Errorf("model %s passes its inputs through %s, behind which they have no names, and these differ: the checkpoint has %s, these data %s: give the data the same columns in the same order",
-			r.Spec.Name, opaque, some(textsOf(old.inputs())), some(textsOf(now.inputs())))
+			r.Spec.Name, opaque, tensornames.Enumerate(tensornames.Texts(old.Inputs())), tensornames.Enumerate(tensornames.Texts(now.Inputs())))
 	}
-	if (head || len(after.head) == 0) && !slices.Equal(old.outputs, now.outputs) && !(before.ends && after.ends) {
+	if (head || len(after.Head) == 0) && !slices.Equal(old.Outputs, now.Outputs) && !(before.Ends && after.Ends) {
 		return fmt.Errorf("the outputs of model %s are not those of a layer of that size, and their names differ: the checkpoint has %s, these data %s: give the data the same classes",
-			r.Spec.Name, some(textsOf(old.outputs)), some(textsOf(now.outputs)))
+			r.Spec.Name, tensornames.Enumerate(tensornames.Texts(old.Outputs)), tensornames.Enumerate(tensornames.Texts(now.Outputs)))
 	}
 	return nil
 }
 
 // renameAll replaces the tensors of s whose places differ. A tensor that does not match along an
 // unnamed axis stays, and Fit reports both shapes.
-func (r *Replica) renameAll(s *initSource, before, after axes, except func(string) bool) error {
+func (r *Replica) renameAll(s *initSource, before, after tensornames.Axes, except func(string) bool) error {
 	has := map[string]weights.Info{}
 	for _, i := range s.Tensors {
 		has[i.Name] = i
 	}
-	maps := map[string]tensorMap{}
+	maps := map[string]tensornames.Map{}
 	moved := map[string]bool{} // tables with rows of other slots
 	for _, t := range r.tensors() {
-		was := nameBefore(t.name, before, after)
+		was := tensornames.NameBefore(t.name, before, after)
 		i, ok := has[was]
 		moved[was] = moved[was] || was != t.name
 		moved[t.name] = moved[t.name] || was != t.name
@@ -251,8 +134,8 @@ func (r *Replica) renameAll(s *initSource, before, after axes, except func(strin
 			}
 			shape = []int{len(values)}
 		}
-		m, ok := matchTensor(before.labels(was), after.labels(t.name), shape, t.shape)
-		if m.was = was; !ok || was == t.name && !m.moves() {
+		m, ok := tensornames.Match(before.Labels(was), after.Labels(t.name), shape, t.shape)
+		if m.Was = was; !ok || was == t.name && !m.Moves() {
 			continue // Fit reports another shape
 		}
 		if t.elsewhere {
@@ -264,23 +147,8 @@ func (r *Replica) renameAll(s *initSource, before, after axes, except func(strin
 	return nil
 }
 
-// nameBefore returns a tensor's name in the checkpoint; "" if there is none. Tables of single slots
-// are identified by their slots.
-func nameBefore(name string, before, after axes) string {
-	slots, ok := after.slots[name]
-	if !ok {
-		return name
-	}
-	for other, of := range before.slots {
-		if slices.Equal(of, slots) {
-			return other
-		}
-	}
-	return ""
-}
-
 // replace makes s read tensors by maps, and removes tables of moved that no map names.
-func (s *initSource) replace(maps map[string]tensorMap, moved map[string]bool, here []tensor) {
+func (s *initSource) replace(maps map[string]tensornames.Map, moved map[string]bool, here []tensor) {
 	var all []weights.Info
 	for _, i := range s.Tensors {
 		if _, ok := maps[i.Name]; !ok && !moved[i.Name] {
@@ -291,9 +159,9 @@ func (s *initSource) replace(maps map[string]tensorMap, moved map[string]bool, h
 	for _, t := range here {
 		own[t.name] = t.data
 		if m, ok := maps[t.name]; ok {
-			i := slices.IndexFunc(s.Tensors, func(i weights.Info) bool { return i.Name == m.was })
+			i := slices.IndexFunc(s.Tensors, func(i weights.Info) bool { return i.Name == m.Was })
 			info := s.Tensors[i]
-			info.Name, info.Shape = t.name, m.shape
+			info.Name, info.Shape = t.name, m.Shape
 			all = append(all, info)
 		}
 	}
@@ -304,12 +172,12 @@ func (s *initSource) replace(maps map[string]tensorMap, moved map[string]bool, h
 		if !ok {
 			return read(name)
 		}
-		old, err := read(m.was)
+		old, err := read(m.Was)
 		if err != nil {
 			return nil, err
 		}
 		out := slices.Clone(own[name])
-		m.apply(out, old)
+		m.Apply(out, old)
 		return out, nil
 	}
 }

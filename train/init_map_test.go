@@ -15,91 +15,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
+	"github.com/ringo-ml/ringo/train/internal/tensornames"
 	"github.com/ringo-ml/ringo/weights"
 )
-
-// naivePlaces is matchTensor and apply for one value at a time: it looks for the place with the
-// same names.
-func naivePlaces(was, now [][]label, old, shape []int, values, own []float32) []float32 {
-	out := slices.Clone(own)
-	index := func(shape []int, visit func(i int, at []int)) {
-		for i := range volumeOf(shape) {
-			at, rest := make([]int, len(shape)), i
-			for k := len(shape) - 1; k >= 0; k-- {
-				at[k], rest = rest%shape[k], rest/shape[k]
-			}
-			visit(i, at)
-		}
-	}
-	index(shape, func(i int, at []int) {
-		index(old, func(j int, before []int) {
-			for k := range at {
-				if now[k] == nil && at[k] != before[k] || now[k] != nil && now[k][at[k]] != was[k][before[k]] {
-					return
-				}
-			}
-			out[i] = values[j]
-		})
-	})
-	return out
-}
-
-func volumeOf(shape []int) int {
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	return n
-}
-
-// A tensor is mapped as by a search for each of its values alone, whatever names were added,
-// removed or moved.
-func TestMatchTensorAgreesWithSearch(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	draw := func(n int) (out []label) {
-		for _, i := range r.Perm(9)[:n] {
-			out = append(out, label{kind: ofColumn, name: fmt.Sprint(i / 2), at: i % 2})
-		}
-		return out
-	}
-	for trial := range 300 {
-		var was, now [][]label
-		var old, shape []int
-		for range 1 + r.IntN(3) {
-			a, b := 1+r.IntN(5), 1+r.IntN(5)
-			x, y := draw(a), draw(b)
-			if r.IntN(3) == 0 {
-				b, x, y = a, nil, nil
-			}
-			was, now, old, shape = append(was, x), append(now, y), append(old, a), append(shape, b)
-		}
-		values, own := make([]float32, volumeOf(old)), make([]float32, volumeOf(shape))
-		for i := range values {
-			values[i] = float32(i)
-		}
-		for i := range own {
-			own[i] = -float32(i + 1)
-		}
-		m, ok := matchTensor(was, now, old, shape)
-		if !ok {
-			t.Fatalf("trial %d: %v and %v do not match", trial, old, shape)
-		}
-		got := slices.Clone(own)
-		m.apply(got, values)
-		if want := naivePlaces(was, now, old, shape, values, own); !slices.Equal(got, want) {
-			t.Fatalf("trial %d: %v to %v: %v, want %v", trial, old, shape, got, want)
-		}
-		if same := slices.Equal(got, values) && slices.Equal(old, shape); same == m.moves() {
-			t.Fatalf("trial %d: moves %v, but the values are %v of %v", trial, m.moves(), got, values)
-		}
-	}
-	if _, ok := matchTensor([][]label{nil}, [][]label{nil}, []int{3}, []int{4}); ok {
-		t.Error("an axis without names has another size")
-	}
-	if _, ok := matchTensor([][]label{{{name: "a"}, {name: "a"}}}, [][]label{{{name: "a"}}}, []int{2}, []int{1}); ok {
-		t.Error("two places have one name")
-	}
-}
 
 // side is a model for data that are described.
 type side struct {
@@ -162,7 +80,7 @@ func (s side) start(t *testing.T, was side, except ...string) ([]string, error) 
 
 // sampleOf makes samples whose values depend on names alone, not on places.
 func (s side) sampleOf(n int) model.Batch {
-	b, names := s.spec.Sample(n), namesOf(s.d)
+	b, names := s.spec.Sample(n), tensornames.Of(s.d)
 	draw := func(what string, most int) int {
 		h := uint64(14695981039346656037)
 		for _, c := range []byte(what) {
@@ -174,8 +92,8 @@ func (s side) sampleOf(n int) model.Batch {
 		each := len(b.Values.Data) / n
 		for i := range b.Values.Data {
 			name := fmt.Sprint(i % each)
-			if len(names.values) > 0 {
-				name = names.values[i%each].name
+			if len(names.Values) > 0 {
+				name = names.Values[i%each].Name
 			}
 			b.Values.Data[i] = float32(draw(fmt.Sprint("value", i/each, name), 1000))/500 - 1
 		}
@@ -183,20 +101,20 @@ func (s side) sampleOf(n int) model.Batch {
 	for i := range b.IDs {
 		each := len(b.IDs) / n
 		switch {
-		case len(names.words) > 0:
-			word := fmt.Sprintf("w%d", draw(fmt.Sprint("word", i), len(names.words)))
-			b.IDs[i] = int32(slices.IndexFunc(names.words, func(l label) bool { return l.name == word }))
-		case len(names.ids) > 0:
-			c := names.ids[i%each]
-			sorted := textsOf(c.rows)
+		case len(names.Words) > 0:
+			word := fmt.Sprintf("w%d", draw(fmt.Sprint("word", i), len(names.Words)))
+			b.IDs[i] = int32(slices.IndexFunc(names.Words, func(l tensornames.Label) bool { return l.Name == word }))
+		case len(names.IDs) > 0:
+			c := names.IDs[i%each]
+			sorted := tensornames.Texts(c.Rows)
 			slices.Sort(sorted)
-			word := sorted[draw(fmt.Sprint("id", i/each, c.name), len(sorted))]
-			b.IDs[i] = int32(c.first + slices.Index(textsOf(c.rows), word))
+			word := sorted[draw(fmt.Sprint("id", i/each, c.Name), len(sorted))]
+			b.IDs[i] = int32(c.First + slices.Index(tensornames.Texts(c.Rows), word))
 		}
 	}
-	if len(names.slots) > 0 {
+	if len(names.Slots) > 0 {
 		b.Bags = nn.Bags{N: n, Offsets: []int32{0}}
-		for _, slot := range names.slots {
+		for _, slot := range names.Slots {
 			for i := range n {
 				for k := range 1 + draw(fmt.Sprint("bag", slot, i), 4) {
 					b.Bags.Keys = append(b.Bags.Keys, uint64(draw(fmt.Sprint("key", slot, i, k), 1<<30)))
@@ -218,14 +136,14 @@ func (s side) outputs(t *testing.T, n int) map[string]float64 {
 		s.m.Reset()
 	}
 	got := map[string]float64{}
-	names := namesOf(s.d)
+	names := tensornames.Of(s.d)
 	out := s.m.Forward(tape, s.sampleOf(n))
 	for _, y := range out.List() {
 		width := y.Shape[len(y.Shape)-1]
 		for i, v := range y.Data {
 			name := fmt.Sprint(i % width)
-			if len(names.outputs) == width {
-				name = names.outputs[i%width].name
+			if len(names.Outputs) == width {
+				name = names.Outputs[i%width].Name
 			}
 			got[fmt.Sprint(i/width, " ", name)] = float64(v)
 		}
@@ -370,7 +288,7 @@ func TestStartByNameKeepsOutputs(t *testing.T) {
 }
 
 // rowsOf are a tensor's values by the name of each place of its first axis.
-func (s side) rowsOf(name string, labels []label) map[string][]float32 {
+func (s side) rowsOf(name string, labels []tensornames.Label) map[string][]float32 {
 	out := map[string][]float32{}
 	for _, x := range (&Replica{Params: s.ps}).tensors() {
 		if x.name == name {
@@ -397,9 +315,9 @@ func TestStartByNamePrintsNewAndUnused(t *testing.T) {
 	}
 	for _, c := range []struct {
 		tensor   string
-		old, now []label
-	}{{"out.weight", namesOf(old).outputs, namesOf(now).outputs}, {"out.bias", namesOf(old).outputs, namesOf(now).outputs},
-		{"categories.weight", slices.Concat(namesOf(old).ids[0].rows, namesOf(old).ids[1].rows), slices.Concat(namesOf(now).ids[0].rows, namesOf(now).ids[1].rows)}} {
+		old, now []tensornames.Label
+	}{{"out.weight", tensornames.Of(old).Outputs, tensornames.Of(now).Outputs}, {"out.bias", tensornames.Of(old).Outputs, tensornames.Of(now).Outputs},
+		{"categories.weight", slices.Concat(tensornames.Of(old).IDs[0].Rows, tensornames.Of(old).IDs[1].Rows), slices.Concat(tensornames.Of(now).IDs[0].Rows, tensornames.Of(now).IDs[1].Rows)}} {
 		before, after, fresh := was.rowsOf(c.tensor, c.old), is.rowsOf(c.tensor, c.now), untouched.rowsOf(c.tensor, c.now)
 		for name, row := range after {
 			want, ok := before[name]

@@ -9,9 +9,9 @@
 //   - loop*.go: epochs, steps on the threads of a rank, callbacks
 //   - save*.go, resume*.go: checkpoints
 //   - report*.go: losses, metrics, times, the JSON of events
-//   - params*.go: the interface paramPlacement, with parameters on ranks, on servers, or saved by servers
-//   - heter*.go: parameters and a part of the model on heter-trainers, a decorator of paramPlacement
-//   - init*.go: initial values, and the mapping of a checkpoint's tensors by the names of the data
+//   - params*.go: the interface paramPlacement: parameters on ranks, on servers, or saved by servers
+//   - heter*.go: a part of the model on heter-trainers, a decorator of paramPlacement
+//   - init*.go: initial values
 //   - config*.go: settings
 package train
 

@@ -1,4 +1,4 @@
-package train
+package tensornames
 
 import (
 	"fmt"
@@ -67,35 +67,35 @@ func (t *tracer) lookUp(n *nn.Node) {
 	} else {
 		name, dim = n.Params[0].Name, n.Params[0].Shape[1]
 	}
-	if len(t.n.words) > 0 && len(n.IDs) > 0 && !slices.ContainsFunc(n.IDs, func(id int32) bool { return int(id) != len(t.n.words)-1 }) {
-		t.name(name, []*axis{{size: len(t.n.words), labels: t.n.words}, nil})
+	if len(t.n.Words) > 0 && len(n.IDs) > 0 && !slices.ContainsFunc(n.IDs, func(id int32) bool { return int(id) != len(t.n.Words)-1 }) {
+		t.name(name, []*axis{{size: len(t.n.Words), Labels: t.n.Words}, nil})
 		return
 	}
-	if len(t.n.ids) == 0 {
+	if len(t.n.IDs) == 0 {
 		return
 	}
-	var vectors, rows []label
+	var vectors, rows []Label
 	for i, id := range n.IDs {
-		k := slices.IndexFunc(t.n.ids, func(c idColumn) bool { return c.first == int(id) })
-		if t.n.ids[0].rows == nil { // hashed: all have the same id
+		k := slices.IndexFunc(t.n.IDs, func(c IDColumn) bool { return c.First == int(id) })
+		if t.n.IDs[0].Rows == nil { // hashed: all have the same id
 			k = i
 		}
-		if k < 0 || k >= len(t.n.ids) {
-			if t.opaque == "" {
-				t.opaque = n.Op
+		if k < 0 || k >= len(t.n.IDs) {
+			if t.Opaque == "" {
+				t.Opaque = n.Op
 			}
 			return
 		}
 		for at := range dim {
-			vectors = append(vectors, label{kind: ofColumn, name: t.n.ids[k].name, at: at})
+			vectors = append(vectors, Label{Kind: ofColumn, Name: t.n.IDs[k].Name, At: at})
 		}
 	}
-	for _, c := range t.n.ids {
-		rows = append(rows, c.rows...)
+	for _, c := range t.n.IDs {
+		rows = append(rows, c.Rows...)
 	}
 	of := []*axis{nil, nil}
 	if rows != nil {
-		of[0] = &axis{size: len(rows), labels: rows}
+		of[0] = &axis{size: len(rows), Labels: rows}
 	}
 	t.name(name, of)
 	t.flat[n.Output] = append(vectors, t.rest(n)...)
@@ -105,10 +105,10 @@ func (t *tracer) lookUp(n *nn.Node) {
 // rows belong to keys, made of a value and its column's table name.
 func (t *tracer) bags(n *nn.Node) {
 	first, slots, steps := int(n.Attrs["first"]), int(n.Attrs["slots"]), int(n.Attrs["steps"])
-	var out []label
-	for s := first; s < first+slots && s < len(t.n.slots); s++ {
+	var out []Label
+	for s := first; s < first+slots && s < len(t.n.Slots); s++ {
 		for i := range max(1, steps) * n.Table.Dim {
-			out = append(out, label{kind: ofSlot, name: t.n.slots[s], at: i % n.Table.Dim})
+			out = append(out, Label{Kind: ofSlot, Name: t.n.Slots[s], At: i % n.Table.Dim})
 		}
 	}
 	if len(out) > 0 {
@@ -117,7 +117,7 @@ func (t *tracer) bags(n *nn.Node) {
 }
 
 // rest names the values of a look-up after its rows.
-func (t *tracer) rest(n *nn.Node) []label {
+func (t *tracer) rest(n *nn.Node) []Label {
 	if len(n.Inputs) == 0 || n.Inputs[0] == nil {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (t *tracer) rest(n *nn.Node) []label {
 
 // named returns the labels of a tensor's values; values of an unnamed tensor are units of its
 // layer.
-func (t *tracer) named(x *nn.Tensor) []label {
+func (t *tracer) named(x *nn.Tensor) []Label {
 	if flat := t.flat[x]; flat != nil {
 		return flat
 	}
@@ -134,14 +134,14 @@ func (t *tracer) named(x *nn.Tensor) []label {
 	if a == nil {
 		a = &axis{size: x.Len()}
 	}
-	if a = a.root(); a.labels == nil {
+	if a = a.root(); a.Labels == nil {
 		for i := range a.size {
-			a.labels = append(a.labels, label{kind: ofUnit, name: fmt.Sprintf("unit of layer %d", len(t.of)), at: i})
+			a.Labels = append(a.Labels, Label{Kind: ofUnit, Name: fmt.Sprintf("unit of layer %d", len(t.of)), At: i})
 		}
 	}
-	var out []label
+	var out []Label
 	for len(out) < x.Len() {
-		out = append(out, a.labels...)
+		out = append(out, a.Labels...)
 	}
 	return out
 }
@@ -191,7 +191,7 @@ func (t *tracer) binary(n *nn.Node) {
 	out := slices.Clone(x)
 	for i := range out {
 		if x[i] != y[i] {
-			out[i] = label{kind: ofUnit, name: fmt.Sprintf("%s(%q, %q)", n.Op, fmt.Sprintf("%#v", x[i]), fmt.Sprintf("%#v", y[i]))}
+			out[i] = Label{Kind: ofUnit, Name: fmt.Sprintf("%s(%q, %q)", n.Op, fmt.Sprintf("%#v", x[i]), fmt.Sprintf("%#v", y[i]))}
 		}
 	}
 	t.flat[n.Output] = out
@@ -208,7 +208,7 @@ func (t *tracer) concat(n *nn.Node) {
 	for _, d := range n.Output.Shape[:ax] {
 		rows *= d
 	}
-	out := make([]label, 0, n.Output.Len())
+	out := make([]Label, 0, n.Output.Len())
 	for r := range rows {
 		for _, x := range n.Inputs {
 			each := x.Len() / rows
@@ -230,7 +230,7 @@ func (t *tracer) reduce(n *nn.Node) {
 		}
 		return
 	}
-	out := make([]label, n.Output.Len())
+	out := make([]Label, n.Output.Len())
 	seen := make([]bool, len(out))
 	mixed := false
 	for i, l := range flat {
@@ -260,7 +260,7 @@ func (t *tracer) pass(n *nn.Node) {
 			t.flat[y] = flat
 		case n.Op == "broadcast" && len(x.Shape) > 0 && x.Shape[len(x.Shape)-1] == y.Shape[len(y.Shape)-1] && t.row(x) != nil:
 			for len(t.flat[y]) < y.Len() {
-				t.flat[y] = append(t.flat[y], t.row(x).labels...)
+				t.flat[y] = append(t.flat[y], t.row(x).Labels...)
 			}
 		default:
 			t.lose(n)

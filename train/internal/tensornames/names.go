@@ -1,4 +1,15 @@
-package train
+// Package tensornames maps the tensors of one model to those of another by the names in their data:
+// columns, categories, slots, classes and words. A run that starts from a checkpoint needs it if
+// its data have other columns, categories or classes, or another order. The mapping has three
+// steps. The first two depend only on the descriptions of both runs' data and the shapes of
+// tensors:
+//
+//   - Of extracts the names of both descriptions, and Compare rejects conflicts.
+//   - Trace labels the places of both models' tensors, and Match finds the old place with the same
+//     labels for each new place.
+//   - The caller reads old tensors in the new places. Places without a match keep the values of a
+//     new run of the same seed.
+package tensornames
 
 import (
 	"cmp"
@@ -15,133 +26,134 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// labelKind is the kind of a label.
-type labelKind string
+// Kind is the kind of a label.
+type Kind string
 
 const (
-	ofColumn   labelKind = "column"
-	ofCategory labelKind = "category" // row of an embedding; part is "" for missing or unseen values
-	ofSlot     labelKind = "slot"
-	ofClass    labelKind = "class"
-	ofTarget   labelKind = "target"
-	ofWord     labelKind = "word"
-	ofUnit     labelKind = "unit" // place of a layer inside the model, or result of an operation on named places
+	ofColumn   Kind = "column"
+	ofCategory Kind = "category" // row of an embedding; part is "" for missing or unseen values
+	ofSlot     Kind = "slot"
+	ofClass    Kind = "class"
+	ofTarget   Kind = "target"
+	ofWord     Kind = "word"
+	ofUnit     Kind = "unit" // place of a layer inside the model, or result of an operation on named places
 )
 
-// label names a place along an axis of a tensor. Equal labels have the same meaning in any two
+// Label names a place along an axis of a tensor. Equal labels have the same meaning in any two
 // runs.
-type label struct {
-	kind       labelKind
-	name, part string
-	at         int // number among the values of one name, such as a category's vector
+type Label struct {
+	Kind       Kind
+	Name, Part string
+	At         int // number among the values of one name, such as a category's vector
 }
 
-func (l label) String() string {
-	if l.kind == ofCategory {
-		return fmt.Sprintf("%s=%s", l.name, l.part)
+// String returns the name, or NAME=PART of a category.
+func (l Label) String() string {
+	if l.Kind == ofCategory {
+		return fmt.Sprintf("%s=%s", l.Name, l.Part)
 	}
-	return l.name
+	return l.Name
 }
 
-// names are the names in a run's data: columns, categories, slots, classes or words.
-type names struct {
-	values  []label // columns of a sample's numbers
-	ids     []idColumn
-	slots   []string
-	outputs []label // classes, words or the target
-	words   []label // tokens
+// Names are the names in a run's data: columns, categories, slots, classes or words.
+type Names struct {
+	Values  []Label // columns of a sample's numbers
+	IDs     []IDColumn
+	Slots   []string
+	Outputs []Label // classes, words or the target
+	Words   []Label // tokens
 }
 
-// idColumn is a column of ids, whose rows of an embedding begin with first. Rows of hashed keys
+// IDColumn is a column of ids, whose rows of an embedding begin with first. Rows of hashed keys
 // have no labels.
-type idColumn struct {
-	name  string
-	first int
-	rows  []label
+type IDColumn struct {
+	Name  string
+	First int
+	Rows  []Label
 }
 
-// namesOf returns the names in a run's data.
-func namesOf(d data.Description) (n names) {
+// Of returns the names in a run's data.
+func Of(d data.Description) (n Names) {
 	switch {
 	case d.Encoder != nil:
 		n = namesOfTable(d.Encoder)
 	case d.Layout != nil:
 		for _, c := range d.Layout.Of(func(c layout.Column) bool { return c.Kind == layout.Number }) {
-			n.values = append(n.values, label{kind: ofColumn, name: c.Name})
+			n.Values = append(n.Values, Label{Kind: ofColumn, Name: c.Name})
 		}
 	case d.Name == "criteo":
 		for i := range d.Shape.Size() {
-			n.values = append(n.values, label{kind: ofColumn, name: fmt.Sprintf("I%d", i+1)})
+			n.Values = append(n.Values, Label{Kind: ofColumn, Name: fmt.Sprintf("I%d", i+1)})
 		}
 		for i := range d.Shape.IDs {
-			n.ids = append(n.ids, idColumn{name: fmt.Sprintf("C%d", i+1)})
+			n.IDs = append(n.IDs, IDColumn{Name: fmt.Sprintf("C%d", i+1)})
 		}
 	}
 	for _, s := range d.Shape.Slots {
-		n.slots = append(n.slots, s.Name)
+		n.Slots = append(n.Slots, s.Name)
 	}
 	if d.Encoder != nil {
 		return n
 	}
 	for _, w := range d.Words {
 		if d.Vocabulary > 0 {
-			n.words = append(n.words, label{kind: ofWord, name: w})
+			n.Words = append(n.Words, Label{Kind: ofWord, Name: w})
 		} else {
-			n.outputs = append(n.outputs, label{kind: ofClass, name: w})
+			n.Outputs = append(n.Outputs, Label{Kind: ofClass, Name: w})
 		}
 	}
 	if d.Vocabulary > 0 {
-		n.outputs = n.words
+		n.Outputs = n.Words
 	}
 	return n
 }
 
-func namesOfTable(e *table.Encoder) (n names) {
+func namesOfTable(e *table.Encoder) (n Names) {
 	first := 0
 	for _, c := range e.Columns {
 		switch c.Kind {
 		case table.Number:
-			n.values = append(n.values, label{kind: ofColumn, name: c.Name})
+			n.Values = append(n.Values, Label{Kind: ofColumn, Name: c.Name})
 		case table.Category:
-			rows := []label{{kind: ofCategory, name: c.Name}}
+			rows := []Label{{Kind: ofCategory, Name: c.Name}}
 			for _, w := range c.Words {
-				rows = append(rows, label{kind: ofCategory, name: c.Name, part: w})
+				rows = append(rows, Label{Kind: ofCategory, Name: c.Name, Part: w})
 			}
-			n.ids = append(n.ids, idColumn{c.Name, first, rows})
+			n.IDs = append(n.IDs, IDColumn{c.Name, first, rows})
 			first += len(rows)
 		case table.Label:
 			for _, w := range c.Words {
-				n.outputs = append(n.outputs, label{kind: ofClass, name: w})
+				n.Outputs = append(n.Outputs, Label{Kind: ofClass, Name: w})
 			}
 		case table.Target:
-			n.outputs = []label{{kind: ofTarget, name: c.Name}}
+			n.Outputs = []Label{{Kind: ofTarget, Name: c.Name}}
 		}
 	}
 	return n
 }
 
-// none reports whether data have no names.
-func (n names) none() bool {
-	return len(n.values)+len(n.ids)+len(n.slots)+len(n.outputs)+len(n.words) == 0
+// None reports whether data have no names.
+func (n Names) None() bool {
+	return len(n.Values)+len(n.IDs)+len(n.Slots)+len(n.Outputs)+len(n.Words) == 0
 }
 
-// inputs returns the names of a sample's inputs, of all kinds.
-func (n names) inputs() (out []label) {
-	out = slices.Clone(n.values)
-	for _, c := range n.ids {
-		out = append(out, label{kind: ofColumn, name: c.name})
+// Inputs returns the names of a sample's inputs, of all kinds.
+func (n Names) Inputs() (out []Label) {
+	out = slices.Clone(n.Values)
+	for _, c := range n.IDs {
+		out = append(out, Label{Kind: ofColumn, Name: c.Name})
 	}
-	for _, s := range n.slots {
-		out = append(out, label{kind: ofSlot, name: s})
+	for _, s := range n.Slots {
+		out = append(out, Label{Kind: ofSlot, Name: s})
 	}
-	return append(out, n.words...)
+	return append(out, n.Words...)
 }
 
-// rows returns the categories of all columns, except for missing values.
-func (n names) rows() (out []label) {
-	for _, c := range n.ids {
-		for _, r := range c.rows {
-			if r.part != "" {
+// Rows returns the categories of all columns, except for missing values.
+func (n Names) Rows() (out []Label) {
+	for _, c := range n.IDs {
+		for _, r := range c.Rows {
+			if r.Part != "" {
 				out = append(out, r)
 			}
 		}
@@ -150,8 +162,8 @@ func (n names) rows() (out []label) {
 }
 
 // without returns the labels of a that b lacks, in the order of a.
-func without(a, b []label) (out []label) {
-	has := map[label]bool{}
+func without(a, b []Label) (out []Label) {
+	has := map[Label]bool{}
 	for _, l := range b {
 		has[l] = true
 	}
@@ -163,37 +175,37 @@ func without(a, b []label) (out []label) {
 	return out
 }
 
-// unlike returns the names that b lacks, by kind, such as "class bee, wasp". It excludes categories
+// Unlike returns the names that b lacks, by kind, such as "class bee, wasp". It excludes categories
 // of missing columns, and outputs unless they are mapped.
-func (n names) unlike(b names, outputs bool) string {
-	lacks := without(n.inputs(), b.inputs())
-	for _, r := range without(n.rows(), b.rows()) {
-		if !slices.Contains(lacks, label{kind: ofColumn, name: r.name}) {
+func (n Names) Unlike(b Names, outputs bool) string {
+	lacks := without(n.Inputs(), b.Inputs())
+	for _, r := range without(n.Rows(), b.Rows()) {
+		if !slices.Contains(lacks, Label{Kind: ofColumn, Name: r.Name}) {
 			lacks = append(lacks, r)
 		}
 	}
-	if outputs && len(n.words) == 0 {
-		lacks = append(lacks, without(n.outputs, b.outputs)...)
+	if outputs && len(n.Words) == 0 {
+		lacks = append(lacks, without(n.Outputs, b.Outputs)...)
 	}
 	var parts []string
-	for _, kind := range []labelKind{ofColumn, ofCategory, ofSlot, ofClass, ofTarget, ofWord} {
+	for _, kind := range []Kind{ofColumn, ofCategory, ofSlot, ofClass, ofTarget, ofWord} {
 		var of []string
 		for _, l := range lacks {
-			if l.kind == kind {
+			if l.Kind == kind {
 				of = append(of, l.String())
 			}
 		}
 		if len(of) > 0 {
-			parts = append(parts, string(kind)+" "+some(of))
+			parts = append(parts, string(kind)+" "+Enumerate(of))
 		}
 	}
 	return strings.Join(parts, "; ")
 }
 
-// compare reports names that cannot be mapped: columns with another meaning, and data without a
+// Compare reports names that cannot be mapped: columns with another meaning, and data without a
 // name in common. outputs reports that the last layer is mapped.
-func compare(was, now data.Description, outputs bool) error {
-	a, b := namesOf(was), namesOf(now)
+func Compare(was, now data.Description, outputs bool) error {
+	a, b := Of(was), Of(now)
 	var errs []error
 	if was.Encoder != nil && now.Encoder != nil {
 		errs = append(errs, compareColumns(was.Encoder, now.Encoder)...)
@@ -205,25 +217,26 @@ func compare(was, now data.Description, outputs bool) error {
 		errs = append(errs, fmt.Errorf("the checkpoint finds the %s, these data the %s: choose the same with %v and %v; %v leaves the last layer at its own first values",
 			goal, other, setting.Path("data.target"), setting.Path("data.schema"), setting.Path("training.init-except")))
 	}
-	nothing := func(what string, old, new []label) {
-		special := func(l label) bool { return l.kind == ofWord && (l.name == "<unk>" || l.name == "<eos>") }
+	nothing := func(what string, old, new []Label) {
+		special := func(l Label) bool { return l.Kind == ofWord && (l.Name == "<unk>" || l.Name == "<eos>") }
 		old, new = slices.DeleteFunc(slices.Clone(old), special), slices.DeleteFunc(slices.Clone(new), special)
 		if len(old) > 0 && len(new) > 0 && len(without(new, old)) == len(new) {
-			errs = append(errs, fmt.Errorf("no %s in common: the checkpoint has %s, these data %s", what, some(textsOf(old)), some(textsOf(new))))
+			errs = append(errs, fmt.Errorf("no %s in common: the checkpoint has %s, these data %s", what, Enumerate(Texts(old)), Enumerate(Texts(new))))
 		}
 	}
-	if len(b.words) > 0 {
-		nothing("word", a.words, b.words)
+	if len(b.Words) > 0 {
+		nothing("word", a.Words, b.Words)
 	} else {
-		nothing("column", a.inputs(), b.inputs())
+		nothing("column", a.Inputs(), b.Inputs())
 	}
-	if outputs && len(b.words) == 0 {
-		nothing("class", a.outputs, b.outputs)
+	if outputs && len(b.Words) == 0 {
+		nothing("class", a.Outputs, b.Outputs)
 	}
 	return errors.Join(errs...)
 }
 
-func textsOf(labels []label) (out []string) {
+// Texts returns the texts of labels.
+func Texts(labels []Label) (out []string) {
 	for _, l := range labels {
 		out = append(out, l.String())
 	}
@@ -281,16 +294,16 @@ func compareClicks(was, now data.Description) (errs []error) {
 	}
 	old := makings(was)
 	for _, m := range makings(now) {
-		i := slices.IndexFunc(old, func(o making) bool { return o.name == m.name })
+		i := slices.IndexFunc(old, func(o making) bool { return o.Name == m.Name })
 		if i >= 0 && old[i] != m {
-			errs = append(errs, fmt.Errorf("column %s: the checkpoint has it as %s, these data as %s, so that its values mean other rows or numbers", m.name, old[i].conversion, m.conversion))
+			errs = append(errs, fmt.Errorf("column %s: the checkpoint has it as %s, these data as %s, so that its values mean other rows or numbers", m.Name, old[i].conversion, m.conversion))
 		}
 	}
 	return errs
 }
 
 // making is the conversion of a column of clicks to keys or a number.
-type making struct{ name, conversion string }
+type making struct{ Name, conversion string }
 
 func makings(d data.Description) (out []making) {
 	if d.Layout == nil {
@@ -325,12 +338,12 @@ func makings(d data.Description) (out []making) {
 	return out
 }
 
-// meaningsOf returns a text for each input and output of a model, in order: its name, and how
+// Meanings returns a text for each input and output of a model, in order: its name, and how
 // values become numbers or keys. Parameters without names of their own have the same meaning for
 // two data with the same texts. Data without names have none.
-func meaningsOf(d data.Description) (out []string) {
-	n := namesOf(d)
-	if n.none() {
+func Meanings(d data.Description) (out []string) {
+	n := Of(d)
+	if n.None() {
 		return nil
 	}
 	how := map[string]string{}
@@ -342,17 +355,17 @@ func meaningsOf(d data.Description) (out []string) {
 		}
 	} else if keysOf(d) != "" {
 		for _, m := range makings(d) {
-			how[m.name] = m.conversion
+			how[m.Name] = m.conversion
 		}
 	}
-	for _, l := range n.inputs() {
-		if l.kind != ofWord {
-			out = append(out, strings.TrimSpace(l.name+" "+how[l.name]))
+	for _, l := range n.Inputs() {
+		if l.Kind != ofWord {
+			out = append(out, strings.TrimSpace(l.Name+" "+how[l.Name]))
 		}
 	}
-	out = append(out, many(ofCategory, n.rows())...)
-	if out = append(out, many(ofWord, n.words)...); len(n.outputs) > 0 && n.outputs[0].kind == ofClass {
-		out = append(out, many(ofClass, n.outputs)...)
+	out = append(out, many(ofCategory, n.Rows())...)
+	if out = append(out, many(ofWord, n.Words)...); len(n.Outputs) > 0 && n.Outputs[0].Kind == ofClass {
+		out = append(out, many(ofClass, n.Outputs)...)
 	}
 	if goal := goalOf(d); goal != "" {
 		out = append(out, goal)
@@ -361,11 +374,23 @@ func meaningsOf(d data.Description) (out []string) {
 }
 
 // many returns one text for all labels of a kind, which may be numerous; none without labels.
-func many(kind labelKind, labels []label) []string {
+func many(kind Kind, labels []Label) []string {
 	if len(labels) == 0 {
 		return nil
 	}
-	texts := textsOf(labels)
+	texts := Texts(labels)
 	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
-	return []string{fmt.Sprintf("%s %s (%x)", kind, some(texts), sum[:6])}
+	return []string{fmt.Sprintf("%s %s (%x)", kind, Enumerate(texts), sum[:6])}
+}
+
+// Enumerate returns names in one line: all of a few, else the first ones and the number of others.
+func Enumerate(names []string) string {
+	const most = 6
+	switch n := len(names); {
+	case n == 0:
+		return "none"
+	case n > most:
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), n-most)
+	}
+	return strings.Join(names, ", ")
 }

@@ -1,4 +1,4 @@
-package train
+package tensornames
 
 import (
 	"slices"
@@ -28,7 +28,7 @@ import (
 // axis is one axis of a tensor. Tensors share an axis if its places have the same meaning.
 type axis struct {
 	size   int
-	labels []label // nil for an axis inside the model, whose places count by number
+	Labels []Label // nil for an axis inside the model, whose places count by number
 	same   *axis   // the axis that replaces this one
 }
 
@@ -40,26 +40,26 @@ func (a *axis) root() *axis {
 	return a
 }
 
-// axes has the meaning of the places of a model's tensors.
-type axes struct {
+// Axes has the meaning of the places of a model's tensors.
+type Axes struct {
 	of map[string][]*axis // axes by parameter, table and buffer; nil along an unnamed axis
-	// slots has the slots of each table that does not serve all slots.
-	slots map[string][]string
-	// opaque is the first operation that ends names; "" without one.
-	opaque string
-	// head names the tensors of the last layer, none if outputs do not come from a layer. ends
+	// Slots has the slots of each table that does not serve all slots.
+	Slots map[string][]string
+	// Opaque is the first operation that ends names; "" without one.
+	Opaque string
+	// Head names the tensors of the last layer, none if outputs do not come from a layer. ends
 	// reports whether its places have the names of outputs.
-	head []string
-	ends bool
+	Head []string
+	Ends bool
 }
 
-// labels returns the labels of a tensor's places along each axis, nil along unnamed ones.
-func (a axes) labels(name string) (out [][]label) {
+// Labels returns the labels of a tensor's places along each axis, nil along unnamed ones.
+func (a Axes) Labels(name string) (out [][]Label) {
 	for _, x := range a.of[name] {
 		if x == nil {
 			out = append(out, nil)
 		} else {
-			out = append(out, x.root().labels)
+			out = append(out, x.root().Labels)
 		}
 	}
 	return out
@@ -67,36 +67,36 @@ func (a axes) labels(name string) (out [][]label) {
 
 // tracer follows names through the operations of a model.
 type tracer struct {
-	axes
-	n    names
+	Axes
+	n    Names
 	b    model.Batch
-	flat map[*nn.Tensor][]label // labels of the values of one sample; absent if unnamed
+	flat map[*nn.Tensor][]Label // labels of the values of one sample; absent if unnamed
 	last map[*nn.Tensor]*axis   // last axes of outputs of layers
 }
 
-// traceNames follows the names of data through a model built for them. Ids of the sample are the
+// Trace follows the names of data through a model built for them. Ids of the sample are the
 // first row of their column, or the last word: a look-up's ids then show whether it reads columns,
 // tokens or values of the model's own, such as positions.
-func traceNames(spec model.Spec, o model.Options, n names) (axes, error) {
+func Trace(spec model.Spec, o model.Options, n Names) (Axes, error) {
 	ps := nn.NewOutline()
 	m := spec.Build(ps, o)
-	t := &tracer{axes: axes{of: map[string][]*axis{}, slots: map[string][]string{}}, n: n, b: spec.Sample(1),
-		flat: map[*nn.Tensor][]label{}, last: map[*nn.Tensor]*axis{}}
+	t := &tracer{Axes: Axes{of: map[string][]*axis{}, Slots: map[string][]string{}}, n: n, b: spec.Sample(1),
+		flat: map[*nn.Tensor][]Label{}, last: map[*nn.Tensor]*axis{}}
 	for i := range t.b.IDs {
 		switch { // the id identifies the look-up of a column, or of a token
-		case i < len(n.ids):
-			t.b.IDs[i] = int32(n.ids[i].first)
-		case len(n.words) > 0:
-			t.b.IDs[i] = int32(len(n.words) - 1)
+		case i < len(n.IDs):
+			t.b.IDs[i] = int32(n.IDs[i].First)
+		case len(n.Words) > 0:
+			t.b.IDs[i] = int32(len(n.Words) - 1)
 		}
 	}
-	if v := t.b.Values; v != nil && v.Len() == len(n.values) {
-		t.flat[v] = n.values
+	if v := t.b.Values; v != nil && v.Len() == len(n.Values) {
+		t.flat[v] = n.Values
 	}
 	var out model.Outputs
 	nodes, err := nn.Trace(func(tape *nn.Tape) { out = m.Forward(tape, t.b) })
 	if err != nil {
-		return axes{}, err
+		return Axes{}, err
 	}
 	for i := range nodes {
 		t.node(&nodes[i])
@@ -107,7 +107,7 @@ func traceNames(spec model.Spec, o model.Options, n names) (axes, error) {
 	for _, table := range ps.Tables() {
 		t.nameTable(table)
 	}
-	return t.axes, nil
+	return t.Axes, nil
 }
 
 // nameHead gives the last layer the names of outputs.
@@ -115,28 +115,28 @@ func (t *tracer) nameHead(a *axis) {
 	if a == nil {
 		return
 	}
-	if a = a.root(); a.labels == nil && a.size == len(t.n.outputs) {
-		a.labels = t.n.outputs
+	if a = a.root(); a.Labels == nil && a.size == len(t.n.Outputs) {
+		a.Labels = t.n.Outputs
 	}
-	t.ends = slices.Equal(a.labels, t.n.outputs)
+	t.Ends = slices.Equal(a.Labels, t.n.Outputs)
 	for name, of := range t.of {
 		if slices.ContainsFunc(of, func(x *axis) bool { return x != nil && x.root() == a }) {
-			t.head = append(t.head, name)
+			t.Head = append(t.Head, name)
 		}
 	}
-	slices.Sort(t.head)
+	slices.Sort(t.Head)
 }
 
 // nameTable notes the slots of a table.
 func (t *tracer) nameTable(table *nn.Table) {
 	var of []string
 	for i, most := range table.Slots {
-		if most != 0 && i < len(t.n.slots) {
-			of = append(of, t.n.slots[i])
+		if most != 0 && i < len(t.n.Slots) {
+			of = append(of, t.n.Slots[i])
 		}
 	}
-	if len(of) > 0 && len(of) < len(t.n.slots) {
-		t.slots[table.Name] = of
+	if len(of) > 0 && len(of) < len(t.n.Slots) {
+		t.Slots[table.Name] = of
 	}
 }
 
@@ -185,10 +185,10 @@ func (t *tracer) node(n *nn.Node) {
 // the names of both runs are equal.
 func (t *tracer) lose(n *nn.Node) {
 	for _, x := range n.Inputs {
-		if x != nil && t.flat[x] != nil && t.opaque == "" {
-			t.opaque = n.Op
+		if x != nil && t.flat[x] != nil && t.Opaque == "" {
+			t.Opaque = n.Op
 			if n.Name != "" {
-				t.opaque = n.Name
+				t.Opaque = n.Name
 			}
 		}
 	}
@@ -215,12 +215,12 @@ func (t *tracer) unite(a, b *axis) {
 	a, b = a.root(), b.root()
 	switch {
 	case a == b:
-	case a.labels == nil:
+	case a.Labels == nil:
 		a.same = b
-	case b.labels == nil:
+	case b.Labels == nil:
 		b.same = a
-	case !slices.Equal(a.labels, b.labels) && t.opaque == "":
-		t.opaque = "a tensor that is used for two kinds of inputs"
+	case !slices.Equal(a.Labels, b.Labels) && t.Opaque == "":
+		t.Opaque = "a tensor that is used for two kinds of inputs"
 	}
 }
 
@@ -237,5 +237,5 @@ func (t *tracer) row(x *nn.Tensor) *axis {
 			return nil
 		}
 	}
-	return &axis{size: width, labels: flat[:width]}
+	return &axis{size: width, Labels: flat[:width]}
 }
