@@ -1,7 +1,7 @@
 package simd
 
-// activationLevel holds the kernels built on the exponential. Counts are as in
-// vectorLevel, multiples of 16 for those that return a value.
+// activationLevel holds the kernels based on the exponential. Counts are as in vectorLevel; kernels
+// that return a value take multiples of 16.
 type activationLevel struct {
 	exp, sigmoid, tanh, gelu        func(dst, x *float32, n int)
 	sigmoidGrad, tanhGrad, geluGrad func(dx, dy, y *float32, n int)
@@ -17,12 +17,11 @@ func (k *Kernels) Exp(dst, x []float32) { k.mapped("Exp", k.act.exp, exp, dst, x
 // Sigmoid computes dst[i] = 1/(1+exp(-x[i])). dst may be x.
 func (k *Kernels) Sigmoid(dst, x []float32) { k.mapped("Sigmoid", k.act.sigmoid, sigmoid, dst, x) }
 
-// Tanh computes dst[i] = tanh(x[i]), within 3 units in the last place. dst may
-// be x.
+// Tanh computes dst[i] = tanh(x[i]), within 3 units in the last place. dst may be x.
 func (k *Kernels) Tanh(dst, x []float32) { k.mapped("Tanh", k.act.tanh, tanh, dst, x) }
 
-// GELU computes x·(1+tanh(sqrt(2/π)·(x + 0.044715 x³)))/2, the form of GPT-2,
-// which is x·sigmoid of twice that argument. dst may be x.
+// GELU computes x·(1+tanh(sqrt(2/π)·(x + 0.044715 x³)))/2, GPT-2's form, which equals x·sigmoid of
+// twice the argument. dst may be x.
 func (k *Kernels) GELU(dst, x []float32) { k.mapped("GELU", k.act.gelu, gelu, dst, x) }
 
 func (k *Kernels) mapped(op string, bulk func(dst, x *float32, n int), one func(float32) float32, dst, x []float32) {
@@ -38,20 +37,17 @@ func (k *Kernels) mapped(op string, bulk func(dst, x *float32, n int), one func(
 	}
 }
 
-// SigmoidGrad computes dx[i] = dy[i]·y[i]·(1-y[i]), y the output of Sigmoid. dx
-// may be dy or y.
+// SigmoidGrad computes dx[i] = dy[i]·y[i]·(1-y[i]), y the output of Sigmoid. dx may be dy or y.
 func (k *Kernels) SigmoidGrad(dx, dy, y []float32) {
 	k.sloped("SigmoidGrad", k.act.sigmoidGrad, func(y float32) float32 { return y * (1 - y) }, dx, dy, y)
 }
 
-// TanhGrad computes dx[i] = dy[i]·(1-y[i]²), y the output of Tanh. dx may be dy
-// or y.
+// TanhGrad computes dx[i] = dy[i]·(1-y[i]²), y the output of Tanh. dx may be dy or y.
 func (k *Kernels) TanhGrad(dx, dy, y []float32) {
 	k.sloped("TanhGrad", k.act.tanhGrad, func(y float32) float32 { return 1 - float32(y*y) }, dx, dy, y)
 }
 
-// GELUGrad computes dx[i] = dy[i]·GELU'(x[i]), x the input of GELU. dx may be
-// dy or x.
+// GELUGrad computes dx[i] = dy[i]·GELU'(x[i]), x the input of GELU. dx may be dy or x.
 func (k *Kernels) GELUGrad(dx, dy, x []float32) {
 	k.sloped("GELUGrad", k.act.geluGrad, geluSlope, dx, dy, x)
 }

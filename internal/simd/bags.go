@@ -2,12 +2,14 @@ package simd
 
 import "fmt"
 
-// Bags adds up rows of a table, of dim floats each: bag i of len(offsets)-1 is the rows ids[offsets[i]:offsets[i+1]], and
+// Bags sums rows of a table, of dim floats each: bag i of len(offsets)-1 is the rows
+// ids[offsets[i]:offsets[i+1]], and
 //
 //	dst[i*gap:][:dim] = scales[i] * (0 + row + row + …)
 //
-// in their order, so that every level gives the same bits. A bag may be empty. Rows lie all over a large table: they are asked for some
-// rows ahead, across bags. offsets do not fall and end within ids; it panics when an id is not a row.
+// in order, so that every level gives the same bits. A bag may be empty. Rows are scattered over a
+// large table and prefetched several rows ahead, across bags. offsets never decrease and end within
+// ids; it panics if an id is not a row.
 func (k *Kernels) Bags(dst []float32, gap int, table []float32, ids, offsets []int32, scales []float32, dim int) {
 	n := len(offsets) - 1
 	if dim < 1 || gap < dim || n < 0 || len(scales) != n || n > 0 && len(dst) < (n-1)*gap+dim {
@@ -27,7 +29,7 @@ func (k *Kernels) Bags(dst []float32, gap int, table []float32, ids, offsets []i
 			panic(fmt.Sprintf("simd: Bags: row %d of a table of %d", id, rows))
 		}
 	}
-	most := int32(max(1, min(lookupRows, callFloats/dim))) // rows of a call, and bags, which may be empty
+	most := int32(max(1, min(lookupRows, callFloats/dim))) // rows of a call, and bags, because bags may be empty
 	for at := 0; at < n; {
 		end := at
 		for end < n && end-at < int(most) && offsets[end+1]-offsets[at] <= most {
@@ -43,7 +45,7 @@ func (k *Kernels) Bags(dst []float32, gap int, table []float32, ids, offsets []i
 	}
 }
 
-// bag is Bags of one bag, of any length.
+// bag is Bags for a single bag, of any length.
 func (k *Kernels) bag(dst, table []float32, ids []int32, scale float32) {
 	clear(dst)
 	for _, id := range ids {

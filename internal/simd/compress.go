@@ -8,7 +8,7 @@ import (
 // compressLevel holds the kernels of gradient compression. Counts are multiples
 // of vectorLevel.width (sums: of 16). nil: portable.
 type compressLevel struct {
-	takeAdded     [2]func(index *int32, value, x, grad *float32, n int, least uint32, base int32) int // for few, for many
+	takeAdded     [2]func(index *int32, value, x, grad *float32, n int, least uint32, base int32) int // [Few, Many]
 	take          [2]func(index *int32, value, x *float32, n int, least uint32, base int32) int
 	addRuns       func(dst, a, b *float32, at *uint32, runs int)
 	countAtLeast  func(x *float32, n int, least uint32) uint32
@@ -17,7 +17,7 @@ type compressLevel struct {
 	subtract      func(x, y *float32, n int)
 	quantise      func(dst *int8, x *float32, n int, factor float32)
 	dequantise    func(dst *float32, x *int8, n int, scale float32)
-	// blocks: see Int8Block. The result is how many were done.
+	// quantiseBlocks and dequantiseBlocks return the number of completed blocks: see Int8Block.
 	quantiseBlocks   func(dst *int8, x *float32, blocks int, least, cut uint32) int
 	dequantiseBlocks func(dst *float32, x *int8, blocks int, most uint32) int
 	toSigns          func(dst *byte, x *float32, n int)
@@ -26,24 +26,23 @@ type compressLevel struct {
 	sieve            sieveLevel
 }
 
-// Magnitude returns the bits of x without the sign. They order as magnitudes
-// do; those of NaN are above [InfMagnitude].
+// Magnitude returns the bits of x without the sign. They are ordered like magnitudes; NaNs are
+// above [InfMagnitude].
 func Magnitude(x float32) uint32 { return math.Float32bits(x) &^ (1 << 31) }
 
 // InfMagnitude are the bits of infinity.
 const InfMagnitude = 0x7f800000
 
-// Often says how often values are taken, which changes the time that it takes and
-// nothing else.
+// Often is the frequency of taken values. It changes only the time of a kernel.
 type Often int
 
-// Few are up to one of 32.
+// Few is up to one of 32.
 const (
 	Few Often = iota
 	Many
 )
 
-// OftenOf is how often count of n values are.
+// OftenOf is the frequency of count of n values.
 func OftenOf(count, n int) Often {
 	if 32*count > n {
 		return Many
@@ -51,15 +50,14 @@ func OftenOf(count, n int) Often {
 	return Few
 }
 
-// TakeAdded adds grad to x and moves out of x, in the same pass, the values
-// whose magnitude's bits are at least least (below 1<<31):
+// TakeAdded adds grad to x and moves out of x, in the same pass, the values with magnitude bits of
+// at least least (below 1<<31):
 //
 //	x[i] += grad[i]
 //	if Magnitude(x[i]) >= least: append base+i to index and x[i] to value; x[i] = 0
 //
-// It returns how many there are. NaN is among them whatever least is. index and
-// value are at least as long as x; what is behind the returned count is
-// unspecified.
+// It returns their number. NaN is always among them. index and value are at least as long as x, and
+// unspecified after the returned count.
 func (k *Kernels) TakeAdded(index []int32, value, x, grad []float32, least uint32, base int32, often Often) int {
 	if len(x) != len(grad) {
 		sameLength("TakeAdded", len(x), len(grad))
@@ -82,7 +80,7 @@ func (k *Kernels) TakeAdded(index []int32, value, x, grad []float32, least uint3
 	return count
 }
 
-// Take is [Kernels.TakeAdded] with nothing to add.
+// Take is [Kernels.TakeAdded] without the addition.
 func (k *Kernels) Take(index []int32, value, x []float32, least uint32, base int32, often Often) int {
 	index, value = index[:len(x)], value[:len(x)]
 	count := 0
@@ -100,11 +98,11 @@ func (k *Kernels) Take(index []int32, value, x []float32, least uint32, base int
 	return count
 }
 
-// RunFloats is how long a run of [Kernels.AddRuns] is: a cache line.
+// RunFloats is the length of a run of [Kernels.AddRuns]: a cache line.
 const RunFloats = 16
 
-// AddRuns writes to dst, len(at)*RunFloats values, the sums of runs of a and b, which are
-// equally long, that begin at the places at: of run i
+// AddRuns writes to dst, len(at)*RunFloats values, the sums of runs of a and b, which have equal
+// length. The runs begin at the indices at; run i is
 //
 //	dst[i*RunFloats+j] = a[at[i]+j] + b[at[i]+j], j < RunFloats
 //
@@ -129,8 +127,7 @@ func (k *Kernels) AddRuns(dst, a, b []float32, at []uint32) {
 	}
 }
 
-// CountAtLeast returns how many magnitudes have bits of at least least, which
-// is below 1<<31.
+// CountAtLeast returns the number of magnitudes with bits of at least least, which is below 1<<31.
 func (k *Kernels) CountAtLeast(x []float32, least uint32) (count int) {
 	for n := k.bulk(len(x)); n > 0; n = k.bulk(len(x)) {
 		count += int(k.compress.countAtLeast(&x[0], n, least))
@@ -144,8 +141,8 @@ func (k *Kernels) CountAtLeast(x []float32, least uint32) (count int) {
 	return count
 }
 
-// MaxMagnitude returns the bits of the largest magnitude, 0 of no values. They
-// are above [InfMagnitude] where a value is NaN.
+// MaxMagnitude returns the bits of the largest magnitude, 0 without values. They are above
+// [InfMagnitude] if a value is NaN.
 func (k *Kernels) MaxMagnitude(x []float32) (most uint32) {
 	for n := k.bulk(len(x)); n > 0; n = k.bulk(len(x)) {
 		most = max(most, k.compress.maxMagnitude(&x[0], n))
@@ -157,8 +154,7 @@ func (k *Kernels) MaxMagnitude(x []float32) (most uint32) {
 	return most
 }
 
-// SumMagnitudes returns the sum of magnitudes in float64, in the order of
-// [Kernels.Sum].
+// SumMagnitudes returns the sum of magnitudes in float64, in the order of [Kernels.Sum].
 func (k *Kernels) SumMagnitudes(x []float32) float64 {
 	lanes := lanePool.Get().(*[16]float64)
 	defer lanePool.Put(lanes)
@@ -220,8 +216,8 @@ func (k *Kernels) Dequantise(dst []float32, x []int8, scale float32) {
 	}
 }
 
-// ToSigns packs the sign bits of x, eight a byte, the first into the lowest bit
-// of the first byte; bits behind the last are 0. dst has (len(x)+7)/8 bytes.
+// ToSigns packs the sign bits of x, eight a byte, the first into the lowest bit of the first byte;
+// unused bits are 0. dst has (len(x)+7)/8 bytes.
 func (k *Kernels) ToSigns(dst []byte, x []float32) {
 	if len(dst) != (len(x)+7)/8 {
 		sameLength("ToSigns", len(dst), (len(x)+7)/8)
@@ -236,7 +232,7 @@ func (k *Kernels) ToSigns(dst []byte, x []float32) {
 	}
 }
 
-// FromSigns writes scale, or -scale where the bit is set: what ToSigns packed.
+// FromSigns writes scale, or -scale for a set bit: the inverse of ToSigns.
 func (k *Kernels) FromSigns(dst []float32, x []byte, scale float32) {
 	if len(x) != (len(dst)+7)/8 {
 		sameLength("FromSigns", len(x), (len(dst)+7)/8)

@@ -3,15 +3,14 @@ package simd
 // DropoutKey names a stream of random decisions: equal keys decide alike.
 type DropoutKey [2]uint32
 
-// Dropout computes dst[i] = src[i]*scale where element first+i of the stream
-// key is kept, and +0 elsewhere. An element is kept when its random word is at
-// least threshold, that is with probability 1 - threshold/2^32. Nothing is
-// stored: the gradient is the same call on the gradient. dst may be src.
+// Dropout computes dst[i] = src[i]*scale if element first+i of the stream key stays, and +0
+// otherwise. An element stays if its random word is at least threshold, with probability 1 -
+// threshold/2^32. No mask is stored: for the gradient, repeat the call on the gradient. dst may be
+// src.
 //
-// The word of element i is a hash of 32 bits with the key put in before each of
-// its two rounds, a counter-based generator after Salmon et al., "Parallel
-// Random Numbers: As Easy as 1, 2, 3" (2011), with the mixing function that
-// Wellons' hash prospector found (lowbias32).
+// The word of element i is a 32-bit hash with a word of the key added before each of its two
+// rounds, a counter-based generator after Salmon et al., "Parallel Random Numbers: As Easy as 1, 2,
+// 3" (2011), with the mixing function lowbias32 found by Wellons' hash prospector.
 func (k *Kernels) Dropout(dst, src []float32, key DropoutKey, first, threshold uint32, scale float32) {
 	if len(dst) != len(src) {
 		sameLength("Dropout", len(dst), len(src))
@@ -30,11 +29,10 @@ func (k *Kernels) Dropout(dst, src []float32, key DropoutKey, first, threshold u
 	}
 }
 
-// dropoutWord is the random word of one element.
+// dropoutWord is the random word of an element.
 func dropoutWord(key DropoutKey, i uint32) uint32 { return mix32(mix32(i^key[0]) + key[1]) }
 
-// mix32 is a permutation of 32-bit words, every bit of whose result depends on
-// every bit of x.
+// mix32 is a permutation of 32-bit words: every bit of the result depends on every bit of x.
 func mix32(x uint32) uint32 {
 	x = (x ^ x>>16) * 0x7feb352d
 	x = (x ^ x>>15) * 0x846ca68b

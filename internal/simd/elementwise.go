@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// callFloats is what one call of an element-wise assembly kernel works on at
-// most: 64 KiB an operand, some ten microseconds even from memory.
+// callFloats limits the elements of one call of an elementwise assembly kernel: 64 KiB an operand,
+// some ten microseconds even from memory.
 const callFloats = 16 << 10
 
-// bulk returns how many of n elements the next assembly call takes; 0: none.
+// bulk returns the number of the n elements for the next assembly call; 0 means none.
 func (k *Kernels) bulk(n int) int {
 	if k.vec.width == 0 {
 		return 0
@@ -58,8 +58,7 @@ func (k *Kernels) Scale(x []float32, s float32) {
 	scaleGo(x, s)
 }
 
-// ReLU computes dst[i] = 0 where x[i] < 0, and x[i] elsewhere: NaN stays NaN.
-// dst may be x.
+// ReLU computes dst[i] = 0 where x[i] < 0, and x[i] elsewhere: NaN stays NaN. dst may be x.
 func (k *Kernels) ReLU(dst, x []float32) {
 	if len(dst) != len(x) {
 		sameLength("ReLU", len(dst), len(x))
@@ -104,8 +103,8 @@ func (k *Kernels) Sum(x []float32) float64 {
 	return foldLanes(lanes)
 }
 
-// SumSquares returns the sum of squares of x in float64, in the order of
-// [Kernels.Sum]. Squares are exact, so that only additions round.
+// SumSquares returns the sum of squares of x in float64, in the order of [Kernels.Sum]. Squares are
+// exact; only additions round.
 func (k *Kernels) SumSquares(x []float32) float64 {
 	lanes := lanePool.Get().(*[16]float64)
 	defer lanePool.Put(lanes)
@@ -124,8 +123,8 @@ func (k *Kernels) SumSquares(x []float32) float64 {
 	return foldLanes(lanes)
 }
 
-// lanePool is memory for the lanes of a sum: what a kernel is given through a
-// function value would else be allocated in every call.
+// lanePool is memory for the lanes of a sum: an argument of a kernel in a function value would
+// otherwise be allocated in every call.
 var lanePool = sync.Pool{New: func() any { return new([16]float64) }}
 
 func foldLanes(lanes *[16]float64) float64 {

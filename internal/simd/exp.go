@@ -2,22 +2,20 @@ package simd
 
 import "math"
 
-// The exponential, and what is made of it, for float32 without fused
-// multiply-add, so that every level gives the same bits. gen/exp.go emits the
-// same operations in the same order.
+// The exponential and functions based on it, for float32 without fused multiply-add, so that every
+// level gives the same bits. gen/exp.go emits the same operations in the same order.
 //
-// exp(x) = 2ⁿ exp(r), with n the whole number nearest to x/ln 2. Adding 3·2²²
-// rounds to a whole number, which is then in the low bits. ln 2 is split in two
-// so that n·ln2hi is exact and r has no error worth mention. exp(r) is Cephes'
-// polynomial (S. Moshier, expf.c), of degree 7 on |r| <= ln 2 / 2. Results that
-// are no normal numbers are flushed to 0: denormals cost a hundred times as much.
+// exp(x) = 2ⁿ exp(r), with n the whole number nearest to x/ln 2. Adding 3·2²² rounds to a whole
+// number, in the low bits. ln 2 is split in two so that n·ln2hi is exact and the error of r is
+// negligible. exp(r) is Cephes' polynomial (S. Moshier, expf.c), of degree 7 on |r| <= ln 2 / 2.
+// Subnormal results are flushed to 0: denormals cost a hundred times as much.
 const (
 	log2e              = 1.44269504088896341
 	roundWhole         = 3 << 22
 	ln2hi              = 0.693359375
 	ln2lo              = -2.12194440e-4
 	expLow     float32 = -87.33654 // below, results are under 2⁻¹²⁶
-	expHigh    float32 = 88.72283  // above, they are over MaxFloat32
+	expHigh    float32 = 88.72283  // above, results are over MaxFloat32
 	expP0              = 1.9875691500e-4
 	expP1              = 1.3981999507e-3
 	expP2              = 8.3334519073e-3
@@ -26,7 +24,7 @@ const (
 	expP5              = 5.0000001201e-1
 	tanhMax    float32 = 10 // tanh is 1 from 9.02 on
 
-	// GELU as GPT-2 has it: x·sigmoid(2·sqrt(2/π)·(x + 0.044715 x³)).
+	// geluLinear and geluCubic are for GPT-2's GELU: x·sigmoid(2·sqrt(2/π)·(x + 0.044715 x³)).
 	geluLinear = 2 * 0.797884560802865355879892119868763737
 	geluCubic  = geluLinear * 0.044715
 )
@@ -44,12 +42,11 @@ func reduce(x, magic float32) (t, q float32) {
 	return t, q
 }
 
-// exp is within 1.5 units in the last place of the exponential, 0 below
-// -87.33654 (where the result would not be normal), +Inf above 88.72283, and
-// NaN of NaN.
+// exp is within 1.5 units in the last place of the exponential, 0 below -87.33654 (where the result
+// would not be normal), +Inf above 88.72283, and NaN of NaN.
 func exp(x float32) float32 {
 	switch {
-	case !(x <= expHigh): // or NaN
+	case !(x <= expHigh): // NaN included
 		return x + float32(math.Inf(1))
 	case x < expLow:
 		return 0
@@ -60,8 +57,7 @@ func exp(x float32) float32 {
 
 func sigmoid(x float32) float32 { return 1 / (exp(-x) + 1) }
 
-// tanh is e/(e+2) with e = expm1(2|x|) = 2ⁿ expm1(r) + (2ⁿ - 1), which keeps
-// its precision near 0.
+// tanh is e/(e+2) with e = expm1(2|x|) = 2ⁿ expm1(r) + (2ⁿ - 1), which is precise near 0.
 func tanh(x float32) float32 {
 	z := math.Float32frombits(math.Float32bits(x) &^ (1 << 31))
 	if z > tanhMax {

@@ -4,21 +4,20 @@ import "math"
 
 // FTRLFactors are the scalars of FTRL-Proximal.
 type FTRLFactors struct {
-	Scale  float32 // of the gradient
+	Scale  float32 // factor of the gradient
 	LR     float32 // the learning rate, alpha
-	Beta   float32 // what divides it at first, positive
+	Beta   float32 // initial divisor of the rate, positive
 	L1, L2 float32 // the penalties, times LR
 }
 
-// FTRL is one step of FTRL-Proximal (McMahan et al. 2013) in one pass, every
-// operation rounded. s is the sum of squares, z the paper's in units of the
-// learning rate:
+// FTRL is one step of FTRL-Proximal (McMahan et al. 2013) in one pass, with every operation
+// rounded. s is the sum of squares, z the paper's in units of the learning rate:
 //
 //	g' = g*Scale;  s' = s + g'*g';  z = (z + LR*g') - (sqrt(s') - sqrt(s))*p
 //	p = 0 where |z| <= L1, else -((z - sign(z)*L1) / ((Beta + sqrt(s')) + L2))
 //
-// Where z is 0 and p is not, which no step leaves, z is first made what would
-// have given p: -(p*((Beta + sqrt(s)) + L2) + sign(p)*L1). g is not changed.
+// If z is 0 and p is not, which no step produces, z is first set to the value that would have
+// produced p: -(p*((Beta + sqrt(s)) + L2) + sign(p)*L1). g does not change.
 func (k *Kernels) FTRL(p, z, s, g []float32, f FTRLFactors) {
 	if len(p) != len(g) || len(p) != len(z) || len(p) != len(s) {
 		sameLength("FTRL", len(p), len(z), len(s), len(g))
@@ -68,13 +67,12 @@ func ftrlGo(p, z, s *float32, d float32, f *FTRLFactors) {
 	}
 }
 
-// root32 is the square root, rounded once: float64 has more than twice as many
-// digits.
+// root32 is the square root, rounded once: float64 has more than twice as many digits.
 func root32(x float32) float32 { return float32(math.Sqrt(float64(x))) }
 
 func magnitude(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
 
-// copysign is x, which is not negative, with the sign of sign.
+// copysign is x, not negative, with the sign of sign.
 func copysign(x, sign float32) float32 {
 	return math.Float32frombits(math.Float32bits(x) | math.Float32bits(sign)&(1<<31))
 }

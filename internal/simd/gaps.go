@@ -5,18 +5,17 @@ import (
 	"math/bits"
 )
 
-// gapLevel holds the kernels that pack ascending indices, in groups of 8. nil:
-// portable.
+// gapLevel holds the kernels for packed ascending indices, in groups of 8. nil: portable.
 type gapLevel struct {
 	bits   func(index *int32, groups int, before int32) uint32
 	pack   func(dst *byte, index *int32, groups int, before int32, width int)
 	unpack func(index *int32, src *byte, groups int, before int32, width int) uint32
-	// fromBitmap is given n bits, a multiple of 64.
+	// fromBitmap takes n bits, a multiple of 64.
 	fromBitmap func(index *int32, bitmap *byte, n int, base int32) int
 }
 
-// Limits of the kernels; see gen/gaps.go. The last group of gaps is written as 8
-// bytes from its middle on, and read as 16.
+// Limits of the kernels; see gen/gaps.go. The last group of gaps is written as 8 bytes from its
+// middle, and read as 16.
 const (
 	packMost   = 15
 	unpackMost = 25
@@ -24,8 +23,8 @@ const (
 	unpackTail = 16
 )
 
-// groupsWithin is how many of the groups of 8 gaps of so many bits an assembly call
-// may take, if those of the last one have tail bytes from its middle on.
+// groupsWithin is the number of groups of 8 gaps of width bits for an assembly call, if the last
+// group has tail bytes from its middle on.
 func groupsWithin(gaps, bytes, width, tail int) int {
 	room := bytes - width/2 - tail
 	if room < 0 || width == 0 {
@@ -34,8 +33,8 @@ func groupsWithin(gaps, bytes, width, tail int) int {
 	return min(gaps/8, callFloats/8, room/width+1)
 }
 
-// GapBits returns the gaps of ascending indices, joined by or: what lies between
-// one and the next, index[i]-index[i-1]-1, where before precedes the first.
+// GapBits returns the bitwise or of the gaps of ascending indices: index[i]-index[i-1]-1, with
+// before preceding the first.
 func (k *Kernels) GapBits(index []int32, before int32) (all uint32) {
 	for k.compress.gaps.bits != nil && len(index) >= 8 {
 		n := min(len(index), callFloats) &^ 7
@@ -49,9 +48,9 @@ func (k *Kernels) GapBits(index []int32, before int32) (all uint32) {
 	return all
 }
 
-// PackGaps writes the gaps of ascending indices, width bits each, to the front
-// of dst: the first into the lowest bits of the first byte, bits behind the last
-// 0. They take (len(index)*width+7)/8 bytes; the 8 behind them are unspecified.
+// PackGaps writes the gaps of ascending indices, width bits each, to the front of dst: the first into
+// the lowest bits of the first byte, with zeros after the last bit. Gaps take (len(index)*width+7)/8
+// bytes; the 8 bytes after them are unspecified.
 func (k *Kernels) PackGaps(dst []byte, index []int32, before int32, width int) {
 	_ = dst[:(len(index)*width+7)/8]
 	for k.compress.gaps.pack != nil && width <= packMost {
@@ -65,8 +64,8 @@ func (k *Kernels) PackGaps(dst []byte, index []int32, before int32, width int) {
 	packGaps(dst, index, before, width)
 }
 
-// packGaps is PackGaps in Go: four gaps at a time where they fit 56 bits, so that
-// with less than a byte left over they fit a word.
+// packGaps is PackGaps in Go: four gaps at a time if they fit 56 bits, and therefore a word with a
+// partial byte before.
 func packGaps(dst []byte, index []int32, before int32, width int) {
 	var held uint64 // n bits not written yet
 	n, at, w := 0, 0, width&63
@@ -92,9 +91,9 @@ func packGaps(dst []byte, index []int32, before int32, width int) {
 	}
 }
 
-// UnpackGaps is the inverse of PackGaps, for widths up to 31: it fills index and
-// returns the largest, or what is above every int32 where one has overflowed. src
-// has at least the bytes of the gaps; others behind them make it faster.
+// UnpackGaps is the inverse of PackGaps, for widths up to 31: it fills index and returns the
+// largest, or a value above every int32 after an overflow. src has at least the bytes of the gaps;
+// further bytes make it faster.
 func (k *Kernels) UnpackGaps(index []int32, src []byte, before int32, width int) (most uint32) {
 	_ = src[:(len(index)*width+7)/8]
 	for k.compress.gaps.unpack != nil && width <= unpackMost {
@@ -125,13 +124,12 @@ func unpackGaps(index []int32, src []byte, before int32, width int) (most uint32
 	return most
 }
 
-// FromBitmap writes to index the places of the bits that are set in bitmap, the
-// first the lowest of the first byte. index has room for all. It returns how many
-// there are.
+// FromBitmap writes to index the positions of set bits in bitmap, from the lowest bit of the first
+// byte on, and returns their number. index must be large enough.
 func (k *Kernels) FromBitmap(index []int32, bitmap []byte) (count int) {
-	at := 0 // bytes that are done
+	at := 0 // bytes done
 	for k.compress.gaps.fromBitmap != nil {
-		// Vectors are written whole: bits that are looked at need room each.
+		// Vectors are written whole: index needs space for every bit read.
 		n := min(len(bitmap)-at, (len(index)-count)/8, callFloats/8) &^ 7
 		if n == 0 {
 			break

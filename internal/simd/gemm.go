@@ -6,38 +6,36 @@ import (
 	"github.com/ringo-ml/ringo/internal/hugepage"
 )
 
-// RowPacker delivers a matrix R block by block, row-major: the left-hand
-// matrix of [Kernels.GemmRows], or of [Kernels.GemmRowsT] transposed. The
-// matrix need never exist as a whole: a convolution over channels-last images
-// is a product whose rows are patches, runs of kernelWidth*channels floats.
+// RowPacker delivers a matrix R block by block, row-major: the left-hand matrix of
+// [Kernels.GemmRows], or of [Kernels.GemmRowsT] transposed. The whole matrix need never exist: a
+// convolution over channels-last images is a product of patches, runs of kernelWidth*channels
+// floats, as rows.
 type RowPacker interface {
 	// PackRows writes the rows i0 to i0+rows and columns k0 to k0+kc:
 	//
 	//	dst[i*ld + j] = R[i0+i, k0+j]     0 <= i < rows, 0 <= j < kc
 	//
-	// The floats of dst between the rows may be overwritten too. A block is
-	// asked for once per product where n is below some thousands.
+	// The floats of dst between the rows may be overwritten. A block is requested once per product
+	// if n is below some thousands.
 	PackRows(dst []float32, ld, i0, rows, k0, kc int)
 }
 
-// Epilogue is applied to C while a tile is still in registers, after the last
-// product was added: C = relu(C + RowBias[i] + ColBias[j]). The zero value
-// does nothing.
+// Epilogue is applied to C while a tile is in registers, after the last product: C = relu(C +
+// RowBias[i] + ColBias[j]). The zero value has no effect.
 type Epilogue struct {
-	RowBias []float32 // one per row of C, or nil
-	ColBias []float32 // one per column of C, or nil
-	ReLU    bool      // as [Kernels.ReLU]
+	RowBias []float32 // a value per row of C, or nil
+	ColBias []float32 // a value per column of C, or nil
+	ReLU    bool      // see [Kernels.ReLU]
 }
 
-// Scratch holds the packing buffers of one goroutine. The zero value is ready;
-// buffers grow to what the largest call needs (a few MiB) and are reused, so
-// that repeated calls allocate nothing.
+// Scratch holds the packing buffers of one goroutine. The zero value is ready; buffers grow to the
+// largest call (a few MiB) and are reused, so that repeated calls allocate no memory.
 type Scratch struct {
 	a, b, r []float32 // A and B packed, a block of a RowPacker
 	edge    [16 * 64]float32
 	tile    tile
 	dense   denseB
-	points  [37 * 16]float32 // of a Winograd tile
+	points  [37 * 16]float32 // one Winograd tile
 }
 
 // grow returns a slice of n floats on *buf, with slack at the end.
@@ -49,16 +47,14 @@ func grow(buf *[]float32, n int) []float32 {
 	return (*buf)[:n]
 }
 
-// Gemm computes C[m,n] = op(A)[m,kk] * op(B)[kk,n], or adds it to C where
-// accumulate is set. Matrices are row-major with leading dimensions lda, ldb,
-// ldc in elements; op(X) is X, or its transpose where transX is set (A is then
-// stored as [kk,m], B as [n,kk]). C is not read unless accumulate is set. C
-// must not overlap A or B.
+// Gemm computes C[m,n] = op(A)[m,kk] * op(B)[kk,n], or adds the product to C if accumulate is set.
+// Matrices are row-major with leading dimensions lda, ldb, ldc in elements; op(X) is X, or its
+// transpose if transX is set (A is then stored as [kk,m], B as [n,kk]). C is not read without
+// accumulate. C must not overlap A or B.
 //
-// Blocked after Goto and van de Geijn, "Anatomy of High-Performance Matrix
-// Multiplication" (2008): 2*m*n*kk flops, C is passed over once per 512 of kk.
-// The products of one element are added in the order of kk, in blocks that
-// depend on kk alone.
+// Blocked after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008):
+// 2*m*n*kk flops, with one pass over C per 512 of kk. The products of an element are added in the
+// order of kk, in blocks that depend on kk only.
 func (k *Kernels) Gemm(s *Scratch, transA, transB bool, m, n, kk int, a []float32, lda int, b []float32, ldb int, accumulate bool, c []float32, ldc int) {
 	k.GemmEpilogue(s, transA, transB, m, n, kk, a, lda, b, ldb, accumulate, c, ldc, Epilogue{})
 }
@@ -72,26 +68,23 @@ func (k *Kernels) GemmEpilogue(s *Scratch, transA, transB bool, m, n, kk int, a 
 	s.dense.data = nil
 }
 
-// GemmWith is [Kernels.GemmEpilogue] with B[kk,n] packed before. It gives the
-// same bits.
+// GemmWith is [Kernels.GemmEpilogue] with a packed B[kk,n], and the same bits.
 func (k *Kernels) GemmWith(s *Scratch, transA bool, m, n, kk int, a []float32, lda int, b *PackedB, accumulate bool, c []float32, ldc int, e Epilogue) {
 	g := product{k: &k.gemm, s: s, m: m, n: n, kk: kk, packed: b, c: c, ldc: ldc, e: e}
 	g.a.set(transA, m, kk, a, lda)
 	g.run(accumulate)
 }
 
-// GemmRows is [Kernels.GemmWith] with A[m,kk] delivered by a. It gives the same
-// bits.
+// GemmRows is [Kernels.GemmWith] with A[m,kk] delivered by a, and the same bits.
 func (k *Kernels) GemmRows(s *Scratch, m, n, kk int, a RowPacker, b *PackedB, accumulate bool, c []float32, ldc int, e Epilogue) {
 	g := product{k: &k.gemm, s: s, m: m, n: n, kk: kk, packed: b, c: c, ldc: ldc, e: e}
 	g.a.rows = a
 	g.run(accumulate)
 }
 
-// GemmRowsT computes C[m,n] = transpose(R)[m,kk] * B[kk,n], or adds it to C,
-// with R[kk,m] delivered by r: the gradient of a convolution's weights, R its
-// patches (the rows of [Kernels.GemmRows], kk of them) and B the gradient of
-// its output. It gives the bits of [Kernels.Gemm] with transA set.
+// GemmRowsT computes C[m,n] = transpose(R)[m,kk] * B[kk,n], or adds it to C, with R[kk,m] delivered
+// by r: the gradient of a convolution's weights, with the kk patches of [Kernels.GemmRows] as R and
+// the gradient of its output as B. It has the bits of [Kernels.Gemm] with transA set.
 func (k *Kernels) GemmRowsT(s *Scratch, m, n, kk int, r RowPacker, b []float32, ldb int, accumulate bool, c []float32, ldc int) {
 	k.setDense(s, false, kk, n, b, ldb)
 	g := product{k: &k.gemm, s: s, m: m, n: n, kk: kk, b: &s.dense, c: c, ldc: ldc}

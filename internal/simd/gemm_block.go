@@ -1,15 +1,14 @@
 package simd
 
-// Block sizes. kcMax floats of a 14-row tile of A fit in a 32 KiB L1 together
-// with the lines of B that stream through; a block of B stays in L2, and so
-// does a block of A's rows.
+// Block sizes. kcMax floats of a 14-row tile of A fit in a 32 KiB L1 together with the lines of B
+// that stream through; a block of B stays in L2, and so does a block of A's rows.
 const (
 	kcMax       = 512
-	blockBytes  = 512 << 10 // of B, in L2
-	rowBytes    = 256 << 10 // of A, in L2
-	packedBytes = 4 << 20   // of B, packed at a time
-	// One assembly call does at most about this many row-vector steps: 20 us
-	// at the slowest clock.
+	blockBytes  = 512 << 10 // block of B, in L2
+	rowBytes    = 256 << 10 // block of A, in L2
+	packedBytes = 4 << 20   // packed part of B
+	// callSteps is the approximate maximum of row-vector steps in one assembly call: 20 us at the
+	// slowest clock.
 	callSteps = 1 << 16
 )
 
@@ -25,8 +24,8 @@ func (a matrix) at(i, j int) matrix {
 	return a
 }
 
-// left is the left-hand matrix A[m,kk]: in memory, or delivered by rows, which
-// holds its transpose where transposed is set.
+// left is the left-hand matrix A[m,kk]: in memory, or delivered by rows, which holds its transpose
+// if transposed is set.
 type left struct {
 	matrix
 	rows       RowPacker
@@ -43,7 +42,7 @@ func (a *left) set(trans bool, m, kk int, data []float32, ld int) {
 	}
 }
 
-// product is one matrix product under way.
+// product is a matrix product in progress.
 type product struct {
 	k        *gemmLevel
 	s        *Scratch
@@ -55,16 +54,17 @@ type product struct {
 	ldc      int
 	e        Epilogue
 
-	ready matrix // rows of A as packA left them
-	first int    // the first of them
-	each  int    // floats of each tile, where they are packed by themselves
+	ready matrix // rows of A from packA
+	first int    // first row in ready
+	each  int    // distance of separately packed tiles in floats
 }
 
-// Blocks is how many blocks the kk products of each element of C are added up in. Each is summed from zero and then added to those
-// before: blocks that [Kernels.Gemm] computes apart, added in order, have the bits of one product.
+// Blocks is the number of blocks of an element's kk products. Each block is summed from zero and
+// then added to the ones before: blocks from separate calls of [Kernels.Gemm], added in order, have
+// the bits of one product.
 func Blocks(kk int) int { return max(1, (kk+kcMax-1)/kcMax) }
 
-// Block is which of kk products are block i of Blocks(kk): lo to hi-1.
+// Block returns the range of block i of Blocks(kk): lo to hi-1 of the kk products.
 func Block(kk, i int) (lo, hi int) {
 	blocks := Blocks(kk)
 	return i * kk / blocks, (i + 1) * kk / blocks
@@ -104,9 +104,8 @@ func (g *product) block(k0, kc int, accumulate, last bool) {
 	}
 }
 
-// columns computes the columns n0..n0+nc from their block of B: a block of
-// A's rows is packed once and multiplied with as many panels of B as stay in
-// L2, tile by tile.
+// columns computes the columns n0..n0+nc from their block of B: a block of A's rows is packed once
+// and multiplied with all panels of B that stay in L2, tile by tile.
 func (g *product) columns(k0, kc, n0, nc int, b panels, last bool) {
 	nr := g.k.nr
 	inner := max(nr, blockBytes/4/max(1, kc)/nr*nr)
@@ -131,8 +130,8 @@ func (g *product) columns(k0, kc, n0, nc int, b panels, last bool) {
 	}
 }
 
-// tiles is how many tiles there are below each other. Rows are spread evenly
-// over them: the first ones have one more than the last.
+// tiles is the number of tiles in a column. Rows are spread evenly: the first tiles have one more
+// than the last.
 func (g *product) tiles() int { return (g.m + g.k.mr - 1) / g.k.mr }
 
 // row is the first row of tile l.
@@ -141,7 +140,7 @@ func (g *product) row(l int) int {
 	return l*(g.m/tiles) + min(l, g.m%tiles)
 }
 
-// alike is how many of the tiles l..end-1 have as many rows as the first.
+// alike is the number of tiles l..end-1 with the same number of rows as the first.
 func (g *product) alike(l, end int) int {
 	if larger := g.m % g.tiles(); l < larger {
 		return min(end, larger) - l
@@ -149,9 +148,8 @@ func (g *product) alike(l, end int) int {
 	return end - l
 }
 
-// panels is a block of B as the micro-kernels read it: packed, bps floats
-// apart. Where source is not nil, the first tile to use a panel packs it, from
-// rows that lie brs floats apart there.
+// panels is a block of B for the micro-kernels: packed, at a distance of bps floats. If source is
+// not nil, the first tile to use a panel packs it, from rows at a distance of brs floats.
 type panels struct {
 	data   []float32
 	bps    int
@@ -159,7 +157,7 @@ type panels struct {
 	brs    int
 }
 
-// from is the block without its first p panels.
+// from returns the block without its first p panels.
 func (b panels) from(p, nr int) panels {
 	b.data = b.data[min(len(b.data), p*b.bps):]
 	if b.source != nil {
@@ -168,7 +166,7 @@ func (b panels) from(p, nr int) panels {
 	return b
 }
 
-// packB returns the block of B, packed, or to be packed on the way.
+// packB returns the block of B, packed, or with source set for the first tile to pack.
 func (g *product) packB(k0, kc, n0, nc int) panels {
 	nr := g.k.nr
 	if g.packed != nil {
@@ -187,15 +185,15 @@ func (g *product) packB(k0, kc, n0, nc int) panels {
 	return b
 }
 
-// strip is some columns of C and their panels of B.
+// strip is a range of columns of C and their panels of B.
 type strip struct {
 	n0, nc int
 	b      panels
-	last   bool // of the blocks of kk
+	last   bool // last block of kk
 }
 
-// tall computes count tiles of the same height below each other, from tile l
-// on, which packA has at place at: as many a call as one call may take.
+// tall computes count tiles of equal height from tile l on, at index at of packA's tiles, with the
+// maximum number per assembly call.
 func (g *product) tall(s *strip, at, l, count int) {
 	t, nr := &g.s.tile, g.k.nr
 	t.rows, t.ldc = g.row(l+1)-g.row(l), g.ldc
@@ -244,7 +242,7 @@ func (g *product) panel(s *strip, l, p int) {
 	}
 	t.pack = &t.b[0]
 	t.b, t.brs, t.bps = s.b.source[p*nr:], s.b.brs, nr
-	if g.m > g.k.mr { // else it is used once: all rows go to one place
+	if g.m > g.k.mr { // otherwise used once: all rows overwrite one place
 		t.packStep, t.packPanelStep = nr, s.b.bps
 	}
 }

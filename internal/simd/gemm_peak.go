@@ -1,12 +1,11 @@
 package simd
 
-// peakTurns is how many turns one call of fma does: some 20 us.
+// peakTurns is the number of iterations of one call of fma: some 20 us.
 const peakTurns = 1 << 10
 
-// Peak does about flops floating-point operations at the highest rate that the
-// level's multiply-add instructions reach, on registers alone, and returns how
-// many it did: with the time that takes, the roof under which matrix products
-// run. The portable level has no such instructions and does none.
+// Peak executes about flops floating-point operations at the highest rate of the level's
+// multiply-add instructions, in registers only, and returns their number: with the elapsed time,
+// the upper limit for matrix products. The portable level has no such instructions and returns 0.
 func (k *Kernels) Peak(flops int) int {
 	if k.gemm.fma == nil {
 		return 0

@@ -1,16 +1,16 @@
 package simd
 
-// Points is a run of equal products, C[p] = op(A[p]) * B[p] for p in
-// [0, Count): matrices of M x K by K x N, lda, ldb and ldc apart by rows, and
-// aStep, bStep and cStep apart by points. Winograd's convolutions are made of
-// dozens of products so small that setting up each would take as long.
+// Points is a run of equal products, C[p] = op(A[p]) * B[p] for p in [0, Count): matrices of M x K
+// by K x N, with row distances lda, ldb and ldc, and point distances aStep, bStep and cStep.
+// Winograd's convolutions consist of dozens of products so small that separate set-ups would take
+// as long.
 type Points struct {
 	Count, M, N, K int
 	TransA         bool // A[p] is stored as [K,M]
 	A              []float32
 	LDA, AStep     int
 	Packed         []PackedB // B by point, or nil
-	B              []float32 // where Packed is nil
+	B              []float32 // used if Packed is nil
 	LDB, BStep     int
 	Accumulate     bool // add to C
 	C              []float32
@@ -72,15 +72,15 @@ func (p *Points) check(g *gemmLevel) {
 	}
 }
 
-// pointRun is Points under way.
+// pointRun is Points in progress.
 type pointRun struct {
 	*Points
 	k      *gemmLevel
 	t      *tile
-	panels []float32 // where the first tile of a point packs B
+	panels []float32 // panels of B, packed by the first tile of a point
 }
 
-// point computes product i: tiles of as many rows as another in one call.
+// point computes product i, with tiles of equal height in one call.
 func (r *pointRun) point(i int) {
 	tiles := (r.M + r.k.mr - 1) / r.k.mr
 	larger, rows := r.M%tiles, r.M/tiles
@@ -97,7 +97,7 @@ func (r *pointRun) point(i int) {
 	r.tiles(i, row+larger*(rows+1), rows, tiles-larger, false)
 }
 
-// tiles computes count tiles below each other from the given row on.
+// tiles computes count tiles from the given row on.
 func (r *pointRun) tiles(i, row, rows, count int, packing bool) {
 	t, nr := r.t, r.k.nr
 	full, tail := r.N/nr, r.N%nr

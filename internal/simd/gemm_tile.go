@@ -1,8 +1,8 @@
 package simd
 
-// tile is one call of a micro-kernel: (tiles*rows) x (panels*nr) elements of C,
-// from kc products each. The assembly knows the offsets of its fields (see
-// gen/gemm.go, checked in levels_amd64.go).
+// tile is one call of a micro-kernel: (tiles*rows) x (panels*nr) elements of C, from kc products
+// each. The assembly depends on the offsets of its fields (see gen/gemm.go, checked in
+// levels_amd64.go).
 type tile struct {
 	a          []float32 // element (i,k) is a[i*ars+k*acs]
 	ars, acs   int
@@ -12,17 +12,17 @@ type tile struct {
 	ldc        int
 	kc         int
 	panels     int
-	rowBias    []float32 // by the tile's rows, or nil
-	colBias    []float32 // by the tile's columns, or nil
+	rowBias    []float32 // one per row, or nil
+	colBias    []float32 // one per column, or nil
 	accumulate int       // 1: C += products
 	relu       int
 	mask       uint64 // bit j: column j of the (only) panel exists
-	// Where the assembly copies B to while it multiplies, or nil: panel p, row
-	// k go to pack[p*packPanelStep+k*packStep:], a whole panel wide.
+	// pack is the memory for a copy of B during the multiplication, or nil: panel p, row k go to
+	// pack[p*packPanelStep+k*packStep:], a whole panel wide.
 	pack          *float32
 	packStep      int
 	packPanelStep int
-	// Tiles below each other, with the same panels: A of the next is aStep on.
+	// tiles are in a column and share panels: A of the next tile is aStep floats further.
 	tiles         int
 	aStep         int
 	rows, columns int // columns of the last panel; for the portable kernel
@@ -41,8 +41,8 @@ func (g *product) tail(rows, columns int) {
 	g.edge(kernels[rows], rows, columns)
 }
 
-// edge runs a kernel that always writes whole tiles on a buffer and carries
-// the columns that exist over to C, in the kernel's order of operations.
+// edge runs a kernel for whole tiles on a buffer and copies the existing columns to C, in the
+// kernel's order of operations.
 func (g *product) edge(kernel func(*tile), rows, columns int) {
 	t := &g.s.tile
 	out := *t
@@ -55,7 +55,7 @@ func (g *product) edge(kernel func(*tile), rows, columns int) {
 	}
 }
 
-// finish stores the sums of one row of a tile to c, with what the tile asks.
+// finish stores the sums of a row of a tile to c, with the tile's biases and ReLU.
 func finish(c, sums []float32, t *tile, i int) {
 	for j := range c {
 		v := sums[j]

@@ -1,7 +1,7 @@
 package simd
 
-// The assembly is written by the generator in gen, a module of its own; its
-// output is committed. `go generate ./internal/simd` writes it anew.
+// The generator in gen, a separate module, writes the assembly; its output is committed. `go
+// generate ./internal/simd` regenerates it.
 
 //go:generate go -C gen run . -set gemm512 -pkg simd -out ../gemm_avx512_amd64.s -table ../gemm_avx512_amd64.go
 //go:generate go -C gen run . -set gemm2 -pkg simd -out ../gemm_avx2_amd64.s -table ../gemm_avx2_amd64.go

@@ -6,27 +6,25 @@ import (
 	"unsafe"
 )
 
-// Int8Block is how many values of [Kernels.ToInt8] share a scale, and Int8Stored how
-// many bytes they take: the scale, a float32 in little-endian order, and a byte for
-// each value.
+// Int8Block is the number of values of [Kernels.ToInt8] with a common scale, and Int8Stored the
+// number of bytes for them: the scale, a float32 in little-endian order, and a byte for each value.
 const (
 	Int8Block  = 256
 	Int8Stored = 4 + Int8Block
 )
 
-// A scale has 16 bits of fraction, so that its products with bytes are exact. A
-// block below smallestBlock is stored as zeros: its scale's inverse could overflow.
+// A scale has 16 bits of fraction, so that its products with bytes are exact. A block below
+// smallestBlock is stored as zeros, because its scale's inverse could overflow.
 const (
 	scaleCut      = 1<<32 - 1<<8
 	smallestBlock = 1e-30
 	largestScale  = math.MaxFloat32 / 127
 )
 
-// ToInt8 stores x in blocks, the last of which may be shorter: with scale the
-// largest magnitude divided by 127, cut to 16 bits of fraction, each value is the
-// nearest integer to x/scale, ties to even. It returns len(x), or where the first
-// block begins that has a NaN or an infinite value. dst has len(x) bytes and 4 for
-// each block.
+// ToInt8 stores x in blocks, the last possibly shorter. The scale is the largest magnitude divided
+// by 127, cut to 16 bits of fraction; each stored value is the nearest integer to x/scale, ties to
+// even. It returns len(x), or the beginning of the first block with a NaN or an infinite value. dst
+// has len(x) bytes and 4 for each block.
 func (k *Kernels) ToInt8(dst []byte, x []float32) int {
 	at := 0
 	for k.compress.quantiseBlocks != nil && len(x)-at >= Int8Block {
@@ -57,8 +55,8 @@ func (k *Kernels) ToInt8(dst []byte, x []float32) int {
 	return at
 }
 
-// FromInt8 is the inverse of ToInt8. It returns len(dst), or where the first block
-// begins whose scale ToInt8 cannot have stored.
+// FromInt8 is the inverse of ToInt8. It returns len(dst), or the beginning of the first block with
+// a scale that ToInt8 never stores.
 func (k *Kernels) FromInt8(dst []float32, src []byte) int {
 	at := 0
 	most := math.Float32bits(largestScale)
@@ -74,7 +72,7 @@ func (k *Kernels) FromInt8(dst []float32, src []byte) int {
 	for at < len(dst) {
 		block := dst[at:min(at+Int8Block, len(dst))]
 		bits := binary.LittleEndian.Uint32(src)
-		if bits > most { // negative and NaN, too
+		if bits > most { // includes negative numbers and NaN
 			return at
 		}
 		k.Dequantise(block, signed(src[4:4+len(block)]), math.Float32frombits(bits))

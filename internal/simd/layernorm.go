@@ -5,17 +5,16 @@ import (
 	"math"
 )
 
-// layerLevel holds the kernels of layer normalisation, for rows of a multiple
-// of 16 floats. count is their number.
+// layerLevel holds the kernels of layer normalisation, for rows of a multiple of 16 floats. count
+// is the number of floats.
 type layerLevel struct {
 	apply func(y, x, gamma, beta, stats *float32, rows, d int, count, epsilon float32)
 	grad  func(dx, dy, x, gamma, stats, dgamma, dbeta *float32, rows, d int, count float32)
 }
 
-// LayerNorm computes y = gamma·(x - mean)/sqrt(variance + epsilon) + beta of each
-// row of len(gamma) values, and writes the row's mean and 1/sqrt(variance +
-// epsilon) to stats, two values a row. Sums are of 16 lanes, then pairwise.
-// Whole vectors are used where rows are a multiple of 16 values.
+// LayerNorm computes y = gamma·(x - mean)/sqrt(variance + epsilon) + beta of each row of len(gamma)
+// values, and writes the row's mean and 1/sqrt(variance + epsilon) to stats, two values a row. Sums
+// are of 16 lanes, then pairwise. Rows of a multiple of 16 values use whole vectors.
 func (k *Kernels) LayerNorm(y, x, gamma, beta, stats []float32, epsilon float32) {
 	d := len(gamma)
 	rows := checkLayer("LayerNorm", d, stats, len(beta) == d && len(y) == len(x), x)
@@ -29,8 +28,8 @@ func (k *Kernels) LayerNorm(y, x, gamma, beta, stats []float32, epsilon float32)
 	})
 }
 
-// LayerNormGrad writes the gradient dx of [Kernels.LayerNorm] and adds those of
-// gamma and beta to dgamma and dbeta, row by row. dx may be dy.
+// LayerNormGrad writes the gradient dx of [Kernels.LayerNorm] and adds the gradients of gamma and
+// beta to dgamma and dbeta, row by row. dx may be dy.
 func (k *Kernels) LayerNormGrad(dx, dgamma, dbeta, dy, x, gamma, stats []float32) {
 	d := len(gamma)
 	rows := checkLayer("LayerNormGrad", d, stats, len(dgamma) == d && len(dbeta) == d && len(dx) == len(x) && len(dy) == len(x), x)
@@ -51,8 +50,8 @@ func checkLayer(op string, d int, stats []float32, same bool, x []float32) int {
 	return len(x) / d
 }
 
-// rowCalls calls f for runs of n rows, from row r, that one assembly call does,
-// or, where none can or should, with n 0 for every row.
+// rowCalls calls f for runs of n rows, from row r, for single assembly calls, or, without assembly,
+// for every row with n 0.
 func (k *Kernels) rowCalls(rows, d int, f func(r, n int)) {
 	if k.layer.apply == nil || d%16 != 0 || d > 4*callFloats {
 		for r := range rows {

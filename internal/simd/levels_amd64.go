@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// hostLevels returns the assembly levels that processor and system support,
-// best first.
+// hostLevels returns the assembly levels supported by processor and system, best first.
 func hostLevels() []*Kernels {
 	var out []*Kernels
 	avx2 := cpu.X86.HasAVX2 && cpu.X86.HasFMA && cpu.X86.HasF16C && cpu.X86.HasBMI1 && cpu.X86.HasBMI2
@@ -128,8 +127,8 @@ var activation2 = activationLevel{
 	expScale:    expScale2,
 }
 
-// The offsets that gen/gemm.go has for the fields of a tile: each array has
-// length 0, and a difference either way would make it negative.
+// Checks of gen/gemm.go's offsets of a tile's fields: each array has length 0, and a difference
+// would make the length negative.
 var (
 	_ = [unsafe.Offsetof(tile{}.ars) - 24]byte{}
 	_ = [24 - unsafe.Offsetof(tile{}.ars)]byte{}

@@ -2,9 +2,8 @@ package simd
 
 import "fmt"
 
-// Lookup copies the rows ids of table, of dim floats each, to dst, one after the
-// other. Rows lie all over a large table: the copies are made so that many
-// misses of the caches are under way at once. It panics when an id is not a row.
+// Lookup copies the rows ids of table, of dim floats each, to dst in order. Rows are scattered over
+// a large table, so the copies overlap many cache misses. It panics if an id is not a row.
 func (k *Kernels) Lookup(dst, table []float32, ids []int32, dim int) {
 	if dim < 1 || len(dst) != len(ids)*dim {
 		panic(fmt.Sprintf("simd: Lookup: %d rows of %d floats into %d", len(ids), dim, len(dst)))
@@ -29,6 +28,5 @@ func (k *Kernels) Lookup(dst, table []float32, ids []int32, dim int) {
 	}
 }
 
-// lookupRows is how many rows one assembly call copies at most: each may have to
-// come from memory.
+// lookupRows is the maximum number of rows in one assembly call, because each may come from memory.
 const lookupRows = 512

@@ -2,14 +2,13 @@ package simd
 
 import "fmt"
 
-// lstmFloats is how many columns one assembly call works on at most: ten
-// exponentials each.
+// lstmFloats is the maximum number of columns of one assembly call: ten exponentials each.
 const lstmFloats = 2 << 10
 
-// LSTM is the cell of long short-term memory for n = len(h) columns of one
-// sequence: gates[g*gap+j], for g from 0 to 3 and j below n, are the sums of
-// the input gate, the forget gate, the candidate and the output gate; they
-// become the gates. c0 is the cell before. Every operation is rounded:
+// LSTM is the cell of long short-term memory for n = len(h) columns of one sequence:
+// gates[g*gap+j], for g from 0 to 3 and j below n, are the sums of the input gate, the forget gate,
+// the candidate and the output gate; LSTM overwrites them with the gates. c0 is the previous cell.
+// Every operation is rounded:
 //
 //	c = f*c0 + i*g;  h = o*tanh(c)
 func (k *Kernels) LSTM(h, c, gates []float32, gap int, c0 []float32) {
@@ -30,9 +29,9 @@ func (k *Kernels) LSTM(h, c, gates []float32, gap int, c0 []float32) {
 	}
 }
 
-// LSTMGrad is the gradient of [Kernels.LSTM], for n = len(dh) columns: the
-// gates become the gradients of their sums, and dc, the gradient of c that the
-// step after gives, that of c0. dh is the gradient of h.
+// LSTMGrad is the gradient of [Kernels.LSTM], for n = len(dh) columns: it overwrites the gates with
+// the gradients of their sums, and dc, the gradient of c from the next step, with c0's. dh is the
+// gradient of h.
 func (k *Kernels) LSTMGrad(gates []float32, gap int, dc, dh, c, c0 []float32) {
 	n := len(dh)
 	if len(c) != n || len(c0) != n || len(dc) != n || gap < n || n > 0 && len(gates) < 3*gap+n {
@@ -55,7 +54,7 @@ func (k *Kernels) LSTMGrad(gates []float32, gap int, dc, dh, c, c0 []float32) {
 	}
 }
 
-// sigmoidSlope is the derivative of the sigmoid whose value is y.
+// sigmoidSlope is the derivative of a sigmoid with value y.
 func sigmoidSlope(y float32) float32 { return (1 - y) * y }
 
 func unfit(op string, gates, gap, n int, lengths ...int) {

@@ -2,12 +2,11 @@ package simd
 
 import "math"
 
-// normLevel holds the kernels of batch normalisation. They take operands that
-// begin with a period, and counts that are multiples of normUnit.
+// normLevel holds the kernels of batch normalisation. Operands begin with a period, and counts are
+// multiples of normUnit.
 type normLevel struct {
 	normSumsLevel
-	// held are for periods of heldPeriod values, and counts that are multiples of
-	// that. nil: none.
+	// held is for periods of heldPeriod values, and counts that are multiples of it. nil: none.
 	held     *normSumsLevel
 	apply    func(y, x *float32, n int, params *float32, period int, floor float32)
 	applyAdd func(y, x, r *float32, n int, params *float32, period int, floor float32)
@@ -15,7 +14,7 @@ type normLevel struct {
 	flush    func(sums *float64, acc *float32, n int)
 }
 
-// normSumsLevel holds the kernels that sum.
+// normSumsLevel holds the summing kernels.
 type normSumsLevel struct {
 	sums        func(x *float32, n int, params, acc *float32, period int)
 	gradSums    func(x, dy *float32, n int, params, acc *float32, period int, floor float32)
@@ -24,21 +23,20 @@ type normSumsLevel struct {
 
 const (
 	heldPeriod = 64
-	normUnit   = 32 // of gen/norm.go
-	// flushPeriods is how many values are added up in float32 before the sum
-	// goes to one in float64.
+	normUnit   = 32 // equals gen/norm.go's
+	// flushPeriods is the number of values summed in float32 before the sum is added to one in
+	// float64.
 	flushPeriods = 64
 )
 
-// NormPeriod returns a period for rows of so many channels: a multiple of the
-// number of channels and of the widest vector. The kernels of batch
-// normalisation see rows of channels as periods of values, so that any number
-// of channels fills whole vectors, and few channels make sums that do not wait
-// for each other.
+// NormPeriod returns a period for rows of channels channels: a multiple of the number of channels
+// and of the widest vector. The kernels of batch normalisation process rows of channels as periods
+// of values, so that any number of channels fills whole vectors, and sums of few channels do not
+// wait for each other.
 func NormPeriod(channels int) int {
 	period := channels
 	for period%normUnit != 0 {
-		period += period // at most 5 times
+		period += period // repeats at most 5 times
 	}
 	return period * max(1, heldPeriod/period)
 }
@@ -53,15 +51,15 @@ const (
 	NormPlanes
 )
 
-// NormParams are the parameters of channels, each plane one period long. The
-// kernels read plane p at Values[p*Period:].
+// NormParams are the parameters of channels, each plane one period long. The kernels read plane p
+// at Values[p*Period:].
 type NormParams struct {
 	Period int
 	Values []float32 // NormPlanes*Period values
 	ReLU   bool      // follows the normalisation
 }
 
-// floor is what the output is at least.
+// floor is the minimum of the output.
 func (p *NormParams) floor() float32 {
 	if p.ReLU {
 		return 0
@@ -69,8 +67,8 @@ func (p *NormParams) floor() float32 {
 	return float32(math.Inf(-1))
 }
 
-// periods calls f for the runs of values lo to hi-1 that lie in one period, with
-// the place of the first in it.
+// periods calls f for the parts of values lo to hi-1 within one period, with their index in the
+// period.
 func (p *NormParams) periods(lo, hi int, f func(lo, hi, at int)) {
 	for lo < hi {
 		at := lo % p.Period
@@ -80,7 +78,7 @@ func (p *NormParams) periods(lo, hi int, f func(lo, hi, at int)) {
 	}
 }
 
-// Resize makes room for so many channels; values are then unspecified.
+// Resize allocates for a number of channels; values are then unspecified.
 func (p *NormParams) Resize(channels int) {
 	p.Period = NormPeriod(channels)
 	if n := p.Period * NormPlanes; cap(p.Values) < n {
@@ -98,8 +96,8 @@ func (p *NormParams) Set(plane int, channels []float32) {
 	}
 }
 
-// normCall returns how many of the values at to n-1 the next assembly call takes,
-// and where in the period it begins: whole periods, or a part of a long one.
+// normCall returns the number of values of at to n-1 for the next assembly call, and their index in
+// the period: whole periods, or a part of a long one.
 func (k *Kernels) normCall(at, n, period int) (take, place int) {
 	if k.norm.sums == nil {
 		return 0, 0
@@ -124,10 +122,9 @@ func (k *Kernels) summing(n, period int) *normSumsLevel {
 	return &k.norm.normSumsLevel
 }
 
-// NormSums adds to sums, 2*period values, for each place of the period, Σ(x -
-// mean) and Σ(x - mean)²: the mean is a guess, the closer the better. acc is
-// working memory of 2*period values. The order of each sum depends on the
-// lengths alone: runs of 64 values in float32, and these in float64.
+// NormSums adds to sums, 2*period values, for each index of the period, Σ(x - mean) and Σ(x -
+// mean)², where the mean is a guess, ideally close. acc is working memory of 2*period values. The
+// order of each sum depends on the lengths only: runs of 64 values in float32, added in float64.
 func (k *Kernels) NormSums(sums []float64, acc []float32, x []float32, p *NormParams) {
 	k.eachFlush(sums, acc, len(x), p.Period, func(lo, hi int) {
 		for n, at := k.normCall(lo, hi, p.Period); n > 0; n, at = k.normCall(lo, hi, p.Period) {
@@ -144,8 +141,7 @@ func (k *Kernels) NormSums(sums []float64, acc []float32, x []float32, p *NormPa
 	})
 }
 
-// eachFlush calls f for runs of periods and moves what each has summed in acc
-// to sums.
+// eachFlush calls f for runs of periods and moves each run's sums from acc to sums.
 func (k *Kernels) eachFlush(sums []float64, acc []float32, n, period int, f func(lo, hi int)) {
 	acc, sums = acc[:2*period], sums[:2*period]
 	clear(acc)
@@ -164,8 +160,8 @@ func (k *Kernels) eachFlush(sums []float64, acc []float32, n, period int, f func
 	}
 }
 
-// NormApply computes y = max((x-mean)·scale + offset + r, floor) of whole
-// periods and, perhaps, a part of one at the end. r may be nil; y may be x or r.
+// NormApply computes y = max((x-mean)·scale + offset + r, floor) of whole periods and possibly a
+// partial one at the end. r may be nil; y may be x or r.
 func (k *Kernels) NormApply(y, x, r []float32, p *NormParams) {
 	if len(y) != len(x) || r != nil && len(r) != len(x) {
 		sameLength("NormApply", len(y), len(x), len(r))
@@ -193,11 +189,10 @@ func (k *Kernels) NormApply(y, x, r []float32, p *NormParams) {
 	})
 }
 
-// NormGradSums adds to sums, as [Kernels.NormSums] does, Σg and Σg·(x-mean),
-// where g is dy where the output before the activation is greater than the
-// floor, and 0 elsewhere. That output is computed again from x. With y, the
-// output that residual values were added to, g is told from it instead, and
-// written over dy, as the gradient of the residual.
+// NormGradSums adds to sums, as [Kernels.NormSums] does, Σg and Σg·(x-mean), with g equal to dy if
+// the output before the activation is greater than the floor, and 0 otherwise. The output is
+// recomputed from x. With y, the output after the addition of residual values, g is derived from y
+// instead, and overwrites dy, as the gradient of the residual.
 func (k *Kernels) NormGradSums(sums []float64, acc []float32, x, dy, y []float32, p *NormParams) {
 	if len(x) != len(dy) || y != nil && len(y) != len(x) {
 		sameLength("NormGradSums", len(x), len(dy), len(y))

@@ -5,9 +5,8 @@ import (
 	"math"
 )
 
-// optimLevel holds the update rules of optimizers. Dense ones take counts that
-// are multiples of vectorLevel.width; those of rows take any, with at least
-// one row. nil: portable.
+// optimLevel holds the update rules of optimizers. Dense rules take counts that are multiples of
+// vectorLevel.width; rules for rows take any count, with at least one row. nil: portable.
 type optimLevel struct {
 	sgd      func(p, g *float32, n int, lr, decay, scale float32)
 	momentum func(p, v, g *float32, n int, lr, momentum, decay, scale float32)
@@ -15,8 +14,8 @@ type optimLevel struct {
 	adamW    func(p, m, v, g *float32, n int, scale, keep, beta1, comp1, beta2, comp2, rate, unbias, eps float32)
 	ftrl     func(p, z, s, g *float32, n int, scale, lr, beta, l1, l2 float32)
 
-	// The rows of p and of the state that ids name, dim values each; row i of g
-	// is for ids[i]. The first dim mod width words of mask are negative.
+	// sgdRows and the next fields are rules for the rows ids of p and the state, dim values each;
+	// row i of g is for ids[i]. The first dim mod width words of mask are negative.
 	sgdRows        func(p *float32, ids *int32, g *float32, n, dim int, mask *int32, lr, scale float32)
 	momentumRows   func(p, v *float32, ids *int32, g *float32, n, dim int, mask *int32, lr, momentum, scale float32)
 	adagradRows    func(p, s *float32, ids *int32, g *float32, n, dim int, mask *int32, lr, scale, eps float32)
@@ -29,17 +28,17 @@ type optimLevel struct {
 
 // AdamFactors are the scalars of one step of Adam.
 type AdamFactors struct {
-	Scale        float32 // of the gradient
-	Keep         float32 // 1 - lr*decay: what decay leaves of a parameter
-	Beta1, Comp1 float32 // of the first moment, and 1 - Beta1
-	Beta2, Comp2 float32 // of the second, and 1 - Beta2
+	Scale        float32 // factor of the gradient
+	Keep         float32 // 1 - lr*decay: factor of a parameter by decay
+	Beta1, Comp1 float32 // decay of the first moment, and 1 - Beta1
+	Beta2, Comp2 float32 // decay of the second moment, and 1 - Beta2
 	Rate         float32 // lr / (1 - Beta1^step)
 	Unbias       float32 // 1 / sqrt(1 - Beta2^step)
 	Eps          float32
 }
 
-// SGDPlain is one step of gradient descent with weight decay and no momentum,
-// in one pass, every operation rounded:
+// SGDPlain is one step of gradient descent with weight decay and without momentum, in one pass,
+// with every operation rounded:
 //
 //	p = p - lr*(g*scale + decay*p)
 //
@@ -58,14 +57,13 @@ func (k *Kernels) SGDPlain(p, g []float32, lr, decay, scale float32) {
 	}
 }
 
-// Momentum is one step of gradient descent with momentum and weight decay, in
-// one pass, every operation rounded:
+// Momentum is one step of gradient descent with momentum and weight decay, in one pass, with every
+// operation rounded:
 //
 //	v = momentum*v + (g*scale + decay*p);  p = p - lr*v
 //
-// g is not changed. Where v would be subnormal it is 0: arithmetic with such
-// numbers is ten times as slow, and rounding keeps 0.9 times one from ever
-// reaching 0.
+// g does not change. A subnormal v becomes 0: arithmetic with subnormal numbers is ten times as
+// slow, and rounding keeps 0.9 times one from ever reaching 0.
 func (k *Kernels) Momentum(p, v, g []float32, lr, momentum, decay, scale float32) {
 	if len(p) != len(g) || len(p) != len(v) {
 		sameLength("Momentum", len(p), len(v), len(g))
@@ -89,8 +87,8 @@ func flushed(x float32) float32 {
 	return x
 }
 
-// Adagrad is one step of Adagrad (Duchi et al. 2011) with weight decay, in one
-// pass, every operation rounded. s is the sum of squares:
+// Adagrad is one step of Adagrad (Duchi et al. 2011) with weight decay, in one pass, with every
+// operation rounded. s is the sum of squares:
 //
 //	g' = g*scale + decay*p;  s = s + g'*g';  p = p - (lr*g') / (sqrt(s) + eps)
 //
@@ -109,9 +107,8 @@ func (k *Kernels) Adagrad(p, s, g []float32, lr, decay, scale, eps float32) {
 	}
 }
 
-// AdamW is one step of Adam (Kingma and Ba 2015) with decoupled weight decay
-// (Loshchilov and Hutter 2019), in one pass, every operation rounded. m and v
-// are the moments:
+// AdamW is one step of Adam (Kingma and Ba 2015) with decoupled weight decay (Loshchilov and Hutter
+// 2019), in one pass, with every operation rounded. m and v are the moments:
 //
 //	g' = g*Scale;  m = Beta1*m + Comp1*g';  v = Beta2*v + (Comp2*g')*g'
 //	p = Keep*p - (Rate*m) / (Unbias*sqrt(v) + Eps)
@@ -130,9 +127,9 @@ func (k *Kernels) AdamW(p, m, v, g []float32, f AdamFactors) {
 	}
 }
 
-// SGDRows is [Kernels.SGDPlain] without decay on rows of dim values: row
-// ids[i] of p with row i of g. It panics where an id has no row in p. Rows that
-// no id names are not touched, and the cost is that of the named ones.
+// SGDRows is [Kernels.SGDPlain] without decay on rows of dim values: row ids[i] of p with row i of
+// g. It panics if an id has no row in p. Other rows are not touched; the cost is proportional to
+// len(ids).
 func (k *Kernels) SGDRows(p []float32, ids []int32, g []float32, dim int, lr, scale float32) {
 	checkRows("SGDRows", ids, g, dim, len(p), len(p))
 	if k.opt.sgdRows == nil {
@@ -195,18 +192,17 @@ func (k *Kernels) AdamRows(p, m, v []float32, ids []int32, g []float32, dim int,
 	}
 }
 
-// callRows bounds the rows of one assembly call: each may miss the caches.
+// callRows limits the rows of an assembly call, because each may miss the caches.
 const callRows = 256
 
 func rowsOfCall(n, dim int) int { return min(n, callRows, max(1, callFloats/dim)) }
 
-// rowMasks is 16 negative words and 16 zeros: a window of it selects the first
-// lanes of a vector.
+// rowMasks is 16 negative words and 16 zeros: a window of it selects the first lanes of a vector.
 var rowMasks = [32]int32{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1} // never written
 
 func (k *Kernels) rowMask(dim int) *int32 { return &rowMasks[16-dim%k.vec.width] }
 
-// checkRows panics where a row lies outside: assembly does not check.
+// checkRows panics for a row outside, because assembly does not check.
 func checkRows(op string, ids []int32, g []float32, dim, params, state int) {
 	if dim < 1 || len(g) != len(ids)*dim || params%dim != 0 || state < params {
 		panic(fmt.Sprintf("simd: %s: %d ids with gradients of %d values for rows of %d in a table of %d values with state of %d",
@@ -224,9 +220,9 @@ func checkIDs(op string, ids []int32, dim, params int) {
 	}
 }
 
-// adagradGo is the rule of one value with the whole gradient d. As everywhere,
-// conversions round products, so that no compiler fuses them; a square root
-// computed in float64 and rounded is the correctly rounded one of float32.
+// adagradGo is the rule for a single value with the complete gradient d. Conversions round
+// products, so that no compiler fuses them; a square root computed in float64 and rounded equals
+// the correctly rounded float32 root.
 func adagradGo(p, s *float32, d, lr, eps float32) {
 	*s += float32(d * d)
 	*p -= float32(lr*d) / (float32(math.Sqrt(float64(*s))) + eps)

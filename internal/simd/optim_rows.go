@@ -24,14 +24,14 @@ func (k *Kernels) MomentumRows(p, v []float32, ids []int32, g []float32, dim int
 	}
 }
 
-// AdamOwnRows is [Kernels.AdamRows] with a bias correction for each row. w is
-// [rows, 2]: what the averages m and v have of their weights, 1 - Beta^t after t
-// updates of the row, kept as averages of ones. First, for each row:
+// AdamOwnRows is [Kernels.AdamRows] with a bias correction for each row. w is [rows, 2]: the total
+// weights of the averages m and v, 1 - Beta^t after t updates of the row, stored as averages of
+// ones. First, for each row:
 //
 //	w[0] = Beta1*w[0] + Comp1;  w[1] = Beta2*w[1] + Comp2
 //	Rate = lr/w[0];  Unbias = 1/sqrt(w[1])
 //
-// f.Rate and f.Unbias are not looked at.
+// f.Rate and f.Unbias are ignored.
 func (k *Kernels) AdamOwnRows(p, m, v, w []float32, ids []int32, g []float32, dim int, lr float32, f AdamFactors) {
 	checkRows("AdamOwnRows", ids, g, dim, len(p), min(len(m), len(v)))
 	checkFigures("AdamOwnRows", len(p)/dim, 2, len(w))
@@ -57,16 +57,16 @@ func (k *Kernels) AdamOwnRows(p, m, v, w []float32, ids []int32, g []float32, di
 	}
 }
 
-// RowWiseAdagrad is Adagrad with one sum for each row: s is [rows]. Row ids[i]
-// of p, which has dim values, takes row i of g, every operation rounded:
+// RowWiseAdagrad is Adagrad with a single sum for each row: s is [rows]. Row ids[i] of p, of dim
+// values, is updated with row i of g, with every operation rounded:
 //
 //	q = scale/scales[i];  rate = lr*sqrt(initial/(initial+s))
 //	g' = g*q;  p = p - rate*g'
 //	s = s + sum(g'*g')/dim
 //
-// The sum is that of eight, of the elements with the same number modulo 8 in
-// their order, added as (0+4)+(2+6) and (1+5)+(3+7). scales has a value for each
-// id; nil stands for ones. The rest is as in [Kernels.SGDRows].
+// The sum consists of eight sums, of the elements with equal index modulo 8 in order, added as
+// (0+4)+(2+6) and (1+5)+(3+7). scales has a value for each id; nil means ones. The rest is as in
+// [Kernels.SGDRows].
 func (k *Kernels) RowWiseAdagrad(p, s []float32, ids []int32, g, scales []float32, dim int, lr, initial, scale float32) {
 	checkRows("RowWiseAdagrad", ids, g, dim, len(p), len(p))
 	checkFigures("RowWiseAdagrad", len(p)/dim, 1, len(s))
@@ -98,7 +98,7 @@ func (k *Kernels) RowWiseAdagrad(p, s []float32, ids []int32, g, scales []float3
 
 var one float32 = 1 // never written
 
-// rowWiseGo moves a row and returns the sum of the squares of its gradient.
+// rowWiseGo updates a row and returns the sum of the squares of its gradient.
 func rowWiseGo(row, g []float32, q, rate float32) float32 {
 	var sum [8]float32
 	for j, d := range g {
@@ -109,8 +109,7 @@ func rowWiseGo(row, g []float32, q, rate float32) float32 {
 	return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]))
 }
 
-// ClampRows makes values below lo lo and those above hi hi, in rows ids of p,
-// which have dim values. NaN stays.
+// ClampRows limits values to [lo, hi] in rows ids of p, of dim values. NaN stays.
 func (k *Kernels) ClampRows(p []float32, ids []int32, dim int, lo, hi float32) {
 	checkRows("ClampRows", nil, nil, dim, len(p), len(p))
 	checkIDs("ClampRows", ids, dim, len(p))
@@ -137,8 +136,7 @@ func (k *Kernels) ClampRows(p []float32, ids []int32, dim int, lo, hi float32) {
 	}
 }
 
-// checkFigures panics where a part of the state with few values for each row
-// has too few.
+// checkFigures panics if a part of the state with width values for each row is too short.
 func checkFigures(op string, rows, width, have int) {
 	if have < rows*width {
 		panic(fmt.Sprintf("simd: %s: %d figures of %d rows: want %d for each", op, have, rows, width))

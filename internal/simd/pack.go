@@ -1,20 +1,18 @@
 package simd
 
-// denseB packs a matrix in memory: B[k,j] is data[k*ks+j*ns], and one of the
-// strides is 1.
+// denseB packs a matrix in memory: B[k,j] is data[k*ks+j*ns], and one of the strides is 1.
 type denseB struct {
 	level  *gemmLevel
 	data   []float32
 	ns, ks int
 }
 
-// packPanels writes the block B[k0:k0+kc, n0:n0+nc] as column panels: with
-// W = width (a power of two), panel p holds the columns n0+p*W .. n0+p*W+W-1,
-// one row after the other:
+// packPanels writes the block B[k0:k0+kc, n0:n0+nc] as column panels: with W = width (a power of
+// two), panel p holds the columns n0+p*W .. n0+p*W+W-1, row by row:
 //
 //	dst[p*kc*W + i*W + j] = B[k0+i, n0+p*W+j]     0 <= i < kc, 0 <= j < W
 //
-// Where the last panel reaches beyond nc it is zero.
+// Columns of the last panel after nc are zero.
 func (d *denseB) packPanels(dst []float32, k0, kc, n0, nc, width int) {
 	for ; nc > 0 && kc > 0; n0, nc = n0+width, nc-width {
 		panel := dst[:kc*width]
@@ -37,8 +35,8 @@ func packRows(panel, src []float32, ld, columns, width int) {
 	}
 }
 
-// packColumns transposes: src row j (of stride ns) becomes column j. What is
-// left beside whole blocks is done by blocks that overlap the ones before.
+// packColumns transposes: src row j (of stride ns) becomes column j. The remainder after whole
+// blocks is covered by blocks that overlap previous ones.
 func (d *denseB) packColumns(panel, src []float32, kc, columns, width int) {
 	j := 0
 	if d.level.transpose16 != nil && width == d.level.nr && kc >= 16 {
@@ -68,7 +66,7 @@ func (d *denseB) packColumns(panel, src []float32, kc, columns, width int) {
 // transpose makes n rows of src, 8 or 16, from row j on, columns of the panel.
 func (d *denseB) transpose(panel, src []float32, kc, j, n, width int) {
 	for k, left := 0, kc; left > 0; left = kc - k {
-		blocks := min(left, kcMax) / n // a call is short
+		blocks := min(left, kcMax) / n // limits a call's time
 		if blocks == 0 {
 			k, blocks = kc-n, 1
 		}

@@ -1,14 +1,13 @@
 package simd
 
-// nearRows is how many floats of rows are so few that they are as near in place as copied, however often they are used: of a
-// recurrent layer's sequences at one step, with weights that each thread has some columns of, the copy is a tenth of the product.
+// nearRows is the largest number of floats of rows left in place, because copies never pay: for a
+// recurrent layer's sequences at one step, with each thread's columns of the weights, the copy is a
+// tenth of the product.
 const nearRows = 9 << 10
 
-// packA makes the columns k0..k0+kc of the tiles first..end-1 of A ready for
-// tileOfA: in place, or copied together where they are used often enough to
-// pay for it. Copied rows are an odd number of cache lines apart, so that they
-// do not meet in one cache set; of a transposed matrix, each tile is copied by
-// itself, mr floats for each of kc.
+// packA prepares the columns k0..k0+kc of the tiles first..end-1 of A for tileOfA: in place, or
+// copied if used often enough. Copied rows are an odd number of cache lines apart, to avoid sharing
+// a cache set; tiles of a transposed matrix are copied separately, mr floats for each of kc.
 func (g *product) packA(first, end, k0, kc, nc int) {
 	g.ready, g.first, g.each = matrix{}, g.row(first), 0
 	if kc == 0 {
@@ -36,8 +35,7 @@ func (g *product) packA(first, end, k0, kc, nc int) {
 	}
 }
 
-// packTiles copies the tiles first..end-1 of a, a transposed matrix that
-// begins at the first.
+// packTiles copies the tiles first..end-1 of a, a transposed matrix beginning with the first.
 func (g *product) packTiles(a matrix, first, end, kc int) {
 	mr := g.k.mr
 	g.each = oddStride(kc * mr)
@@ -60,14 +58,13 @@ func (g *product) packTiles(a matrix, first, end, kc int) {
 	}
 }
 
-// oddStride is the least distance of rows of n floats that is an odd number of
-// cache lines.
+// oddStride is the least distance for rows of n floats that is an odd number of cache lines.
 func oddStride(n int) int { return (n+15)/16*16 | 16 }
 
-// conflicts reports whether rows that many floats apart share few cache sets.
+// conflicts reports whether rows at this distance share few cache sets.
 func conflicts(stride int) bool { return stride >= 256 && stride%128 == 0 }
 
-// tileOfA points the kernel's tile at tile l of A, which packA has at place at.
+// tileOfA points the kernel's tile at tile l of A, number at of packA's tiles.
 func (g *product) tileOfA(at, l int) {
 	t := &g.s.tile
 	a := g.ready

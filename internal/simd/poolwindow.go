@@ -6,11 +6,10 @@ import (
 	"math"
 )
 
-// windowLevel holds the pooling kernels. A run is `pixels` outputs beside each
-// other whose windows have the same n taps: where each lies in the image, in
-// bytes, for the first output, and its number. Inputs lie xstep bytes further
-// from one output to the next, outputs ystep. bytes is how much of a pixel they
-// do, a multiple of a vector.
+// windowLevel holds the pooling kernels. A run is `pixels` adjacent outputs with windows of the
+// same n taps: the position of each tap in the image, in bytes, for the first output, and its
+// number. From one output to the next, inputs advance by xstep bytes and outputs by ystep. bytes is
+// the processed part of a pixel, a multiple of a vector.
 type windowLevel struct {
 	max    func(y *float32, arg *uint8, x *float32, taps *int64, n, pixels, bytes, xstep, ystep int)
 	maxAdd func(x, y *float32, arg *uint8, taps *int64, n, pixels, bytes, xstep, ystep int)
@@ -19,11 +18,11 @@ type windowLevel struct {
 	avgAdd func(x, y *float32, taps *int64, n, pixels, bytes, xstep, ystep int, scale float32)
 }
 
-// Window is how square windows of Size pixels move over an image of Height x
-// Width x Channels, Stride pixels at a time, with Pad pixels around it.
+// Window configures square windows of Size pixels over an image of Height x Width x Channels, with
+// steps of Stride pixels and Pad pixels around the image.
 type Window struct{ Channels, Height, Width, Size, Stride, Pad int }
 
-// Validate reports sizes that make no windows, or windows without a pixel.
+// Validate reports sizes without windows, or windows without a pixel.
 func (w Window) Validate() error {
 	switch {
 	case w.Channels < 1 || w.Height < 1 || w.Width < 1:
@@ -56,27 +55,26 @@ func outSize(n int, w Window) int {
 func (w Window) inLen() int  { return w.Height * w.Width * w.Channels }
 func (w Window) outLen() int { return w.OutHeight() * w.OutWidth() * w.Channels }
 
-// tiles says whether every pixel is in exactly one window.
+// tiles reports whether every pixel is in exactly one window.
 func (w Window) tiles() bool {
 	return w.Pad == 0 && w.Size == w.Stride && w.Height%w.Size == 0 && w.Width%w.Size == 0
 }
 
-// PoolPlan is which pixels each window has. The zero value has none. Once set it
-// may be used by any number of goroutines.
+// PoolPlan is the assignment of pixels to windows. The zero value is empty. After Set, any number
+// of goroutines may use it.
 type PoolPlan struct {
 	Window
 	runs []poolRun
-	taps []int64 // of all runs: place in bytes, number in the window
+	taps []int64 // taps of all runs: position in bytes, number in the window
 }
 
-// poolRun is outputs beside each other whose windows have the same taps.
+// poolRun is a run of adjacent outputs with the same taps.
 type poolRun struct {
-	at, pixels int // the first output, and how many
-	tap, taps  int // the first tap, and how many
+	at, pixels int // first output, and number of outputs
+	tap, taps  int // first tap, and number of taps
 }
 
-// Set plans for a window that is valid. It costs nothing when it is the plan's
-// already.
+// Set plans a valid window. If the plan has it already, Set returns immediately.
 func (p *PoolPlan) Set(w Window) {
 	if p.Window == w {
 		return
@@ -97,7 +95,7 @@ func (p *PoolPlan) Set(w Window) {
 	}
 }
 
-// inside says whether the windows of column ox have all their columns.
+// inside reports whether the windows of column ox have all their columns.
 func (w Window) inside(ox int) bool {
 	x := ox*w.Stride - w.Pad
 	return x >= 0 && x+w.Size <= w.Width
@@ -117,13 +115,12 @@ func (p *PoolPlan) add(oy, ox, pixels int) {
 	p.runs = append(p.runs, run)
 }
 
-// callTapFloats is how many values of how many taps one assembly call adds or
-// compares at most.
+// callTapFloats limits the values times taps that one assembly call adds or compares.
 const callTapFloats = 128 << 10
 
-// poolCall is the work of one assembly call.
+// poolCall is the work of an assembly call.
 type poolCall struct {
-	x, y, pixels int // where it begins in the image and in the output, in values
+	x, y, pixels int // beginning in the image and in the output, in values
 	taps         []int64
 }
 
@@ -140,8 +137,8 @@ func (p *PoolPlan) calls(f func(c poolCall)) {
 	}
 }
 
-// left calls f for what assembly left of a call, channels from to the last: for
-// each output, with its place and that which taps are counted from.
+// left calls f for the outputs of a call that assembly did not compute, channels from to the last:
+// with the indices of the output and of the base of the taps.
 func (p *PoolPlan) left(c poolCall, from int, f func(y, x int)) {
 	for i := range c.pixels {
 		for ch := from; ch < p.Channels; ch++ {
@@ -150,10 +147,10 @@ func (p *PoolPlan) left(c poolCall, from int, f func(y, x int)) {
 	}
 }
 
-// place is where tap t is, in values.
+// place is the position of tap t, in values.
 func (c poolCall) place(t int) int { return int(c.taps[2*t] / 4) }
 
-// bulkChannels is how many of a pixel's channels assembly does.
+// bulkChannels is the number of a pixel's channels processed by assembly.
 func (k *Kernels) bulkChannels(p *PoolPlan) int {
 	if k.window.max == nil {
 		return 0
@@ -167,16 +164,16 @@ func (p *PoolPlan) check(op string, x, y, arg int) {
 	}
 }
 
-// MaxPool computes the maximum of every window of an image x into y, and into
-// arg which of its window it was, counted by rows; the first of equals. Padding
-// is never taken. NaN counts as greater than all; the first NaN is taken.
+// MaxPool computes the maximum of every window of an image x into y, and its index in the window,
+// in row order, into arg; the first of equals. Padding is never the maximum. NaN counts as greater
+// than all; the first NaN wins.
 func (k *Kernels) MaxPool(y []float32, arg []uint8, x []float32, p *PoolPlan) {
 	p.check("MaxPool", len(x), len(y), len(arg))
 	bulk := k.bulkChannels(p)
 	p.calls(func(c poolCall) {
 		if bulk > 0 {
 			k.window.max(&y[c.y], &arg[c.y], &x[c.x], &c.taps[0], len(c.taps)/2, c.pixels, 4*bulk, 4*p.Stride*p.Channels, 4*p.Channels)
-			if over := p.Channels - k.vec.width; bulk < p.Channels { // once more for some
+			if over := p.Channels - k.vec.width; bulk < p.Channels { // overlaps the channels before
 				k.window.max(&y[c.y+over], &arg[c.y+over], &x[c.x+over], &c.taps[0], len(c.taps)/2, c.pixels, 4*k.vec.width, 4*p.Stride*p.Channels, 4*p.Channels)
 			}
 			return
@@ -193,8 +190,8 @@ func (k *Kernels) MaxPool(y []float32, arg []uint8, x []float32, p *PoolPlan) {
 	})
 }
 
-// MaxPoolGrad writes the gradient dx of [Kernels.MaxPool]: for each pixel, the
-// sum of dy of the windows that took it, in the order of the windows.
+// MaxPoolGrad writes the gradient dx of [Kernels.MaxPool]: for each pixel, the sum of dy of the
+// windows with it as the maximum, in the order of the windows.
 func (k *Kernels) MaxPoolGrad(dx, dy []float32, arg []uint8, p *PoolPlan) {
 	p.check("MaxPoolGrad", len(dx), len(dy), len(arg))
 	bulk, kernel := k.bulkChannels(p), k.window.maxPut
@@ -209,7 +206,7 @@ func (k *Kernels) MaxPoolGrad(dx, dy []float32, arg []uint8, p *PoolPlan) {
 		if bulk > 0 {
 			kernel(&dx[c.x], &dy[c.y], &arg[c.y], &c.taps[0], len(c.taps)/2, c.pixels, 4*bulk, 4*p.Stride*p.Channels, 4*p.Channels)
 		}
-		if over := p.Channels - k.vec.width; bulk > 0 && tiles { // what is written twice is the same
+		if over := p.Channels - k.vec.width; bulk > 0 && tiles { // overlapping channels are written twice with equal values
 			if bulk < p.Channels {
 				kernel(&dx[c.x+over], &dy[c.y+over], &arg[c.y+over], &c.taps[0], len(c.taps)/2, c.pixels, 4*k.vec.width, 4*p.Stride*p.Channels, 4*p.Channels)
 			}
@@ -225,8 +222,7 @@ func (k *Kernels) MaxPoolGrad(dx, dy []float32, arg []uint8, p *PoolPlan) {
 	})
 }
 
-// AvgPool computes the mean of every window of an image x into y. Padding counts
-// as zeros.
+// AvgPool computes the mean of every window of an image x into y. Padding counts as zeros.
 func (k *Kernels) AvgPool(y, x []float32, p *PoolPlan) {
 	p.check("AvgPool", len(x), len(y), len(y))
 	bulk, scale := k.bulkChannels(p), 1/float32(p.Size*p.Size)

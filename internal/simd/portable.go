@@ -1,8 +1,7 @@
 package simd
 
-// portableGemm is the level that runs everywhere: the driver of the assembly
-// levels with a micro-kernel in Go. Two rows by four columns are the
-// accumulators that fit in 16 registers.
+// portableGemm is the level for every processor: the driver of the assembly levels with a
+// micro-kernel in Go. Two rows by four columns are the accumulators that fit in 16 registers.
 var portableGemm = gemmLevel{
 	mr:     4,
 	nr:     8,
@@ -10,8 +9,8 @@ var portableGemm = gemmLevel{
 	wide:   []func(*tile){nil, tileGo, tileGo, tileGo, tileGo},
 }
 
-// tileGo is the micro-kernel in Go: as the assembly ones, but with separate
-// multiplication and addition where the compiler does not fuse them.
+// tileGo is the micro-kernel in Go, equal to the assembly kernels except for separate
+// multiplication and addition if the compiler does not fuse.
 func tileGo(t *tile) {
 	for p := range t.panels {
 		columns := 8
@@ -26,8 +25,7 @@ func tileGo(t *tile) {
 	}
 }
 
-// tileGo2x4 computes rows i and i+1 (where it exists) of columns j..j+n of
-// panel p.
+// tileGo2x4 computes rows i and i+1 (if present) of columns j..j+n of panel p.
 func tileGo2x4(t *tile, p, i, j, n int) {
 	var sums [2][4]float32
 	a0, b := t.a[min(len(t.a), i*t.ars):], t.b[min(len(t.b), p*t.bps+j):]

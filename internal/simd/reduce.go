@@ -5,12 +5,11 @@ import (
 	"math"
 )
 
-// Reduction is what collectives do with the values of several ranks. Minimum
-// and maximum are those of Go: NaN if an operand is, and -0 is less than 0.
+// Reduction is a collective's operation on the values of several ranks. Minimum and maximum are as
+// in Go: NaN if an operand is, and -0 is less than 0.
 //
-// A result that is not a number is always the NaN with bits 0x7fc00000 (0x7e00
-// of float16, 0x7fc0 of bfloat16). So a op b has the same bits as b op a, and
-// ranks that reduce the same two values agree whichever is their own.
+// Any NaN result has the bits 0x7fc00000 (0x7e00 of float16, 0x7fc0 of bfloat16). a op b therefore
+// has the same bits as b op a, and ranks that reduce the same two values agree in either order.
 type Reduction uint8
 
 // The reductions.
@@ -29,8 +28,8 @@ func (op Reduction) String() string {
 	return [...]string{"sum", "min", "max", "product"}[op]
 }
 
-// reduceLevel says which assembly reduces; its functions are called by name and
-// not through variables, so that tables of operands need not be on the heap.
+// reduceLevel selects the assembly of reductions. Its functions are called by name and not through
+// variables, so that tables of operands need not be on the heap.
 type reduceLevel uint8
 
 const (
@@ -39,16 +38,16 @@ const (
 	reduceAVX512
 )
 
-// callReduced bounds the bytes that one assembly call reads and writes, of all
-// operands together: 256 KiB, some tens of microseconds even from memory.
+// callReduced limits the bytes of an assembly call, over all operands: 256 KiB, some tens of
+// microseconds even from memory.
 const callReduced = 256 << 10
 
-// reduceCut returns how many of n values of a size in bytes the next assembly
-// call takes of each of so many operands. Turns of the kernels stay whole.
+// reduceCut returns the number of n values of size bytes that the next assembly call takes of each
+// operand, in whole iterations of the kernels.
 func reduceCut(n, size, operands int) int {
 	const turn = 64
 	if n*size*operands <= callReduced {
-		return n // without a division: short calls are many
+		return n // without a division, because short calls are frequent
 	}
 	return min(n, max(callReduced/(operands*size*turn), 1)*turn)
 }
@@ -58,13 +57,12 @@ func (k *Kernels) Combine(op Reduction, dst, a, b []float32) {
 	k.ReduceAll(op, [][]float32{dst}, [][]float32{a, b}, 1)
 }
 
-// ReduceAll computes, in one pass over memory,
+// ReduceAll computes, in a single pass over memory,
 //
 //	dst[j][i] = (src[0][i] op src[1][i] op ...) * scale
 //
-// for every j, in this order, each step rounded. All operands are of one
-// length, and there is at least one source. A destination may be a source, but
-// not another part of the same memory.
+// for every j, in this order, with each step rounded. All operands have equal length, with at least
+// one source. A destination may be a source, but must not overlap one otherwise.
 func (k *Kernels) ReduceAll(op Reduction, dst, src [][]float32, scale float32) {
 	n, at := checkReduce(op, dst, src), 0
 	if k.reduce == reducePortable {
@@ -78,7 +76,7 @@ func (k *Kernels) ReduceAll(op Reduction, dst, src [][]float32, scale float32) {
 	}
 }
 
-// checkReduce returns the length of all operands, 0 if there are no destinations.
+// checkReduce returns the length of all operands, 0 without destinations.
 func checkReduce[T any](op Reduction, dst, src [][]T) int {
 	if op > ReduceProd || len(src) == 0 {
 		panic(fmt.Sprintf("simd: ReduceAll: %v of %d sources", op, len(src)))
@@ -100,7 +98,7 @@ func checkReduce[T any](op Reduction, dst, src [][]T) int {
 	return n
 }
 
-// reduceBlock is how many values the portable code holds while it reduces them.
+// reduceBlock is the number of values in a block of the portable reduction.
 const reduceBlock = 256
 
 // reduceAllGo reduces n values of the operands.
@@ -142,7 +140,7 @@ func combineGo(op Reduction, acc, x []float32) {
 	}
 }
 
-// finishReduce scales and makes every NaN the same.
+// finishReduce scales and canonicalises NaNs.
 func finishReduce(acc []float32, scale float32) {
 	for i, v := range acc {
 		if v *= scale; v != v {

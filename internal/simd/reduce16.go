@@ -1,6 +1,6 @@
 package simd
 
-// format is a 16-bit representation of values that are computed with as float32.
+// format is a 16-bit representation of values, computed with as float32.
 type format uint8
 
 const (
@@ -19,9 +19,8 @@ func (k *Kernels) CombineBrain(op Reduction, dst, a, b []uint16) {
 	k.reduceAll16(brain, op, [][]uint16{dst}, [][]uint16{a, b}, 1)
 }
 
-// ReduceAllHalf is [Kernels.ReduceAll] of float16 values. It computes in
-// float32, each step rounded to that, and rounds the result as [Kernels.ToHalf]
-// does, once.
+// ReduceAllHalf is [Kernels.ReduceAll] of float16 values. It computes in float32, with each step
+// rounded, and rounds the result once, as [Kernels.ToHalf] does.
 func (k *Kernels) ReduceAllHalf(op Reduction, dst, src [][]uint16, scale float32) {
 	k.reduceAll16(half, op, dst, src, scale)
 }
@@ -43,7 +42,7 @@ func (k *Kernels) reduceAll16(f format, op Reduction, dst, src [][]uint16, scale
 	}
 }
 
-// bulk16 returns how many of n 16-bit values the assembly reduces.
+// bulk16 returns the number of n 16-bit values reduced by assembly.
 func (l reduceLevel) bulk16(n int) int {
 	switch l {
 	case reduceAVX512:
@@ -54,7 +53,7 @@ func (l reduceLevel) bulk16(n int) int {
 	return 0
 }
 
-// reduceBlock16 is small because what AVX2 leaves over is reduced here, too.
+// reduceBlock16 is small because it also reduces AVX2's remainders.
 const reduceBlock16 = 64
 
 // reduceAll16Go reduces values at to n of the operands.

@@ -1,7 +1,6 @@
 package simd
 
-// reduceAll reduces values at to at+n of the operands, with n at least 1. It
-// does not check.
+// reduceAll reduces values at to at+n of the operands, with n at least 1, without checks.
 func (l reduceLevel) reduceAll(op Reduction, dst, src [][]float32, at, n int, scale float32) {
 	left := len(dst[0]) - at
 	if l == reduceAVX512 {
@@ -11,7 +10,7 @@ func (l reduceLevel) reduceAll(op Reduction, dst, src [][]float32, at, n int, sc
 	}
 }
 
-// reduceAll16 is reduceAll of a 16-bit format. AVX2 wants whole vectors.
+// reduceAll16 is reduceAll of a 16-bit format. AVX2 requires whole vectors.
 func (l reduceLevel) reduceAll16(f format, op Reduction, dst, src [][]uint16, at, n int, scale float32) {
 	left, mask := len(dst[0])-at, &rowMasks[16-n%16]
 	switch {

@@ -2,7 +2,7 @@
 
 package simd
 
-// There is only the portable level, which calls none of these.
+// Never called: only the portable level exists.
 
 func (reduceLevel) reduceAll(op Reduction, dst, src [][]float32, at, n int, scale float32) {}
 

@@ -2,16 +2,15 @@ package simd
 
 import "fmt"
 
-// rowsLevel holds the kernels on rows of matrices. Strides are in bytes,
-// vectors counts whole vectors of a row, and mask holds the lanes of the rest.
-// width 0: all is portable.
+// rowsLevel holds the kernels on rows of matrices. Strides are in bytes, vectors counts whole
+// vectors of a row, and mask holds the lanes of the rest. width 0: all is portable.
 type rowsLevel struct {
 	width     int
 	copy, add func(dst *float32, ldd int, src *float32, lds, rows, vectors int, mask *int32, lines, dstLine, srcLine int)
 	sum       func(dst, src *float32, lds, rows, vectors int, mask *int32)
 }
 
-// each calls f with so many rows of cols floats at a time as one call may have.
+// each calls f for runs of rows of cols floats, each within the limit of a call.
 func (l *rowsLevel) each(rows, cols int, f func(from, rows int)) {
 	step := max(1, 2*callFloats/max(1, cols))
 	for from := 0; from < rows; from += step {
@@ -28,19 +27,19 @@ func checkStrided(op string, dst []float32, ldd int, src []float32, lds, rows, c
 	}
 }
 
-// CopyRows copies rows of cols floats, lds apart in src and ldd apart in dst.
-// Rows of src may overlap; dst must not overlap src.
+// CopyRows copies rows of cols floats, lds floats apart in src and ldd apart in dst. Rows of src
+// may overlap; dst must not overlap src.
 func (k *Kernels) CopyRows(dst []float32, ldd int, src []float32, lds, rows, cols int) {
 	k.copyLines(dst, ldd, 0, src, lds, 0, rows, 1, cols)
 }
 
-// AddToRows adds rows of cols floats, lds apart, to those ldd apart in dst, one
-// after the other: rows of dst may overlap. dst must not overlap src.
+// AddToRows adds rows of cols floats, lds apart, to rows ldd apart in dst, in order: rows of dst
+// may overlap. dst must not overlap src.
 func (k *Kernels) AddToRows(dst []float32, ldd int, src []float32, lds, rows, cols int) {
 	k.addToLines(dst, ldd, 0, src, lds, 0, rows, 1, cols)
 }
 
-// SumRows adds rows of len(dst) floats, lds apart, to dst, in their order.
+// SumRows adds rows of len(dst) floats, lds apart, to dst, in order.
 func (k *Kernels) SumRows(dst, src []float32, lds, rows int) {
 	cols := len(dst)
 	checkStrided("SumRows", dst, 0, src, lds, rows, cols)
@@ -59,8 +58,7 @@ func (k *Kernels) SumRows(dst, src []float32, lds, rows int) {
 	})
 }
 
-// copyLines is CopyRows of rows that consist of lines of cols floats, dstLine
-// and srcLine apart.
+// copyLines is CopyRows for rows of several lines of cols floats, dstLine and srcLine apart.
 func (k *Kernels) copyLines(dst []float32, ldd, dstLine int, src []float32, lds, srcLine, rows, lines, cols int) {
 	if rows == 0 || cols == 0 {
 		return
@@ -80,7 +78,7 @@ func (k *Kernels) copyLines(dst []float32, ldd, dstLine int, src []float32, lds,
 	})
 }
 
-// addToLines is AddToRows of rows that consist of lines.
+// addToLines is AddToRows for rows of several lines.
 func (k *Kernels) addToLines(dst []float32, ldd, dstLine int, src []float32, lds, srcLine, rows, lines, cols int) {
 	if rows == 0 || cols == 0 {
 		return

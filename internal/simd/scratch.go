@@ -2,8 +2,7 @@ package simd
 
 import "github.com/ringo-ml/ringo/internal/hugepage"
 
-// Match makes the buffers at least as large as o's, so that work which o had
-// room for allocates nothing.
+// Match makes the buffers at least as large as o's, so that equal work allocates no memory.
 func (s *Scratch) Match(o *Scratch) {
 	match(&s.a, o.a)
 	match(&s.b, o.b)

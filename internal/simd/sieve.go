@@ -1,15 +1,15 @@
 package simd
 
-// sieveLevel holds the kernels that an exact selection needs for its candidates.
-// Counts are multiples of vectorLevel.width, at least one. nil: portable.
+// sieveLevel holds the kernels for the candidates of an exact selection. Counts are multiples of
+// vectorLevel.width, at least one. nil: portable.
 type sieveLevel struct {
 	minAtLeast func(x *float32, n int, least uint32) uint32
 	below      func(dst, x *float32, n int, bound uint32) int
 	separate   func(toIndex *int32, toValue *float32, index *int32, value *float32, n int, bound uint32, lowIndex *int32, lowValue *float32) int
 }
 
-// MinAtLeast returns the smallest of the magnitudes whose bits are at least least,
-// which is below 1<<31; all ones if there are none.
+// MinAtLeast returns the smallest magnitude with bits of at least least, which is below 1<<31, or
+// all ones without any.
 func (k *Kernels) MinAtLeast(x []float32, least uint32) uint32 {
 	most := ^uint32(0)
 	for n := k.bulk(len(x)); n > 0; n = k.bulk(len(x)) {
@@ -24,9 +24,8 @@ func (k *Kernels) MinAtLeast(x []float32, least uint32) uint32 {
 	return most
 }
 
-// Below writes to the front of dst the values of x whose magnitude's bits are below
-// bound, and returns how many there are. dst is at least as long as x; what is
-// behind is unspecified.
+// Below writes to the front of dst the values of x with magnitude bits below bound, and returns
+// their number. dst has at least x's length, and is unspecified after the result.
 func (k *Kernels) Below(dst, x []float32, bound uint32) (count int) {
 	dst = dst[:len(x)]
 	for n := k.bulk(len(x)); n > 0; n = k.bulk(len(x)) {
@@ -40,16 +39,16 @@ func (k *Kernels) Below(dst, x []float32, bound uint32) (count int) {
 	return count
 }
 
-// Entries are values with their places.
+// Entries are values with their indices.
 type Entries struct {
 	Index []int32
 	Value []float32
 }
 
-// Separate writes the entries of e whose magnitude's bits are at least bound to the
-// front of to, the others to the front of low, both in their order, and returns how
-// many each has. Both are at least as long as e; what is behind is unspecified. to
-// may be e, or the same arrays from an earlier place on.
+// Separate writes the entries of e with magnitude bits of at least bound to the front of to, the
+// remaining entries to the front of low, both in order, and returns both numbers. to and low have
+// at least e's length, and are unspecified after the entries. to may be e, or the same arrays from
+// an earlier index on.
 func (k *Kernels) Separate(to, low, e Entries, bound uint32) (high, rest int) {
 	n := len(e.Index)
 	if n != len(e.Value) {

@@ -1,16 +1,14 @@
-// Package simd holds the float32 kernels of training: matrix multiply, the
-// element-wise work of layers, collectives and optimizers, and pooling. Each
-// exists at several instruction-set levels with one meaning; a [Kernels]
-// value is the set of one level.
+// Package simd holds the float32 kernels of training: matrix multiply, the elementwise work of
+// layers, collectives and optimizers, and pooling. Each kernel exists at several instruction-set
+// levels with the same meaning; a [Kernels] value is the set of one level.
 //
-// Everything element-wise gives the same bits at every level and on every
-// architecture: no fused multiply-add, a fixed order of summation. Matrix
-// multiply gives the same bits however its rows and columns are split among
-// calls; AVX-512 and AVX2 agree with each other, while the portable level
+// Elementwise kernels give the same bits at every level and on every architecture: no fused
+// multiply-add, a fixed order of summation. Matrix multiply gives the same bits for any division of
+// rows and columns over calls; AVX-512 and AVX2 agree with each other, but the portable level
 // rounds differently because it does not fuse.
 //
-// Assembly cannot be preempted, so long work is cut into calls of some tens
-// of microseconds, and goroutines that wait for the processor get their turn.
+// Assembly cannot be preempted. Long work is therefore cut into calls of some tens of microseconds,
+// so that other goroutines get the processor.
 package simd
 
 import (
@@ -18,8 +16,8 @@ import (
 	"strings"
 )
 
-// Kernels is the set of kernels of one instruction-set level. It is immutable
-// and may be used by any number of goroutines at once.
+// Kernels is the set of kernels of one instruction-set level. It is immutable, and any number of
+// goroutines may use it simultaneously.
 type Kernels struct {
 	name     string
 	gemm     gemmLevel
@@ -37,7 +35,7 @@ type Kernels struct {
 	half     halfLevel
 }
 
-// gemmLevel is what the matrix-multiply driver needs of a level.
+// gemmLevel is a level's part of the matrix-multiply driver.
 type gemmLevel struct {
 	mr, nr  int           // the widest micro-tile: rows by columns
 	wide    []func(*tile) // [rows], tiles of up to nr columns
@@ -45,8 +43,7 @@ type gemmLevel struct {
 	masked  bool          // kernels touch only the tile's columns, of B (unless packed) and of C
 	chained bool          // kernels do several tiles a call, and pack B in the first
 
-	// fma does 4*mr fused multiply-adds of vectors per turn, on registers.
-	// nil: none.
+	// fma does 4*mr fused multiply-adds of vectors per turn, on registers. nil: none.
 	fma   func(turns int)
 	lanes int // floats of a vector
 
@@ -56,14 +53,13 @@ type gemmLevel struct {
 	// transpose16 writes the transpose of 16 rows of 16*n floats into a panel
 	// of width nr: dst row j is column j. nil: none.
 	transpose16 func(dst *float32, src *float32, lds, n int)
-	// copyTiles copies, for each of n rows lds apart, tiles runs of width
-	// floats (at most mr) that follow each other: run i of row j goes to
-	// dst[i*tileStep+j*ldd:]. nil: none.
+	// copyTiles copies, for each of n rows lds apart, tiles runs of width floats (at most mr),
+	// adjacent in the row: run i of row j goes to dst[i*tileStep+j*ldd:]. nil: none.
 	copyTiles func(dst *float32, tileStep, ldd int, src *float32, lds, width, tiles, n int)
 }
 
-// vectorLevel holds the element-wise kernels. They take counts that are
-// multiples of width; the rest is portable. width 0: all is portable.
+// vectorLevel holds the elementwise kernels. Counts are multiples of width; the rest is portable.
+// width 0: all is portable.
 type vectorLevel struct {
 	width      int
 	add        func(dst, src *float32, n int)
@@ -80,15 +76,14 @@ var (
 	levels   = append(hostLevels(), portable) // never written after start
 )
 
-// Host returns the fastest kernels this processor and system can run.
+// Host returns the fastest kernels of this processor and system.
 func Host() *Kernels { return levels[0] }
 
-// Levels returns all kernels this processor and system can run, best first.
-// The last is always the portable level.
+// Levels returns all kernels of this processor and system, best first. The last is always the
+// portable level.
 func Levels() []*Kernels { return append([]*Kernels(nil), levels...) }
 
-// Lookup returns the level of that name, or an error that lists the names
-// usable on this host.
+// Lookup returns the level with this name, or an error that lists the names usable on this host.
 func Lookup(name string) (*Kernels, error) {
 	var names []string
 	for _, k := range levels {

@@ -2,11 +2,11 @@ package simd
 
 import "math"
 
-// sumFloats is how many exponentials are summed in float32, in 16 lanes, before
-// they go to a sum in float64.
+// sumFloats is the number of exponentials summed in float32, in 16 lanes, before the addition to a
+// sum in float64.
 const sumFloats = 1024
 
-// Max returns the largest of x, -Inf when there is none. NaN is passed over.
+// Max returns the largest of x, or -Inf. NaN is ignored.
 func (k *Kernels) Max(x []float32) float32 {
 	most := float32(math.Inf(-1))
 	for k.act.maximum != nil && len(x) >= 16 {
@@ -24,9 +24,9 @@ func (k *Kernels) Max(x []float32) float32 {
 	return most
 }
 
-// ExpSum returns the sum of exp(x[i]-shift), NaN when one is NaN. Whole vectors
-// of 16 are summed in lanes, in float32, and the lanes pairwise, 1,024 values at
-// a time; these sums and what is left over are added up in float64.
+// ExpSum returns the sum of exp(x[i]-shift), NaN if any is NaN. Whole vectors of 16 are summed in
+// lanes, in float32, and the lanes pairwise, 1,024 values at a time; these sums and the remaining
+// values are added in float64.
 func (k *Kernels) ExpSum(x []float32, shift float32) float64 {
 	sum := 0.0
 	for len(x) >= 16 {

@@ -1,7 +1,7 @@
 package simd
 
-// SoftmaxGrad turns the gradient of probabilities into that of the scores whose
-// softmax they are, before these were multiplied by scale:
+// SoftmaxGrad overwrites the gradient of softmax probabilities with the gradient of the scores
+// before their multiplication by scale:
 //
 //	dp[i] = p[i]*(dp[i]-dot)*scale
 //

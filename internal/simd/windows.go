@@ -5,16 +5,15 @@ import (
 	"fmt"
 )
 
-// Windows describes the windows of a convolution over channels-last images
-// [Height, Width, Channels]. The windows of one image are the rows of a
-// matrix: row y*OutWidth()+x is the window at (y,x), and its columns are the
-// window's values, (ky,kx,c) at (ky*KernelWidth+kx)*Channels+c, 0 outside the
-// image. The matrix is never stored as a whole.
+// Windows describes the windows of a convolution over channels-last images [Height, Width,
+// Channels]. The windows of an image are the rows of a matrix: row y*OutWidth()+x is the window at
+// (y,x), and its columns are the window's values, (ky,kx,c) at (ky*KernelWidth+kx)*Channels+c, 0
+// outside the image. The whole matrix is never stored.
 type Windows struct {
 	Height, Width, Channels   int
 	KernelHeight, KernelWidth int
 	Stride                    int // 0 means 1
-	Pad                       int // on all four sides
+	Pad                       int // pixels on all four sides
 }
 
 func (p Windows) stride() int { return max(1, p.Stride) }
@@ -34,13 +33,12 @@ func (p Windows) Cols() int { return p.KernelHeight * p.KernelWidth * p.Channels
 // ImageSize is the number of values of an image.
 func (p Windows) ImageSize() int { return p.Height * p.Width * p.Channels }
 
-// Whole reports whether the windows are the pixels, so that the matrix is the
-// image itself.
+// Whole reports whether the windows are the pixels, so that the matrix is the image.
 func (p Windows) Whole() bool {
 	return p.KernelHeight == 1 && p.KernelWidth == 1 && p.stride() == 1 && p.Pad == 0
 }
 
-// Validate reports all faults together.
+// Validate reports all errors together.
 func (p Windows) Validate() error {
 	var errs []error
 	if p.Height < 1 || p.Width < 1 || p.Channels < 1 {
@@ -58,17 +56,17 @@ func (p Windows) Validate() error {
 	return errors.Join(errs...)
 }
 
-// run is a piece of the matrix that lies in the image in pieces of one line:
-// count rows from row, n columns a line from col. Line l of row i begins at
-// image[at+i*step+l*lineStep]. at < 0: it lies outside and is zero.
+// run is a piece of the matrix with rows within a line of the image each: count rows from row, n
+// columns a line from col. Line l of row i begins at image[at+i*step+l*lineStep]. at < 0: outside,
+// and zero.
 type run struct {
 	row, count, col, n int
 	at, step           int
 	lines, lineStep    int
 }
 
-// each calls f for the runs that make up rows i0..i0+rows and columns
-// k0..k0+kc of the matrix of several images, one after the other in memory.
+// each calls f for the runs of rows i0..i0+rows and columns k0..k0+kc of the matrix of several
+// adjacent images.
 func (p Windows) each(i0, rows, k0, kc int, f func(run)) {
 	ow := p.OutWidth()
 	for i := i0; i < i0+rows; {
@@ -80,8 +78,8 @@ func (p Windows) each(i0, rows, k0, kc int, f func(run)) {
 	}
 }
 
-// outputLine cuts the windows of n places of an output line, from x on: where
-// windows lie inside the image as a whole, into one run.
+// outputLine divides the windows of n places of an output line, from x on, into runs: windows
+// completely inside the image are one run.
 func (p Windows) outputLine(row, n, image, y, x, k0, kc int, f func(run)) {
 	st, line, top := p.stride(), p.KernelWidth*p.Channels, y*p.stride()-p.Pad
 	first, last := p.inside(x, n)
@@ -105,8 +103,7 @@ func (p Windows) outputLine(row, n, image, y, x, k0, kc int, f func(run)) {
 	each(last, n)
 }
 
-// inside returns which of n windows from column x on lie between the image's
-// left and right edges.
+// inside returns which of n windows from column x on are between the image's left and right edges.
 func (p Windows) inside(x, n int) (first, last int) {
 	st := p.stride()
 	first = min(max(0, (p.Pad+st-1)/st-x), n)
@@ -116,8 +113,8 @@ func (p Windows) inside(x, n int) (first, last int) {
 	return first, max(first, min(n, (p.Width-p.KernelWidth+p.Pad)/st+1-x))
 }
 
-// line cuts a run of count windows, the first at x, whose columns lie in line
-// iy of the image from value lo of the window's line on.
+// line divides a run of count windows, the first at x, with columns in line iy of the image from
+// value lo of the window's line on.
 func (p Windows) line(r run, image, iy, x, lo int, f func(run)) {
 	if iy < 0 || iy >= p.Height {
 		r.at = -1
@@ -143,8 +140,7 @@ func (p Windows) line(r run, image, iy, x, lo int, f func(run)) {
 	}
 }
 
-// clipped cuts one row of a run whose first value would be value from of the
-// image's line.
+// clipped divides a row of a run that begins, without clipping, at value from of the image's line.
 func (p Windows) clipped(r run, start, from int, f func(run)) {
 	width := p.Width * p.Channels
 	lo := min(max(0, -from), r.n)
@@ -160,13 +156,12 @@ func (p Windows) clipped(r run, start, from int, f func(run)) {
 	}
 }
 
-// WindowRows is the matrix of the windows of images, one after the other in
-// memory, as the left-hand side of a product.
+// WindowRows is the matrix of the windows of adjacent images, as the left-hand side of a product.
 type WindowRows struct {
 	Windows
 	Kernels *Kernels
 	Images  []float32
-	First   int // the window that is row 0
+	First   int // window of row 0
 }
 
 var _ RowPacker = (*WindowRows)(nil)
@@ -184,9 +179,9 @@ func (w *WindowRows) PackRows(dst []float32, ld, i0, rows, k0, kc int) {
 	})
 }
 
-// AddWindows adds rows i0..i0+rows of the matrix of windows, cols with leading
-// dimension ld, to the values of images that they were taken from: the
-// gradient of a convolution's input. The additions are in the order of rows.
+// AddWindows adds rows i0..i0+rows of the matrix of windows, cols with leading dimension ld, to the
+// windows' values in images: the gradient of a convolution's input. The additions are in the order
+// of rows.
 func (k *Kernels) AddWindows(images []float32, p Windows, cols []float32, ld, i0, rows int) {
 	p.each(i0, rows, 0, p.Cols(), func(r run) {
 		if r.at >= 0 {

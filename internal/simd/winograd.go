@@ -6,10 +6,9 @@ import (
 	"unsafe"
 )
 
-// WinogradOp is one of the transforms of a 3x3 convolution of stride 1 after
-// Winograd: F(m x m, 3x3) computes m x m outputs from (m+2)² products by way
-// of (m+2)² points, instead of 9m² (Lavin and Gray, "Fast Algorithms for
-// Convolutional Neural Networks", 2016).
+// WinogradOp is a transform of a 3x3 convolution of stride 1 after Winograd: F(m x m, 3x3) computes
+// m x m outputs from (m+2)² products at (m+2)² points, instead of 9m² (Lavin and Gray, "Fast
+// Algorithms for Convolutional Neural Networks", 2016).
 type WinogradOp uint8
 
 const (
@@ -17,17 +16,15 @@ const (
 	WinogradInput WinogradOp = iota
 	// WinogradOutput is AᵀmA, from points to m x m values.
 	WinogradOutput
-	// WinogradOutputGrad is AdAᵀ, from m x m values to points: the transpose
-	// of WinogradOutput.
+	// WinogradOutputGrad is AdAᵀ, from m x m values to points: the transpose of WinogradOutput.
 	WinogradOutputGrad
 	// WinogradWeights is GgGᵀ, from 3x3 weights to points.
 	WinogradWeights
-	// WinogradWeightsGrad is GᵀgG, from points to 3x3 weights: the transpose of
-	// WinogradWeights.
+	// WinogradWeightsGrad is GᵀgG, from points to 3x3 weights: the transpose of WinogradWeights.
 	WinogradWeightsGrad
 )
 
-// sides returns how many values a tile has in each direction before and after.
+// sides returns the number of a tile's values in each direction before and after.
 func (op WinogradOp) sides(m int) (from, to int) {
 	switch op {
 	case WinogradInput:
@@ -49,8 +46,8 @@ type Tiles struct {
 	Tile, Row, Col int
 }
 
-// WinogradEpilogue is applied to the values that WinogradOutput writes: bias,
-// one per channel or nil, then ReLU.
+// WinogradEpilogue is applied to the values of WinogradOutput: bias, one per channel or nil, then
+// ReLU.
 type WinogradEpilogue struct {
 	Bias []float32
 	ReLU bool
@@ -67,12 +64,12 @@ type winogradLevel struct {
 	output [2]winogradBiasKernel
 }
 
-// winogradCall is how many vectors of a tile one call transforms, at most.
+// winogradCall is the maximum number of vectors of a tile in one call.
 const winogradCall = 1024
 
-// Winograd applies op, for m = 2 or 4, to count tiles of channels values, a
-// multiple of 16, or of half a panel's width. dst and src must not overlap. It
-// panics when they are too short. Products are fused where the level fuses them.
+// Winograd applies op, for m = 2 or 4, to count tiles of channels values, a multiple of 16, or of
+// half a panel's width. dst and src must not overlap. It panics if they are too short. Products are
+// fused if the level fuses them.
 func (k *Kernels) Winograd(s *Scratch, op WinogradOp, m int, dst, src Tiles, channels, count int, e WinogradEpilogue) {
 	from, to := op.sides(m)
 	if channels%max(8, k.winograd.width) != 0 || m != 2 && m != 4 || e.Bias != nil && len(e.Bias) < channels {
@@ -121,7 +118,7 @@ func (k *Kernels) winogradRun(s *Scratch, op WinogradOp, m int, dst, src Tiles, 
 	k.winograd.output[m/4](&dst.Data[0], dr, dc, dn, &src.Data[0], sr, sc, sn, tmp, vectors, count, bias, step, floor)
 }
 
-// noBias is read where there is no bias. Never written.
+// noBias is read without a bias. Never written.
 var noBias [16]float32
 
 // lines returns memory for 36 vectors, at the start of a cache line.
@@ -130,7 +127,7 @@ func (s *Scratch) lines() *float32 {
 	return &s.points[(64-past)%64/4]
 }
 
-// winogradGo is the transform of one value after the other.
+// winogradGo is the transform, value by value.
 func winogradGo(op WinogradOp, m int, dst, src Tiles, channels, count int, e WinogradEpilogue) {
 	from, to := op.sides(m)
 	f := winogradOne[m/4][op]
@@ -164,7 +161,7 @@ func winogradGo(op WinogradOp, m int, dst, src Tiles, channels, count int, e Win
 	}
 }
 
-// winogradOne are the one-dimensional transforms: by m and operation.
+// winogradOne holds the one-dimensional transforms by m and operation.
 var winogradOne = [2][5]func(y, x *[6]float32){
 	{
 		func(y, x *[6]float32) { *y = [6]float32{x[0] - x[2], x[1] + x[2], x[2] - x[1], x[1] - x[3]} },

@@ -1,7 +1,6 @@
 package simd
 
-// The Winograd transforms by m (2, then 4) and operation; WinogradOutput, which
-// takes a bias, is apart.
+// Winograd transforms by m (2, then 4) and operation; WinogradOutput, with a bias, is separate.
 
 var winograd512 = winogradLevel{
 	width: 16,

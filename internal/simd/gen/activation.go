@@ -8,7 +8,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// GELU as GPT-2 has it: x·sigmoid(2·sqrt(2/pi)·(x + 0.044715 x³)).
+// GELU as in GPT-2: x·sigmoid(2·sqrt(2/pi)·(x + 0.044715 x³)).
 const (
 	geluLinear = 2 * 0.797884560802865355879892119868763737
 	geluCubic  = geluLinear * 0.044715
@@ -45,7 +45,7 @@ func activations(l level) {
 	softmax(c)
 }
 
-// groups is run with a body for several vectors at once, and ends the function.
+// groups is run with a body for several vectors together, and ends the function.
 func (f *loop) groups(unroll int, body func(n int, at func(ptr, i int) Mem)) {
 	f.run2(unroll, body)
 	VZEROUPPER()
@@ -136,7 +136,7 @@ func (c *numbers) tanhSlope(y vectors) {
 	by(VSUBPS, c.get("one"), y, y)
 }
 
-// lanes16 returns 16 lanes of a value: one vector, or two.
+// lanes16 returns 16 lanes of a value, in one or two vectors.
 func (c *numbers) lanes16(name string) (acc []reg.VecVirtual) {
 	for range 16 / c.lanes {
 		v := c.get(name)
@@ -145,8 +145,8 @@ func (c *numbers) lanes16(name string) (acc []reg.VecVirtual) {
 	return acc
 }
 
-// fold16 joins 16 lanes, each with the one half as many further, and returns
-// the register whose first lane has the result. op is dst = op(dst, other).
+// fold16 combines 16 lanes pairwise, in halves, and returns the register with the result in the
+// first lane. op is dst = op(dst, other).
 func (l level) fold16(acc []reg.VecVirtual, op func(other, dst reg.VecVirtual)) reg.VecVirtual {
 	if l.masked {
 		hi := ZMM()
@@ -169,12 +169,12 @@ func (l level) fold16(acc []reg.VecVirtual, op func(other, dst reg.VecVirtual)) 
 	return x
 }
 
-// floats16 is a view of f whose vectors are counted by 16 lanes.
+// floats16 is a view of f with counts in units of 16 lanes.
 func (f *loop) floats16() *loop {
 	return &loop{level: level{lanes: 16, masked: f.masked, suffix: f.suffix}, ptrs: f.ptrs}
 }
 
-// returns ends a function that returns the first lane of v.
+// returns ends a function with the first lane of v as its result.
 func returns(v reg.VecVirtual) {
 	r, err := ReturnIndex(0).Resolve()
 	if err != nil {
@@ -208,7 +208,7 @@ func softmax(c *numbers) {
 func maximum(c *numbers) {
 	l, per := c.level, 16/c.lanes // vectors of 16 lanes
 	f := l.begin("maximum", "func(x *float32, n int) float32", "x")
-	larger := func(x, dst reg.VecVirtual) { VMAXPS(dst, x, dst) } // dst where either is NaN
+	larger := func(x, dst reg.VecVirtual) { VMAXPS(dst, x, dst) } // dst if either is NaN
 	const chains = 2
 	acc := append(c.lanes16("minusInf"), c.lanes16("minusInf")...)
 	f.floats16().run2(chains, func(u int, at func(ptr, i int) Mem) {
@@ -237,7 +237,7 @@ func expSum(c *numbers) {
 			VSUBPS(shift, x[i], x[i])
 		}
 		c.exp(x)
-		for i := range x { // in the order of the lanes' definition
+		for i := range x { // fixed order of lanes
 			VADDPS(x[i], acc[i%per], acc[i%per])
 		}
 	})

@@ -6,11 +6,12 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// bagsAhead is how many rows ahead of the one that is added the memory is asked for one: misses of the caches take
-// as long as it takes to add about so many.
+// bagsAhead is the prefetch distance in rows: a cache miss takes about the time of this many
+// additions.
 const bagsAhead = 12
 
-// bags generates simd.Bags: bag after bag, four vectors of columns at a time, then one, then part of one.
+// bags generates simd.Bags: bag by bag, four vectors of columns at a time, then single and partial
+// vectors.
 func bags(l level) {
 	masks := l.maskTable("bagMasks")
 	TEXT("bags"+l.suffix, NOSPLIT, "func(dst *float32, gap int, table *float32, ids, offsets *int32, scales *float32, n, dim int)")
@@ -24,7 +25,7 @@ func bags(l level) {
 	SHLQ(U8(2), dim) // bytes of a row
 	all, last := load("ids"), load("n")
 	MOVLQSX(Mem{Base: offsets, Index: last, Scale: 4}, last)
-	LEAQ(Mem{Base: all, Index: last, Scale: 4, Disp: -4}, last) // of all ids
+	LEAQ(Mem{Base: all, Index: last, Scale: 4, Disp: -4}, last) // last id
 
 	Label("bag")
 	lo, hi, begin, end, column, left := GP64(), GP64(), GP64(), GP64(), GP64(), GP64()

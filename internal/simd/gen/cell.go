@@ -6,7 +6,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// format is how values lie in memory that are computed with as float32.
+// format is the memory format of values computed with as float32.
 type format uint8
 
 const (
@@ -20,7 +20,7 @@ type cells struct {
 	level
 	format
 	tail       *rowTail // nil: whole vectors only
-	almostHalf vec      // of brain: 0x7fff
+	almostHalf vec      // 0x7fff for brain
 }
 
 func (l level) cells(f format) *cells {
@@ -31,7 +31,6 @@ func (l level) cells(f format) *cells {
 	return c
 }
 
-// suffix is of function names.
 func (f format) suffix() string { return [...]string{"", "Half", "Brain"}[f] }
 
 // size is of a value, in bytes.
@@ -42,7 +41,7 @@ func (f format) goType() string { return [...]string{"float32", "uint16", "uint1
 // bytes is the size of a vector's values.
 func (c *cells) bytes() int { return c.size() * c.lanes }
 
-// packed is the part of a register that holds 16-bit values of all its lanes.
+// packed is the part of a register with the 16-bit values of all its lanes.
 func (c *cells) packed(v vec) reg.Register {
 	if c.masked {
 		return v.AsY()
@@ -50,7 +49,7 @@ func (c *cells) packed(v vec) reg.Register {
 	return v.AsX()
 }
 
-// widen makes float32 of the packed values of memory or of a register.
+// widen converts the packed values of memory or of a register to float32.
 func (c *cells) widen(packed Op, v vec) {
 	if c.format == half {
 		VCVTPH2PS(packed, v)
@@ -60,8 +59,7 @@ func (c *cells) widen(packed Op, v vec) {
 	VPSLLD(U8(16), v, v)
 }
 
-// narrow rounds to the nearest even, and packs. NaNs of brain must have a lower
-// half of 0.
+// narrow rounds to the nearest even, and packs. NaNs of brain must have a lower half of 0.
 func (c *cells) narrow(v vec) {
 	switch c.format {
 	case half:
@@ -111,7 +109,7 @@ func (c *cells) read(m Mem, tail bool) vec {
 	return v
 }
 
-// write writes what narrow made.
+// write writes the result of narrow.
 func (c *cells) write(v vec, m Mem, tail bool) {
 	switch {
 	case c.format == float && tail:

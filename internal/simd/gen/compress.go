@@ -25,7 +25,7 @@ func compression(l level) {
 		l.takeMany(name+"Many", added, packed, lanes)
 	}
 	l.fromBitmap(packed, lanes)
-	if !l.masked { // both levels have these
+	if !l.masked { // used by both levels
 		gaps()
 	}
 	l.addRuns()
@@ -44,8 +44,7 @@ func compression(l level) {
 	l.fromSigns()
 }
 
-// compressTable holds for each mask of 8 lanes which lanes it selects, in
-// order, a byte each.
+// compressTable holds, for each mask of 8 lanes, the selected lanes in order, a byte each.
 func compressTable(name string) Mem {
 	m := GLOBL(name, RODATA|NOPTR)
 	for mask := range 256 {
@@ -61,7 +60,7 @@ func compressTable(name string) Mem {
 	return m
 }
 
-// magnitudes broadcasts the mask that takes the sign away.
+// magnitudes broadcasts the mask that clears the sign.
 func (l level) magnitudes() vec { return l.bits(0x7fffffff) }
 
 func (l level) and(a, b, to vec) {
@@ -84,7 +83,7 @@ func (l level) laneTable(name string) Mem {
 // runFloats is simd.RunFloats.
 const runFloats = 16
 
-// addRuns adds runs of two arrays that begin at given places, one or more.
+// addRuns adds runs of two arrays from given indices on, one or more.
 func (l level) addRuns() {
 	TEXT("addRuns"+l.suffix, NOSPLIT, "func(dst, a, b *float32, at *uint32, runs int)")
 	Pragma("noescape")
@@ -126,7 +125,7 @@ func (l level) countAtLeast() {
 		}
 		VPAND(at(0), abs, m)
 		VPCMPGTD(bound, m, m)
-		VPSUBD(m, count, count) // all ones are -1
+		VPSUBD(m, count, count) // true is -1
 	})
 	VPADDD(counts[1], counts[0], counts[0])
 	l.foldInts(counts[0], VPADDD)
@@ -205,7 +204,7 @@ func (l level) subtract() {
 	})
 }
 
-// quantise rounds x*factor, which is within -127 to 127, to the nearest, ties to even.
+// quantise rounds x*factor, within -127 to 127, to nearest, ties to even.
 func (l level) quantise() {
 	TEXT("quantise"+l.suffix, NOSPLIT, "func(dst *int8, x *float32, n int, factor float32)")
 	Pragma("noescape")

@@ -5,8 +5,8 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-// conversions generates what makes float32 of 16-bit values and back: n values,
-// a multiple of the vector and at least one.
+// conversions generates conversions between float32 and 16-bit values: n values, a multiple of the
+// vector and at least one.
 func conversions(l level) {
 	for _, f := range []format{half, brain} {
 		TEXT("from"+f.suffix()+l.suffix, NOSPLIT, "func(dst *float32, src *uint16, n int)")
@@ -26,7 +26,7 @@ func conversions(l level) {
 	l.convert(brain, 2, 4, func(c *cells, dst, src Mem) {
 		v, cut := l.vector(), l.vector()
 		VMOVUPS(src, v)
-		VPSRLD(U8(16), v, cut) // of NaN, which stays one
+		VPSRLD(U8(16), v, cut) // quieted NaN
 		if l.masked {
 			k := K()
 			VCMPPS(U8(unordered), v, v, k)
@@ -44,7 +44,7 @@ func conversions(l level) {
 	})
 }
 
-// convert passes over values of so many bytes each.
+// convert loops over values of these sizes in bytes.
 func (l level) convert(f format, dstSize, srcSize uint8, body func(c *cells, dst, src Mem)) {
 	Pragma("noescape")
 	c := l.cells(f)

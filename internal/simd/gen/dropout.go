@@ -73,7 +73,7 @@ func dropout(l level) {
 			VMULPS_Z(at(1), scale, k, y)
 		} else {
 			VPMAXUD(threshold, x, y)
-			VPCMPEQD(y, x, x) // the larger one is x
+			VPCMPEQD(y, x, x) // the larger is x
 			VMULPS(at(1), scale, y)
 			VANDPS(x, y, y)
 		}

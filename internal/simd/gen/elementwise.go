@@ -6,8 +6,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// loop generates a function over n floats, a multiple of the vector: four
-// vectors a turn, then one. body gets the displacement and free registers.
+// loop generates a function over n floats, a multiple of the vector: four vectors per iteration,
+// then single ones. body gets the displacement and free registers.
 type loop struct {
 	level
 	ptrs []reg.Register
@@ -125,7 +125,7 @@ func relus(l level) {
 	zero := l.zero()
 	f.each(func(at func(int) Mem) {
 		x := l.vector()
-		VMAXPS(at(1), zero, x) // of 0 and x, x where they are unordered
+		VMAXPS(at(1), zero, x) // maximum of 0 and x; x if unordered
 		VMOVUPS(x, at(0))
 	})
 	f = l.begin("reluGrad", "func(dx, dy, y *float32, n int)", "dx", "dy", "y")

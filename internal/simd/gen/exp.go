@@ -8,9 +8,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// numbers is a table in memory of vectors that hold one value each, for
-// operands that take no register: a whole vector on AVX2, a broadcast of its
-// first value on AVX-512.
+// numbers is a table in memory of vectors with a single repeated value, for operands without a
+// register: a whole vector on AVX2, a broadcast of its first value on AVX-512.
 type numbers struct {
 	level
 	table Mem
@@ -27,8 +26,8 @@ func number(name string, v float64) namedNumber {
 	return namedNumber{name, math.Float32bits(float32(v))}
 }
 
-// newNumbers writes the table; call it once per name and output file, before
-// the functions that use it.
+// newNumbers writes the table; call it once per name and output file, before functions with its
+// constants.
 func newNumbers(l level, name string, values []namedNumber) *numbers {
 	c := &numbers{level: l, table: GLOBL(name, RODATA|NOPTR), at: map[string]int{}}
 	for i, v := range values {
@@ -55,12 +54,11 @@ func (c *numbers) get(name string) reg.VecVirtual {
 	return v
 }
 
-// The macros below work on several vectors at once, in place, one instruction
-// for each in turn: a chain of dependent operations alone would leave the
-// processor idle most of the time. Four on AVX-512 and two on AVX2 fit its
-// registers and fill its pipes.
+// The macros below process several vectors in place, interleaving one instruction for each: a
+// single chain of dependent operations would leave the processor mostly idle. Four vectors on
+// AVX-512 and two on AVX2 fit its registers and fill its pipes.
 
-// interleaved is how many vectors a loop should give to a macro.
+// interleaved is the number of vectors for a macro in a loop.
 func (l level) interleaved() int {
 	if l.masked {
 		return 4
@@ -102,15 +100,15 @@ func zip(op func(...Op), a, b, out vectors) {
 	}
 }
 
-// by emits out = a op b with one register for all a's: 1/x, or 1-x.
+// by emits out = a op b with a single register for all a's: 1/x, or 1-x.
 func by(op func(...Op), a reg.VecVirtual, b, out vectors) {
 	for i := range out {
 		op(b[i], a, out[i])
 	}
 }
 
-// expNumbers are those of exp, sigmoid and tanh, as in exp.go of package
-// simd, where the method is explained.
+// expNumbers are the constants of exp, sigmoid and tanh; exp.go of package simd explains the
+// method.
 func expNumbers(l level, name string, more ...namedNumber) *numbers {
 	return newNumbers(l, name, append([]namedNumber{
 		number("one", 1), number("two", 2),
@@ -126,8 +124,8 @@ func expNumbers(l level, name string, more ...namedNumber) *numbers {
 	}, more...))
 }
 
-// reduce returns, for x = n·ln 2 + r, n + magic, whose low bits are n's, and
-// expm1(r). It leaves x alone.
+// reduce returns, for x = n·ln 2 + r, n + magic, with the low bits of n, and expm1(r). It does not
+// change x.
 func (c *numbers) reduce(x vectors, magic string) (t, q vectors) {
 	t = c.vectors(len(x))
 	r, a, b := c.vectors(len(x)), c.vectors(len(x)), c.vectors(len(x))

@@ -6,18 +6,18 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// gaps generates what packs ascending indices: the gaps between one and the next,
-// in 8 lanes. Counts are in groups of 8, at least one.
+// gaps generates kernels to pack ascending indices: differences of neighbours, in 8 lanes. Counts
+// are in groups of 8, at least one.
 func gaps() {
 	gapBits()
 	packGaps()
 	unpackGaps()
 }
 
-// gapReader reads indices and turns them into gaps.
+// gapReader reads indices and computes their gaps.
 type gapReader struct {
 	index reg.GPVirtual
-	last  vec // the 8 before
+	last  vec // previous 8 indices
 	one   vec // -1
 }
 
@@ -35,7 +35,7 @@ func newGapReader() *gapReader {
 func (g *gapReader) next() vec {
 	here, shifted, gap := YMM(), YMM(), YMM()
 	VMOVDQU(mem(g.index, 0), here)
-	VPERM2I128(U8(0x21), here, g.last, shifted) // the last 4 before, the first 4 here
+	VPERM2I128(U8(0x21), here, g.last, shifted) // the last 4 before, the first 4 now
 	VPALIGNR(U8(12), shifted, here, shifted)
 	VPSUBD(shifted, here, gap)
 	VMOVDQA(here, g.last)
@@ -56,18 +56,18 @@ func gapBits() {
 	avx2.foldInts(all, func(x ...Op) { VPOR(x[0], x[1], x[2]) })
 }
 
-// packGaps writes gaps of width bits, at most 15, to the front of dst, the first
-// into the lowest bits: width bytes for 8. It writes 8 bytes from the middle of
-// the last ones on, those behind them 0 where no other gap follows.
+// packGaps writes gaps of width bits, at most 15, to the front of dst, the first into the lowest
+// bits: width bytes for 8. It writes 8 bytes from the middle of the last group on; bytes after the
+// last gap are 0.
 func packGaps() {
 	TEXT("packGaps2", NOSPLIT, "func(dst *byte, index *int32, groups int, before int32, width int)")
 	Pragma("noescape")
 	g, n, dst, width := newGapReader(), load("groups"), load("dst"), load("width")
-	once, twice, none := YMM(), YMM(), avx2.zero() // how far neighbours move
+	once, twice, none := YMM(), YMM(), avx2.zero() // shifts of neighbours
 	VMOVQ(width, once.AsX())
 	VPBROADCASTQ(once.AsX(), once)
 	VPADDQ(once, once, twice)
-	// Four gaps end within a byte: what of it the next four do not fill, left is.
+	// Four gaps end within a byte; left is the number of its bits filled by the next four.
 	left, right, middle := GP64(), GP64(), GP64()
 	MOVQ(width, right)
 	SHLQ(U8(2), right)
@@ -100,13 +100,11 @@ func packGaps() {
 	RET()
 }
 
-// unpackMost is the widest gap of which any bit's byte and the three behind it hold
-// all.
+// unpackMost is the widest gap with all bits in four bytes from the byte of its first bit.
 const unpackMost = 25
 
-// unpackGaps is the inverse of packGaps for widths of at most unpackMost. It returns
-// the largest of the indices, without a sign. It reads 16 bytes from the middle of
-// the last ones on.
+// unpackGaps is the inverse of packGaps for widths of at most unpackMost. It returns the largest
+// index, unsigned. It reads 16 bytes from the middle of the last group on.
 func unpackGaps() {
 	table := unpackTable()
 	TEXT("unpackGaps2", NOSPLIT, "func(index *int32, src *byte, groups int, before int32, width int) uint32")
@@ -157,9 +155,8 @@ func unpackGaps() {
 	avx2.foldInts(most, VPMAXUD)
 }
 
-// unpackTable holds for each width which bytes, and by how many bits shifted, have
-// the gaps of a group. Its halves are counted from byte 0 and from the byte that
-// holds the fifth gap's first bit.
+// unpackTable holds, for each width, the bytes and shifts of the gaps of a group. Its halves count
+// from byte 0 and from the byte with the fifth gap's first bit.
 func unpackTable() Mem {
 	m := GLOBL("unpackTable", RODATA|NOPTR)
 	for width := range unpackMost + 1 {
@@ -174,9 +171,9 @@ func unpackTable() Mem {
 	return m
 }
 
-// fromBitmap writes to index the places from base on of the bits that are set
-// among n, a multiple of the vector, and returns how many they are. It writes whole vectors, each
-// at most at the place of the bits read.
+// fromBitmap writes the positions of the set bits among n, a multiple of the vector, counted from
+// base, to index, and returns their number. It writes whole vectors, never past the position of the
+// bits read.
 func (l level) fromBitmap(table, numbers Mem) {
 	TEXT("fromBitmap"+l.suffix, NOSPLIT, "func(index *int32, bits *byte, n int, base int32) int")
 	Pragma("noescape")

@@ -6,8 +6,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// rowLoop emits a loop over the n bytes of a row, 16 floats a turn: body gets
-// which of their vectors and its place in an operand.
+// rowLoop emits a loop over the n bytes of a row, 16 floats per iteration: body gets the number of
+// the vector and its address in an operand.
 func (l level) rowLoop(label string, n reg.Register, body func(i int, at func(base reg.Register) Mem)) {
 	c := GP64()
 	XORQ(c, c)
@@ -39,8 +39,8 @@ func (l level) total(acc vectors, count reg.VecVirtual) reg.VecVirtual {
 	return v
 }
 
-// layerNorms generates the kernels of layernorm.go: rows of d floats, a multiple
-// of 16, and for each row its mean and 1/sqrt(variance + epsilon).
+// layerNorms generates the kernels of layernorm.go: rows of d floats, a multiple of 16, and for
+// each row its mean and 1/sqrt(variance + epsilon).
 func layerNorms(l level) {
 	one := newNumbers(l, "unit", []namedNumber{number("one", 1)})
 	layerNorm(l, one)

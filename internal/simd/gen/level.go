@@ -6,10 +6,10 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// level is what the templates need to know of an instruction set.
+// level describes an instruction set for the templates.
 type level struct {
 	name   string
-	suffix string // of function names
+	suffix string // suffix of function names
 	lanes  int    // floats of a vector
 	mr     int    // rows of the largest tile, of two vectors each
 	regs   []reg.VecPhysical

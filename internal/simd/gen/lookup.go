@@ -5,8 +5,7 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-// lookup generates simd.Lookup: rows of dim floats, dim at least one vector or
-// part of one.
+// lookup generates simd.Lookup: rows of dim floats, with whole or partial vectors.
 func lookup(l level) {
 	masks := l.maskTable("lookupMasks")
 	TEXT("lookup"+l.suffix, NOSPLIT, "func(dst, table *float32, ids *int32, n, dim int)")

@@ -6,12 +6,12 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// strip is a loop over any number of columns of several operands: some vectors
-// a turn, then one, then part of one.
+// strip is a loop over any number of columns of several operands: several vectors per iteration,
+// then single and partial ones.
 type strip struct {
 	level
 	ptrs    []reg.Register
-	partial bool              // this turn: under the mask
+	partial bool              // this iteration is masked
 	k       reg.OpmaskVirtual // AVX-512's
 	m       reg.VecVirtual    // AVX2's
 }
@@ -76,8 +76,7 @@ func (s *strip) run(unroll int, masks Mem, body func(u int)) {
 	RET()
 }
 
-// mask selects the first n lanes. masks is a whole vector of ones, then one of
-// zeros.
+// mask selects the first n lanes. masks is a vector of ones, then a vector of zeros.
 func (s *strip) mask(n reg.GPVirtual, masks Mem) {
 	at := GP64()
 	if s.masked {
@@ -126,8 +125,8 @@ func gateStrip(l level, name, signature string, operands ...string) *strip {
 	return s
 }
 
-// lstm generates the cell of long short-term memory and its gradient, in the
-// order of operations of lstm.go of package simd.
+// lstm generates the cell of long short-term memory and its gradient, with the order of operations
+// of lstm.go of package simd.
 func lstm(l level) {
 	c, masks, unroll := expNumbers(l, "lstmNumbers"), l.maskTable("lstmMasks"), 1
 	if l.masked {

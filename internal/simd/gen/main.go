@@ -1,6 +1,6 @@
-// Command gen writes the assembly of package simd, with avo. It is a module of
-// its own, so that the library does not depend on the generator. To write all
-// files anew, run `go generate ./internal/simd` at the root of the repository.
+// Command gen writes the assembly of package simd, with avo. As a separate module, it keeps the
+// generator out of the library's dependencies. `go generate ./internal/simd` at the root of the
+// repository regenerates all files.
 package main
 
 import (

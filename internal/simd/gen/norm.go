@@ -6,20 +6,20 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// unit is what a turn of a periodic loop works on, in floats: n and the period
-// are multiples of it.
+// unit is the number of floats of an iteration of a periodic loop: n and the period are multiples
+// of it.
 const unit = 32
 
-// periodic is a loop over n floats of some operands, beside planes of `period`
-// values each that begin anew every period: the channels' parameters and sums.
+// periodic is a loop over n floats of several operands, with planes of `period` values each that
+// repeat every period: the channels' parameters and sums.
 type periodic struct {
 	level
 	data, planes []reg.Register
 	at           reg.Register // bytes within the planes
 }
 
-// periodic starts a function. params and acc are parameters that point to so
-// many planes, one after the other.
+// periodic starts a function. params and acc are the numbers of consecutive planes of the
+// parameters of these names.
 func (l level) periodic(name, signature string, data []string, params, acc int) *periodic {
 	f := &periodic{level: l, at: GP64()}
 	f.data = l.begin(name, signature, data...).ptrs
@@ -45,7 +45,7 @@ func (l level) periodic(name, signature string, data []string, params, acc int) 
 // planes gives a loop's body the planes' values at the current vector.
 type planes interface {
 	value(i int) Op
-	add(v reg.VecVirtual, i int) // to plane i
+	add(v reg.VecVirtual, i int) // adds to plane i
 }
 
 // stored are planes in memory.
@@ -66,9 +66,8 @@ type held []reg.VecVirtual
 func (p held) value(i int) Op              { return p[i] }
 func (p held) add(v reg.VecVirtual, i int) { VADDPS(p[i], v, p[i]) }
 
-// hold runs body for every vector, with the planes of a period of 64 values in
-// registers, and ends the function. Planes from the first sum on are written
-// back.
+// hold runs body for every vector, with the planes of a period of 64 values in registers, and ends
+// the function. Planes from the first sum on are written back.
 func (f *periodic) hold(firstSum int, body func(data func(i int) Mem, of planes)) {
 	n, count := load("n"), 64/f.lanes
 	values := make([]held, count)
@@ -128,7 +127,7 @@ func (l level) loaded(from Mem) reg.VecVirtual {
 	return v
 }
 
-// addTo adds v to what is at m.
+// addTo adds v to the memory at m.
 func (l level) addTo(v reg.VecVirtual, m Mem) {
 	sum := l.vector()
 	VADDPS(m, v, sum)
@@ -150,7 +149,7 @@ func (l level) passing(v, floor reg.VecVirtual, dy Mem) reg.VecVirtual {
 	return g
 }
 
-// The planes of a channel's parameters; sums follow the last one used.
+// Planes of a channel's parameters; sums follow the last one in use.
 const mean, scale, offset, shift, slope = 0, 1, 2, 3, 4
 
 // norms generates the kernels of norm.go.
@@ -196,14 +195,14 @@ func normApplies(l level) {
 			if len(operands) == 3 {
 				VADDPS(data(2), v, v)
 			}
-			VMAXPS(v, floor, v) // v where it is NaN
+			VMAXPS(v, floor, v) // v if NaN
 			VMOVUPS(v, data(0))
 		})
 	}
 }
 
-// normSums generates the passes that sum, each a second time for AVX-512 and
-// periods of 64 values, whose planes fit its registers.
+// normSums generates the summing passes, each also for AVX-512 and periods of 64 values, with
+// planes that fit its registers.
 func normSums(l level) {
 	for _, k := range []struct {
 		name, signature string

@@ -6,17 +6,16 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// lanesAt is how an update rule reaches one vector of each of its arrays: whole,
-// or the first lanes of it, as a row's end needs. keep makes 0 of the others.
+// lanesAt accesses one vector of each array of an update rule: the whole vector, or its first lanes
+// at the end of a row. keep clears the other lanes.
 type lanesAt struct {
 	load  func(array int) reg.VecVirtual
 	store func(v reg.VecVirtual, array int)
 	keep  func(v reg.VecVirtual)
 }
 
-// rule is the arithmetic of an optimizer on one vector of each array. Its
-// factors are parameters of the kernel by name, broadcast. Arrays are numbered
-// parameters 0, gradients 1, state from 2.
+// rule is the arithmetic of an optimizer on one vector of each array. Its factors are parameters of
+// the kernel by name, broadcast. Arrays are numbered: parameters 0, gradients 1, state from 2.
 type rule struct {
 	name    string
 	state   []string // state arrays
@@ -110,8 +109,8 @@ func adamRule(l level, f map[string]reg.VecVirtual, at lanesAt) {
 
 var ftrlFactors = []string{"scale", "lr", "beta", "l1", "l2"}
 
-// ftrlRule keeps z in units of the learning rate. A z of 0 beside a weight that
-// is not 0 stands for the z that would have given this weight.
+// ftrlRule stores z in units of the learning rate. A z of 0 with a nonzero weight means the z that
+// would have produced the weight.
 func ftrlRule(l level, f map[string]reg.VecVirtual, at lanesAt) {
 	w, z, n := at.load(0), at.load(2), at.load(3)
 	root, divisor, shift := l.vector(), l.vector(), l.vector()
@@ -184,9 +183,8 @@ func (l level) or(a, b, to reg.VecVirtual) {
 	}
 }
 
-// flush makes 0 of subnormal numbers: state that fades away would stay one
-// forever, because rounding keeps k times 0.9 the same k, and arithmetic with
-// them is ten times as slow.
+// flush sets subnormal numbers to 0: fading state would stay subnormal forever, because rounding
+// keeps k times 0.9 the same k, and arithmetic with such numbers is ten times as slow.
 func (l level) flush(x reg.VecVirtual, f map[string]reg.VecVirtual) {
 	if l.masked {
 		k := K()
@@ -201,8 +199,8 @@ func (l level) flush(x reg.VecVirtual, f map[string]reg.VecVirtual) {
 	VPAND(t, x, x)
 }
 
-// exponent is the constant that flush tests with: the exponent's bits, or the
-// largest subnormal number to compare magnitudes with.
+// exponent is the constant of flush: the exponent's bits, or the largest subnormal number to
+// compare magnitudes with.
 func (l level) exponent() reg.VecVirtual {
 	bits, v := GP32(), l.vector()
 	if l.masked {

@@ -6,8 +6,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// transpose8 transposes 8 rows of 8*n floats, 8x8 at a time: pairs of rows
-// four apart share a register from the load on, which leaves 16 shuffles.
+// transpose8 transposes 8 rows of 8*n floats, 8x8 at a time: rows i and i+4 share a register from
+// the load on, which leaves 16 shuffles.
 func transpose8() {
 	TEXT("transpose8", NOSPLIT, "func(dst *float32, ldd int, src *float32, lds int, n int)")
 	Pragma("noescape")
@@ -66,12 +66,11 @@ func row(base, stride, stride3 reg.Register, i, disp int) Mem {
 	return Mem{Base: base, Index: stride, Scale: uint8(i), Disp: disp}
 }
 
-// copyTiles copies, for each of n rows, tiles runs of width floats (at most
-// 16, or 8) that follow each other, to places tileStep apart; rows of a place
-// are ldd apart.
+// copyTiles copies, for each of n rows, tiles adjacent runs of width floats (at most 16, or 8), to
+// destinations at a distance of tileStep; rows of a destination are at a distance of ldd.
 func copyTiles(l level) {
 	var ones Mem
-	if !l.masked { // the end of a run is where a window on ones and zeros has them
+	if !l.masked { // masks are windows of ones and zeros
 		ones = GLOBL("front", RODATA|NOPTR)
 		for i := range 16 {
 			DATA(4*i, U32(0xffffffff*uint32(1-i/8)))
@@ -108,7 +107,7 @@ func copyTiles(l level) {
 
 const copySignature = "func(dst *float32, tileStep, ldd int, src *float32, lds, width, tiles, n int)"
 
-// run returns what copies width floats, at most a vector.
+// run returns a function that copies width floats, at most a vector.
 func (l level) run(width reg.Register, ones Mem) func(from, to Mem) {
 	v := l.vector()
 	if !l.masked {
@@ -136,9 +135,9 @@ func (l level) run(width reg.Register, ones Mem) func(from, to Mem) {
 
 const transposeSignature = "func(dst *float32, src *float32, lds, n int)"
 
-// transpose16 transposes 16 rows of 16*n floats into a panel whose rows are
-// ldd bytes apart. A register gathers the same four columns of every fourth
-// row, so that within each of its quarters 4x4 floats remain to transpose.
+// transpose16 transposes 16 rows of 16*n floats into a panel with row distance ldd in bytes. A
+// register gathers the same four columns of every fourth row, so that within each of its quarters
+// 4x4 floats remain to transpose.
 func transpose16(ldd int) {
 	TEXT("transpose16", NOSPLIT, transposeSignature)
 	Pragma("noescape")

@@ -6,17 +6,16 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Blocks of 8-bit values: a scale of 4 bytes before as many bytes as a block has
-// values.
+// Blocks of 8-bit values: a scale of 4 bytes before as many bytes as a block has values.
 const (
 	quantBlock  = 256
 	quantScale  = 4
 	quantStored = quantScale + quantBlock
 )
 
-// quantiseBlocks stores blocks until one has a magnitude that is infinite or NaN,
-// and returns how many it has stored. The scale is the largest magnitude divided by
-// 127, cut to the bits of cut; 0 of a block whose magnitudes are all below least.
+// quantiseBlocks stores blocks until a magnitude is infinite or NaN, and returns the number of
+// stored blocks. The scale is the largest magnitude divided by 127, cut to the bits of cut; 0 for a
+// block with all magnitudes below least.
 func (l level) quantiseBlocks() {
 	TEXT("quantiseBlocks"+l.suffix, NOSPLIT, "func(dst *int8, x *float32, blocks int, least, cut uint32) int")
 	Pragma("noescape")
@@ -92,7 +91,7 @@ func (l level) maxOf(x reg.GPVirtual, abs vec) vec {
 	return most
 }
 
-// toBytes rounds v, within -127 to 127, to the nearest, ties to even.
+// toBytes rounds v, within -127 to 127, to nearest, ties to even.
 func (l level) toBytes(v vec, to Mem) {
 	VCVTPS2DQ(v, v)
 	if l.masked {
@@ -106,8 +105,8 @@ func (l level) toBytes(v vec, to Mem) {
 	VMOVQ(high, to)
 }
 
-// dequantiseBlocks is the inverse. It returns how many blocks it has read until one
-// has a scale whose bits are above most.
+// dequantiseBlocks is the inverse. It stops at a block with scale bits above most, and returns the
+// number of blocks before it.
 func (l level) dequantiseBlocks() {
 	TEXT("dequantiseBlocks"+l.suffix, NOSPLIT, "func(dst *float32, x *int8, blocks int, most uint32) int")
 	Pragma("noescape")

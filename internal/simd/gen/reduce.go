@@ -15,20 +15,18 @@ const (
 	reduceProd
 )
 
-// A turn folds reduceTurn values of each source. Destinations are fetched for
-// writing reduceOwn bytes ahead and sources for reading reduceAhead bytes: a
-// line that is both, and that another processor has written, is then asked for
-// once and not twice. Not to do so costs up to half the speed. Nothing is
-// fetched behind the operands' end, where others may be at work.
+// An iteration folds reduceTurn values of each source. Destinations are prefetched for writing
+// reduceOwn bytes ahead and sources for reading reduceAhead bytes: a line that is both, written
+// before by another processor, is then requested once instead of twice. Otherwise the speed is up
+// to half. No data after the operands' end are prefetched, because other threads may use it.
 const (
 	reduceTurn  = 64
 	reduceAhead = 1024
 	reduceOwn   = 2048
 )
 
-// reduction is one kernel: it folds sources into accumulators and stores them
-// to all destinations. Both are tables of slice headers, 24 bytes each, whose
-// first word is the address.
+// reduction is a kernel that folds sources into accumulators and stores them to all destinations.
+// Both are tables of slice headers, 24 bytes each, beginning with the address.
 type reduction struct {
 	*cells
 	dst, dstEnd, src, srcEnd, at reg.GPVirtual
@@ -45,10 +43,9 @@ func reductions(l level) {
 	conversions(l)
 }
 
-// reduceAll is the kernel of a format: n values, at least 1, from byte at on,
-// with left values from there to the end of the operands. mask points to words
-// of which the first n mod lanes are negative; AVX2 has whole vectors only of
-// 16-bit values.
+// reduceAll is the kernel of a format: n values, at least 1, from byte at on, with left values from
+// there to the end of the operands. mask points to words of which the first n mod lanes are
+// negative; AVX2 takes only whole vectors of 16-bit values.
 func (l level) reduceAll(format format) {
 	table := "*[]" + format.goType()
 	TEXT("reduceAll"+format.suffix()+l.suffix, NOSPLIT, "func(op int, dst "+table+", nd int, src "+table+", ns, at, n, left int, scale float32, mask *int32)")
@@ -75,7 +72,7 @@ func (l level) reduceAll(format format) {
 }
 
 const (
-	nanBits = 0x7fc00000 // the one NaN that reductions give
+	nanBits = 0x7fc00000 // the canonical NaN of reductions
 	oneBits = 0x3f800000
 )
 
@@ -95,8 +92,8 @@ func (l level) bits(word uint32) vec {
 	return v
 }
 
-// fold is all of one operation: turns of several vectors, as long as there is
-// something to fetch and then as long as there are, single ones, the rest.
+// fold generates one operation: iterations of several vectors with prefetches, then without, single
+// vectors, and the rest.
 func (f *reduction) fold(op int, name string) {
 	Label("begin" + name)
 	CMPQ(f.n, U32(reduceTurn))
@@ -131,15 +128,15 @@ func (f *reduction) fold(op int, name string) {
 	RET()
 }
 
-// turn says what a turn takes of each operand.
+// turn is the extent of an iteration.
 type turn struct {
 	vectors int
-	tail    bool // not a whole vector, but the lanes of the tail
-	fetch   bool // what later turns need
+	tail    bool // the lanes of the tail instead of a whole vector
+	fetch   bool // prefetch for later iterations
 }
 
-// turn reads the next vectors of all sources, then writes them to all
-// destinations: a destination may be a source.
+// turn reads the next vectors of all sources, then writes them to all destinations: a destination
+// may be a source.
 func (f *reduction) turn(op int, label string, t turn) {
 	lines := func(fetch func(disp int)) {
 		for at := 0; t.fetch && at < t.vectors*f.bytes(); at += 64 {
@@ -194,7 +191,7 @@ func (f *reduction) turn(op int, label string, t turn) {
 	SUBQ(U32(t.vectors*f.lanes), f.left)
 }
 
-// operand is where the values of an operand are that the turn is about.
+// operand is the address of the iteration's values in an operand.
 var operand = reg.R8
 
 // open loads the address of an operand from its slice header.
@@ -203,13 +200,13 @@ func (f *reduction) open(header reg.GPVirtual) {
 	ADDQ(f.at, operand)
 }
 
-// fetchToWrite is PREFETCHW disp(R8), which neither avo nor Go's assembler
-// know. Every processor of 64 bits takes it, some as no operation.
+// fetchToWrite is PREFETCHW disp(R8), missing in avo and Go's assembler. Every 64-bit processor
+// accepts it, some as a no-op.
 func fetchToWrite(disp int) {
 	Instruction(&ir.Instruction{Opcode: "QUAD", Operands: []Op{U64(0x880d0f41 | uint64(disp)<<32)}, Inputs: []Op{operand}})
 }
 
-// own fetches all of all destinations for writing: those of less than a turn.
+// own prefetches all destinations for writing, if shorter than an iteration.
 func (f *reduction) own(name string) {
 	end := GP64()
 	MOVQ(f.dst, f.header)
@@ -226,8 +223,8 @@ func (f *reduction) own(name string) {
 	JLT(LabelRef("fetch" + name))
 }
 
-// term is x as it is accumulated: AVX2 has the maximum as the negated minimum
-// of negated terms. It is its own inverse.
+// term is the accumulated form of x: AVX2 computes the maximum as the negated minimum of negated
+// terms. It is its own inverse.
 func (f *reduction) term(op int, x vec) vec {
 	if op == reduceMax && !f.masked {
 		VXORPS(f.sign, x, x)
@@ -235,7 +232,7 @@ func (f *reduction) term(op int, x vec) vec {
 	return x
 }
 
-// combine does a = a op x. Minimum and maximum are those of Go.
+// combine computes a = a op x. Minimum and maximum are as in Go.
 func (f *reduction) combine(op int, x, a vec) {
 	switch {
 	case op == reduceSum:
@@ -243,14 +240,14 @@ func (f *reduction) combine(op int, x, a vec) {
 	case op == reduceProd:
 		VMULPS(x, a, a)
 	case f.masked:
-		// VRANGEPS has -0 < +0, but of a NaN and a number it takes the number.
+		// VRANGEPS has -0 < +0, but returns the number for a NaN and a number.
 		k := K()
 		VCMPPS(U8(unordered), x, a, k)
 		VRANGEPS(U8(4+op-reduceMin), x, a, a) // the sign is the result's
 		VMOVAPS(f.nan, k, a)
 	default:
-		// VMINPS returns its second operand where one is NaN or both are 0. Either
-		// order in turn, the bits of both together: -0 of zeros, and a NaN.
+		// VMINPS returns its second operand if either is NaN or both are 0. The bitwise or of both
+		// orders gives -0 for zeros, and a NaN.
 		t := f.vector()
 		VMINPS(x, a, t)
 		VMINPS(a, x, a)
@@ -260,8 +257,8 @@ func (f *reduction) combine(op int, x, a vec) {
 
 const unordered = 3
 
-// oneNaN makes every NaN the same, so that results have the same bits in
-// whatever order the processor took the operands.
+// oneNaN canonicalises NaNs, so that results have the same bits for any order of operands in the
+// processor.
 func (f *reduction) oneNaN(a vec) {
 	if f.masked {
 		k := K()

@@ -8,15 +8,15 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// rowRule is a rule over rows named by ids. Besides arrays that have a value for
-// each of a row's, it may have figures: arrays with few values for each row,
-// from which enter makes factors before the row, and which leave writes after it.
+// rowRule is a rule over rows named by ids. In addition to arrays with a value for each of a row's,
+// it may have arrays with few values for each row (figures): enter computes factors from these
+// before the row, and leave updates them after it.
 type rowRule struct {
 	rule
 	figures []figure
-	scaled  bool     // a scale for each row, in an array of as many
+	scaled  bool     // a scale for each row, in a separate array
 	only    bool     // no gradient
-	loads   []string // factors that enter loads itself
+	loads   []string // factors loaded by enter
 	enter   func(l level, f map[string]reg.VecVirtual, at rowAt)
 	leave   func(l level, f map[string]reg.VecVirtual, at rowAt)
 }
@@ -26,7 +26,7 @@ type figure struct {
 	width uint8 // values for each row: a scale of addresses with 4
 }
 
-// rowAt is where a row's figures are, and its scale.
+// rowAt has the addresses of a row's figures and of its scale.
 type rowAt struct {
 	figures []Mem
 	scale   Mem
@@ -56,14 +56,14 @@ var rowRules = []rowRule{
 	{rule: rule{"ftrlRows", []string{"z", "s"}, ftrlFactors, signed, ftrlRule}},
 	{rule: rule{"clampRows", nil, []string{"lo", "hi"}, nil, func(l level, f map[string]reg.VecVirtual, at lanesAt) {
 		p := at.load(0)
-		VMINPS(p, f["hi"], p) // the first operand where that is NaN
+		VMINPS(p, f["hi"], p) // the first operand for NaN
 		VMAXPS(p, f["lo"], p)
 		at.store(p, 0)
 	}}, only: true},
 }
 
-// enterAdam moves the weights of the row's moments on and makes of them what
-// takes the bias away.
+// enterAdam updates the weights of the row's moments and computes the factors of the bias
+// correction.
 func enterAdam(l level, f map[string]reg.VecVirtual, at rowAt) {
 	for i, c := range []struct{ beta, comp string }{{"beta1", "comp1"}, {"beta2", "comp2"}} {
 		m := at.figures[0].Offset(4 * i)
@@ -88,8 +88,8 @@ func enterAdam(l level, f map[string]reg.VecVirtual, at rowAt) {
 	}
 }
 
-// enterRowWise makes the row's rate and the factor of its gradient. acc holds
-// the sum of squares in eight lanes.
+// enterRowWise computes the row's rate and the factor of its gradient. acc holds the sum of squares
+// in eight lanes.
 func enterRowWise(l level, f map[string]reg.VecVirtual, at rowAt) {
 	s, rate, q := XMM(), l.vector(), l.vector()
 	VMOVSS(at.figures[0], s)
@@ -103,7 +103,7 @@ func enterRowWise(l level, f map[string]reg.VecVirtual, at rowAt) {
 	VBROADCASTSS(t, q)
 	f["rate"], f["q"] = rate, q
 	acc := l.vector()
-	VXORPS(acc.AsX(), acc.AsX(), acc.AsX()) // clears all of it
+	VXORPS(acc.AsX(), acc.AsX(), acc.AsX()) // clears the whole register
 	f["acc"] = acc
 }
 
@@ -142,8 +142,8 @@ func leaveRowWise(l level, f map[string]reg.VecVirtual, at rowAt) {
 	VMOVSS(acc, at.figures[0])
 }
 
-// rowsAhead is how many rows ahead of its use a row is fetched: enough to
-// cover a miss to memory with the work on rows of ten floats.
+// rowsAhead is the prefetch distance in rows: enough to cover a miss to memory with the work on
+// rows of ten floats.
 const rowsAhead = 8
 
 func (r rowRule) broadcast(l level) map[string]reg.VecVirtual {
@@ -159,7 +159,7 @@ func (r rowRule) signature() string {
 	}
 	arrays += " *float32, ids *int32"
 	switch {
-	case r.scaled: // scaleStep: from one row's to the next's, 0 or 4
+	case r.scaled: // scaleStep: distance of scales, 0 or 4
 		arrays += ", grad, scales *float32, scaleStep int"
 	case !r.only:
 		arrays += ", grad *float32"
@@ -167,9 +167,9 @@ func (r rowRule) signature() string {
 	return r.parameters(arrays, ", n, dim int, mask *int32, ")
 }
 
-// rows is the rule over n rows (at least 1) of dim values: row ids[i] of the
-// parameters and of the state, row i of the gradients. The first dim mod lanes
-// words of mask have their sign set, the others are 0.
+// rows is the rule over n rows (at least 1) of dim values: row ids[i] of the parameters and of the
+// state, row i of the gradients. The first dim mod lanes words of mask have their sign set; all
+// other words are 0.
 func (r rowRule) rows(l level) {
 	TEXT(r.name+l.suffix, NOSPLIT, r.signature())
 	Pragma("noescape")
@@ -276,7 +276,7 @@ func (r rowRule) rows(l level) {
 	RET()
 }
 
-// part loads, stores and keeps the lanes of a vector that a mask selects.
+// part loads, stores and keeps the lanes selected by a mask.
 type part struct {
 	load  func(m Mem) reg.VecVirtual
 	store func(v reg.VecVirtual, m Mem)

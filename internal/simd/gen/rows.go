@@ -9,7 +9,7 @@ import (
 // rowTail moves the columns behind the last whole vector.
 type rowTail struct {
 	level
-	mask reg.Register // of lanes, or nil
+	mask reg.Register // lane mask, or nil
 }
 
 func (l level) loadTail() *rowTail {
@@ -46,9 +46,9 @@ func (t *rowTail) write(v vec, m Mem) {
 	}
 }
 
-// rows generates the kernels that work on rows of matrices. Strides are in
-// bytes, vectors is the number of whole vectors of a row, and mask points to
-// the lanes of the rest. A row may consist of several lines that lie apart.
+// rows generates the kernels on rows of matrices. Strides are in bytes, vectors is the number of
+// whole vectors of a row, and mask points to the lanes of the rest. A row may consist of several
+// separate lines.
 func rows(l level) {
 	ConstraintExpr("amd64")
 	l.eachRow("copyRows", func(dst, src vec) vec { return src }, false)
@@ -103,7 +103,7 @@ func (l level) eachRow(name string, f func(dst, src vec) vec, reads bool) {
 	RET()
 }
 
-// sumRows adds to one row the sum of others, four vectors of columns at a time.
+// sumRows adds the sum of rows to a row, four vectors of columns at a time.
 func (l level) sumRows() {
 	TEXT("sumRows"+l.suffix, NOSPLIT, "func(dst, src *float32, lds, rows, vectors int, mask *int32)")
 	Pragma("noescape")

@@ -6,10 +6,10 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// What an exact selection does with its candidates. Counts are multiples of the
-// vector; x, index and value are read before what is written there.
+// Kernels of an exact selection for its candidates. Counts are multiples of the vector; x, index
+// and value are read before an overlapping write.
 
-// boundOf broadcasts a bound that magnitudes are compared with by reaching.
+// boundOf broadcasts the bound for comparisons of magnitudes by reaching.
 func (l level) boundOf(param string) vec {
 	b, v := GP32(), l.vector()
 	Load(Param(param), b)
@@ -21,8 +21,7 @@ func (l level) boundOf(param string) vec {
 	return v
 }
 
-// minAtLeast is the smallest of the magnitudes' bits that are at least least, and
-// all ones where there are none.
+// minAtLeast is the smallest of the magnitude bits of at least least, or all ones without any.
 func (l level) minAtLeast() {
 	f := l.begin("minAtLeast", "func(x *float32, n int, least uint32) uint32", "x")
 	abs, bound, acc := l.magnitudes(), l.boundOf("least"), l.bits(1<<32-1)
@@ -49,7 +48,7 @@ func (l level) minAtLeast() {
 	l.foldInts(acc, VPMINUD)
 }
 
-// sieve is what below and separate share: which lanes reach a bound.
+// sieve determines the lanes that reach a bound, for below and separate.
 type sieve struct {
 	level
 	abs, bound vec
@@ -65,15 +64,14 @@ func (l level) newSieve(table Mem) *sieve {
 	return s
 }
 
-// lanes are those of a vector that are chosen, in order, and how many.
+// lanes are the selected lanes of a vector, in order, and their number.
 type lanes struct {
 	mask  reg.OpmaskVirtual
 	order vec
 	count reg.GPVirtual
 }
 
-// split returns the lanes of v that reach the bound and, if wanted, those that do
-// not.
+// split returns the lanes of v that reach the bound and, with both, the remaining lanes.
 func (s *sieve) split(v vec, both bool) (high, low lanes) {
 	m := s.vector()
 	high.count, low.count = GP64(), GP64()
@@ -102,7 +100,7 @@ func (s *sieve) split(v vec, both bool) (high, low lanes) {
 	return high, low
 }
 
-// arrange turns a mask in count into the order of its lanes and their count.
+// arrange computes the order of lanes and their count from a mask in count.
 func (s *sieve) arrange(out *lanes) {
 	out.order = s.vector()
 	VPMOVZXBD(Mem{Base: s.table, Index: out.count, Scale: 8}, out.order)
@@ -120,15 +118,15 @@ func (s *sieve) put(v vec, o lanes, to reg.GPVirtual) {
 	VMOVUPS(t, mem(to, 0))
 }
 
-// skip goes on behind as many values.
+// skip advances the pointers by the number of lanes.
 func skip(o lanes, pointers ...reg.GPVirtual) {
 	for _, p := range pointers {
 		LEAQ(Mem{Base: p, Index: o.count, Scale: 4}, p)
 	}
 }
 
-// below writes to dst the values whose magnitude's bits are below bound, and
-// returns how many there are. It writes whole vectors.
+// below writes to dst the values with magnitude bits below bound, and returns their number. It
+// writes whole vectors.
 func (l level) below(table Mem) {
 	TEXT("below"+l.suffix, NOSPLIT, "func(dst, x *float32, n int, bound uint32) int")
 	Pragma("noescape")
@@ -150,9 +148,9 @@ func (l level) below(table Mem) {
 	RET()
 }
 
-// separate writes the entries whose magnitude's bits are at least bound to toIndex
-// and toValue, and the others to lowIndex and lowValue. It returns how many are of
-// the first kind. It writes whole vectors.
+// separate writes the entries with magnitude bits of at least bound to toIndex and toValue, and the
+// remaining entries to lowIndex and lowValue. It returns the number of the former. It writes whole
+// vectors.
 func (l level) separate(table Mem) {
 	TEXT("separate"+l.suffix, NOSPLIT, "func(toIndex *int32, toValue *float32, index *int32, value *float32, n int, bound uint32, lowIndex *int32, lowValue *float32) int")
 	Pragma("noescape")

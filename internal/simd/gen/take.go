@@ -6,16 +6,15 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// take and takeMany give the same. take lists the places of the values that are
-// taken, a turn at a time, and then moves the values that are listed, a block at a
-// time, while it is in the nearest cache. A turn has no branch that depends on
-// which values are taken as long as they are at most takeFew. takeMany moves the
-// values of every vector at once, for about twice as much, however many they are.
+// take and takeMany have equal results. take lists the positions of taken values, one iteration at
+// a time, and then moves the listed values block by block, while a block is in the nearest cache.
+// An iteration has no data-dependent branch for up to takeFew taken values. takeMany moves the
+// values of every vector immediately, for about twice the cost, independent of their number.
 const (
 	takeBlock = 2048
 	takeFew   = 2
 	takeTurn  = 64
-	takeAhead = 1024 // bytes from a value's use to when it is fetched
+	takeAhead = 1024 // prefetch distance in bytes
 )
 
 // taking is a kernel that moves large values out of an array.
@@ -24,17 +23,16 @@ type taking struct {
 	added                   bool
 	table                   Mem
 	index, x, grad, n, base reg.GPVirtual
-	value                   reg.GPVirtual // bytes from a place in index to its value
+	value                   reg.GPVirtual // bytes from an entry of index to its value
 	left                    reg.GPVirtual // values of the block
-	listed                  reg.GPVirtual // index, from where values are to be moved
+	listed                  reg.GPVirtual // first entry of index with a value to move
 	abs, bound, order, zero vec
 }
 
-// newTaking begins a kernel that moves values whose magnitude's bits are at least
-// least, and their places from base on, to value and index; zeroes them in x and
-// returns how many there are. added: x += grad first. It writes whole vectors, the
-// first at the front of value and index, each at most at the place of the values
-// read.
+// newTaking begins a kernel that moves values with magnitude bits of at least least, and their
+// positions from base on, to value and index, zeroes them in x and returns their number. added: x
+// += grad first. It writes whole vectors, the first at the front of value and index, never past the
+// position of the values read.
 func (l level) newTaking(name string, added bool, table Mem) *taking {
 	signature := "func(index *int32, value, x *float32, n int, least uint32, base int32) int"
 	if added {
@@ -93,7 +91,7 @@ func (l level) take(name string, added bool, table, order Mem) {
 	f.end()
 }
 
-// packedOrder is where the four bytes of each group of lanes lie after packing.
+// packedOrder is the order of the four bytes of each group of lanes after packing.
 func packedOrder() Mem {
 	m := GLOBL("packedOrder", RODATA|NOPTR)
 	for i, at := range []uint32{0, 4, 1, 5, 2, 6, 3, 7} {
@@ -102,7 +100,7 @@ func packedOrder() Mem {
 	return m
 }
 
-// turn lists what is taken of the next values.
+// turn lists the taken positions of the next values.
 func (f *taking) turn() {
 	word, count, first := GP64(), GP64(), GP64()
 	if f.masked {
@@ -127,7 +125,7 @@ func (f *taking) turn() {
 	TZCNTQ(word, word)
 	ADDL(f.base.As32(), first.As32())
 	ADDL(f.base.As32(), word.As32())
-	MOVL(first.As32(), mem(f.index, 0)) // behind the count where there are fewer
+	MOVL(first.As32(), mem(f.index, 0)) // after the count if fewer are taken
 	MOVL(word.As32(), mem(f.index, 4))
 	LEAQ(Mem{Base: f.index, Index: count, Scale: 4}, f.index)
 	ADDL(U32(takeTurn), f.base.As32())
@@ -151,7 +149,7 @@ func (f *taking) half(first int, bits reg.GPVirtual) {
 	VPMOVMSKB(low, bits.As32())
 }
 
-// read adds grad to vectors and returns for each which of its values are taken.
+// read adds grad to vectors and returns a mask of the taken values for each.
 func (f *taking) read(first, vectors int) (masks []reg.Register) {
 	for i := first; i < first+vectors; i++ {
 		v, m := f.readAt(i)
@@ -163,7 +161,7 @@ func (f *taking) read(first, vectors int) (masks []reg.Register) {
 	return masks
 }
 
-// readAt returns vector i with grad added, and which of its values are taken.
+// readAt returns vector i with grad added, and the mask of its taken values.
 func (f *taking) readAt(i int) (v vec, mask reg.Register) {
 	v, m := f.vector(), f.vector()
 	VMOVUPS(mem(f.x, i*f.bytes()), v)
@@ -195,7 +193,7 @@ func (f *taking) advance(values int, n reg.GPVirtual) {
 	SUBQ(U32(values), n)
 }
 
-// single lists what is taken of one vector.
+// single lists the taken positions of one vector.
 func (f *taking) single() {
 	word, count := GP64(), GP64()
 	m := f.read(0, 1)
@@ -230,17 +228,17 @@ func (f *taking) lookUp(word, some reg.GPVirtual, eights int) {
 	ADDL(U32(8*eights), f.base.As32())
 }
 
-// valueAt is where the value belongs whose place is listed at index.
+// valueAt is the address of the value for the position at index.
 func (f *taking) valueAt(index reg.GPVirtual) Mem { return Mem{Base: index, Index: f.value, Scale: 1} }
 
-// move moves the values that are listed, and leaves zero.
+// move moves the listed values and leaves zeros.
 func (f *taking) move() {
 	CMPQ(f.listed, f.index)
 	JEQ(LabelRef("moved"))
 	at, v, origin := GP64(), GP32(), load("x")
 	Load(Param("base"), at.As32())
 	SHLQ(U8(2), at)
-	SUBQ(at, origin) // where the value of place 0 would be
+	SUBQ(at, origin) // address of the value of position 0
 	Label("moveOne")
 	MOVL(mem(f.listed, 0), at.As32())
 	here := Mem{Base: origin, Index: at, Scale: 4}
@@ -253,7 +251,7 @@ func (f *taking) move() {
 	Label("moved")
 }
 
-// takeMany moves the values of each vector at once.
+// takeMany moves the values of each vector immediately.
 func (l level) takeMany(name string, added bool, table, lanes Mem) {
 	f := l.newTaking(name, added, table)
 	at, step := l.vector(), l.bits(uint32(l.lanes))
@@ -263,7 +261,7 @@ func (l level) takeMany(name string, added bool, table, lanes Mem) {
 		f.zero = l.zero()
 		VPADDD(lanes, at, at)
 	} else {
-		LEAQ(table, f.base) // which is in a vector now
+		LEAQ(table, f.base) // because base is in a vector now
 	}
 	one := func(i int, label string) {
 		v, m := f.readAt(i)

@@ -6,17 +6,17 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// window is the loops that all pooling kernels share: over the pixels of a run
-// of outputs, the vectors of a pixel's channels, and the taps of its window. A
-// tap is its place in the image, in bytes, and its number, 8 bytes each.
+// window is the loops of all pooling kernels: over the pixels of a run of outputs, the vectors of a
+// pixel's channels, and the taps of its window. A tap is its position in the image, in bytes, and
+// its number, 8 bytes each.
 type window struct {
 	level
-	x, y, arg     reg.Register // of the pixel: input, output, positions
+	x, y, arg     reg.Register // the pixel's input, output and positions
 	taps, n       reg.Register
 	pixels, bytes reg.Register
 	xstep, ystep  reg.Register
 	c             reg.Register // bytes within the pixel
-	offset        reg.Register // of the current tap
+	offset        reg.Register // position of the current tap
 	tap           reg.Register
 	count         reg.Register
 }
@@ -45,8 +45,7 @@ func (w *window) output() Mem { return Mem{Base: w.y, Index: w.c, Scale: 1} }
 
 func (w *window) number() Mem { return mem(w.tap, 8) }
 
-// each emits the loops and ends the function. positions is the place of the
-// vector's bytes.
+// each emits the loops and ends the function. positions is the place of the vector's bytes.
 func (w *window) each(begin, tap func(), end func(), positions reg.Register) {
 	Label("pixel")
 	XORQ(w.c, w.c)
@@ -132,8 +131,7 @@ func maxWindow(l level) {
 	}, positions)
 }
 
-// maxWindowGrad adds to the input's gradient, or overwrites it where windows
-// cover every pixel once.
+// maxWindowGrad adds to the input's gradient, or overwrites it if windows cover every pixel once.
 func maxWindowGrad(l level, adds bool) {
 	name := "maxWindowAdd"
 	if !adds {

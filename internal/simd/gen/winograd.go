@@ -10,7 +10,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// vec is shorter.
+// vec abbreviates the type of vector registers.
 type vec = reg.VecVirtual
 
 // constants are broadcast once per function.
@@ -19,8 +19,7 @@ type constants struct {
 	of map[float32]vec
 }
 
-// get returns a vector of the constant, which must have been named at the
-// start of the function.
+// get returns a vector of the constant, named at the start of the function.
 func (c *constants) get(x float32) vec {
 	v, ok := c.of[x]
 	if !ok {
@@ -65,20 +64,20 @@ func (c *constants) mul(f float32, x vec) vec {
 	return v
 }
 
-// winogradTransform is a one-dimensional transform of a values to b, to be
-// applied to the columns and then to the rows of a tile.
+// winogradTransform is a one-dimensional transform of a values to b, for the columns and then the
+// rows of a tile.
 type winogradTransform struct {
 	name      string
 	a, b      int
 	constants []float32
 	f         func(c *constants, d []vec) []vec
 	bias      bool // add a bias, and take the maximum with a floor
-	ahead     int  // so many tiles ahead the source is fetched; 0: not
+	ahead     int  // prefetch distance of the source in tiles; 0: none
 }
 
-// The matrices of Lavin and Gray, "Fast Algorithms for Convolutional Neural
-// Networks" (2016), for 3x3 windows: F(2x2) and F(4x4). The transforms of the
-// gradients are their transposes.
+// winogradTransforms are the matrices of Lavin and Gray, "Fast Algorithms for Convolutional Neural
+// Networks" (2016), for 3x3 windows: F(2x2) and F(4x4). The transforms of the gradients are their
+// transposes.
 var winogradTransforms = []winogradTransform{
 	{name: "winogradInput4", a: 6, b: 6, constants: []float32{2, 4, 5}, f: func(c *constants, d []vec) []vec {
 		l := c.l
