@@ -54,7 +54,7 @@ type Config struct {
 	ServersOnly bool
 	// Rendezvous is the HOST:PORT at which rank 0 listens if Size is given; or the absolute path of a
 	// file in a folder of all ranks, or a key of etcd, etcd://HOST:PORT/KEY (etcds:// with TLS; module
-	// cluster/rendezvous/etcd), where rank 0 publishes its address. The file also has the job's
+	// modules/etcd), where rank 0 publishes its address. The file also has the job's
 	// ticket if no rank has one.
 	Rendezvous string
 	// OpenBackend opens a Rendezvous that is not an address, such as Open of that module. nil means

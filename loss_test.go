@@ -1,4 +1,4 @@
-package ringo_test
+package ringo
 
 import (
 	"bufio"
@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/distopt"
 	sums "github.com/ringo-ml/ringo/internal/exchange"
@@ -59,7 +58,7 @@ func TestPassageOfALoss(t *testing.T) {
 		fmt.Fprintf(&got, "\n# rank %d\n\n%s", rank, sees[rank].text.Bytes())
 	}
 	fmt.Fprintf(&got, "\n# the terminal\n\n%s\n$? is %d\n", bytes.TrimSpace(said), status)
-	compareGolden(t, "testdata/loss.txt", got.Bytes())
+	compareGolden(t, "docs/passages/loss.txt", got.Bytes())
 }
 
 // lossScene is `ringo run` with three processes that stand in for the ranks.
@@ -177,7 +176,7 @@ const lostStep, lastBucket = 1, 1
 
 // survive is a rank that meets the loss, and tells layer by layer what it sees.
 func (s *lossScene) survive(mesh transport.Mesh, rank int, tell *lossStory) {
-	job, err := ringo.JoinOver(s.t.Context(), s.stands[rank].Env, ringo.Config{Collective: collective.Config{Algorithm: collective.Ring}}, mesh)
+	job, err := joinOver(s.t.Context(), s.stands[rank].Env, Config{Collective: collective.Config{Algorithm: collective.Ring}}, mesh)
 	if err != nil {
 		s.t.Error(err)
 		return
@@ -198,7 +197,7 @@ func (s *lossScene) survive(mesh transport.Mesh, rank int, tell *lossStory) {
 	best := job.Fail(err)
 	tell.line("cluster", "the verdict: %v", context.Cause(job.Context()))
 	tell.line("ringo", "the program's error: %v", best)
-	if !ringo.Reported(best) {
+	if !Reported(best) {
 		s.t.Errorf("the launcher of rank %d was not told", rank)
 	}
 	tell.line("launch", "it is told of this, and tells it once for all: the program is silent")
@@ -206,7 +205,7 @@ func (s *lossScene) survive(mesh transport.Mesh, rank int, tell *lossStory) {
 
 // perish is the rank that is lost.
 func (s *lossScene) perish(mesh transport.Mesh) {
-	job, err := ringo.JoinOver(s.t.Context(), s.stands[2].Env, ringo.Config{Collective: collective.Config{Algorithm: collective.Ring}}, mesh)
+	job, err := joinOver(s.t.Context(), s.stands[2].Env, Config{Collective: collective.Config{Algorithm: collective.Ring}}, mesh)
 	if err != nil {
 		s.t.Error(err)
 		return
@@ -232,7 +231,7 @@ func (s *lossScene) perish(mesh transport.Mesh) {
 
 // train trains for two steps of two buckets, each exchanged before the next begins, and calls at where the last one of all
 // is to start.
-func (s *lossScene) train(job *ringo.Job, at func()) error {
+func (s *lossScene) train(job *Job, at func()) error {
 	gate := &gatedReducer{at: at}
 	n, err := newTwoLayers(job.Group(), distopt.Config{Plan: distopt.PlanFixed, BucketBytes: 200}, &optim.SGD{LR: 0.1}, func(inner sums.Reducer) sums.Reducer {
 		gate.Reducer = inner
@@ -317,4 +316,20 @@ func tellLayers(tell *lossStory, err error) {
 	if errors.As(err, &step) {
 		tell.line("distopt", "step %d, bucket %d of %d, which is %s", step.Step, step.Bucket, step.Buckets, step.First)
 	}
+}
+
+// joinOver is Join of the rank that env names, over a given mesh: one that reports its calls, and
+// links that a test cuts.
+func joinOver(ctx context.Context, env launch.RankEnv, cfg Config, mesh transport.Mesh) (*Job, error) {
+	cfg.Times = cfg.Times.WithDefaults()
+	j := &Job{identity: identity{rank: env.Rank, size: env.WorldSize, launched: env.Launched}}
+	j.life.parent = ctx
+	j.life.begin(ctx)
+	if err := j.findRankZero(&env, cfg); err != nil {
+		return nil, err
+	}
+	if err := j.enterCluster(&env, cfg); err != nil {
+		return nil, err
+	}
+	return j, j.start(mesh, cfg)
 }

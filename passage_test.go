@@ -1,4 +1,4 @@
-package ringo_test
+package ringo
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-var update = flag.Bool("update", false, "write testdata/passage.txt and loss.txt anew, to be read in review")
+var update = flag.Bool("update", false, "write gradients.txt and loss.txt in docs/passages anew, to be read in review")
 
 // The passage of a step's gradients from backward to the update, as each stage sees it on rank 0 of two: the text to read
 // to learn what follows what, and the test that it does.
@@ -40,7 +40,7 @@ func TestPassageOfGradients(t *testing.T) {
 	} {
 		got.Write(passage(t, cfg))
 	}
-	compareGolden(t, "testdata/passage.txt", got.Bytes())
+	compareGolden(t, "docs/passages/gradients.txt", got.Bytes())
 }
 
 // compareGolden compares a text with the one in a file, which -update writes anew.

@@ -1,4 +1,4 @@
-// Command pictures draws the pictures of README and docs from what is in this tree: one gradient's way from testdata/passage.txt, a
+// Command pictures draws the pictures of README and docs from what is in this tree: one gradient's way from docs/passages/gradients.txt, a
 // step of a real run from a timeline that `ringo train --trace` wrote, and the ratios against peers from README's table. Its test
 // finds pictures that are not what it would draw.
 //
@@ -62,7 +62,7 @@ func draw(root string) (out []picture, err error) {
 		name, from string
 		of         func(text string) (chart, error)
 	}{
-		{"gradient.svg", "testdata/passage.txt", gradient},
+		{"gradient.svg", "docs/passages/gradients.txt", gradient},
 		{"timeline.svg", "bench/pictures/testdata/trace.json", timeline},
 		{"ratios.svg", "README.md", ratios},
 	} {

@@ -91,5 +91,5 @@ func TestServersSavedElsewhere(t *testing.T) {
 	checkRefused(t, exitFailed, "ps show "+far+"/none", "none")
 	checkRefused(t, exitUsage, "train ctr-dnn --data synthetic --np 2 --servers 2 --sync async --ps-durability wal --ps-dir "+far+"/wal", "checkpoints alone are carried")
 	checkRefused(t, exitUsage, "train mlp --data synthetic --hosts elsewhere.example:2 --checkpoint "+far+"/x", "it is this host that carries what is saved")
-	checkRefused(t, exitUsage, "train mlp --data synthetic --checkpoint s3://b/run", "--checkpoint s3://b/run: this binary reaches no buckets", "go build -C remote/cloud")
+	checkRefused(t, exitUsage, "train mlp --data synthetic --checkpoint s3://b/run", "--checkpoint s3://b/run: this binary reaches no buckets", "go build -C modules/cloud")
 }

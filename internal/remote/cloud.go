@@ -9,10 +9,10 @@ import (
 )
 
 // openCloud rejects buckets, because their clients would enlarge the binary by half. Builds with
-// buckets replace this file by remote/cloud/wiring/cloud.go.
+// buckets replace this file by modules/cloud/wiring/cloud.go.
 func openCloud(_ context.Context, u *url.URL) (store.Store, error) {
 	return nil, fmt.Errorf("%s: this binary reaches no buckets; in ringo's repository, build one that does: %s", Shown(u.String()), buildCloud)
 }
 
 // buildCloud is the command for a binary with buckets.
-const buildCloud = "go build -C remote/cloud -overlay overlay.json -o ../../ringo ../../cmd/ringo"
+const buildCloud = "go build -C modules/cloud -overlay overlay.json -o ../../ringo ../../cmd/ringo"

@@ -384,7 +384,7 @@ func TestURLs(t *testing.T) {
 		"file:///a/b":     "",
 		"file://host/a":   "with a whole path",
 		"file:///a?x=y":   "with a whole path",
-		"s3://b/run":      "this binary reaches no buckets; in ringo's repository, build one that does: go build -C remote/cloud",
+		"s3://b/run":      "this binary reaches no buckets; in ringo's repository, build one that does: go build -C modules/cloud",
 		"s3://b?secret=x": "s3://b: this binary",
 		"s3:///run":       "names no bucket",
 		"azblob://c/run":  "reaches no buckets",

@@ -7,7 +7,7 @@
 // even after the loss of a host.
 //
 // This package has stores of folders, file://. Clients of clouds would enlarge ringo by half, and
-// are in the separate module remote/cloud, which plugs in as data/parquet does.
+// are in the separate module modules/cloud, which plugs in as data/parquet does.
 package remote
 
 import (

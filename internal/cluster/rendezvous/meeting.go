@@ -1,6 +1,6 @@
 // Package rendezvous lets processes find rank 0 of their job without a configured address: rank 0
 // listens at a free port and publishes a notice in a Backend visible to all processes. A Backend is
-// a file, on one host or in a shared folder, or a key in etcd (module cluster/rendezvous/etcd). If
+// a file, on one host or in a shared folder, or a key in etcd (module modules/etcd). If
 // no ticket is configured, a notice in a file also has the job's ticket. The file is therefore
 // private to its owner; readers refuse a file accessible to other users.
 //

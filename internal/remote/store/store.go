@@ -1,5 +1,5 @@
 // Package store defines a store of objects, such as a bucket of a cloud, and implements it for
-// folders. Buckets are in module remote/cloud.
+// folders. Buckets are in module modules/cloud.
 package store
 
 import (

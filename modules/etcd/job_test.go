@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo"
-	"github.com/ringo-ml/ringo/cluster/rendezvous/etcd"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
+	"github.com/ringo-ml/ringo/modules/etcd"
 )
 
 var (
@@ -120,7 +120,7 @@ func found(t *testing.T, location string) {
 }
 
 // documented is the command line of docs/cluster.md that builds a ringo which knows etcd.
-var documented = regexp.MustCompile(`(?m)^    go (build -C cluster/rendezvous/etcd .*) -o ../../../ringo (.*)$`)
+var documented = regexp.MustCompile(`(?m)^    go (build -C modules/etcd .*) -o ../../ringo (.*)$`)
 
 // The command that is built as docs/cluster.md says has its ranks meet in etcd.
 func TestCommand(t *testing.T) {
@@ -128,7 +128,7 @@ func TestCommand(t *testing.T) {
 		t.Skip("it builds the command")
 	}
 	s := etcd.NewServer(t, "http")
-	root := filepath.Join("..", "..", "..")
+	root := filepath.Join("..", "..")
 	text, err := os.ReadFile(filepath.Join(root, "docs", "cluster.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"net/url"
 
 	"github.com/ringo-ml/ringo/internal/remote/store"
-	"github.com/ringo-ml/ringo/remote/cloud"
+	"github.com/ringo-ml/ringo/modules/cloud"
 )
 
 // openCloud opens the bucket that a URL names.

@@ -6,8 +6,8 @@ package membership
 import (
 	"strings"
 
-	"github.com/ringo-ml/ringo/cluster/rendezvous/etcd"
 	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
+	"github.com/ringo-ml/ringo/modules/etcd"
 )
 
 // openBackend opens a rendezvous that is not an address.

@@ -1,21 +1,22 @@
-package ringo
+package jobtest
 
 import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/transport"
 )
 
 func TestNetworkValidatesAll(t *testing.T) {
-	if err := (Network{}).Validate(); err != nil {
+	if err := (ringo.Network{}).Validate(); err != nil {
 		t.Error(err)
 	}
-	if err := (Network{PortRange: "20000-20100", Streams: 16, Checksum: true}).Validate(); err != nil {
+	if err := (ringo.Network{PortRange: "20000-20100", Streams: 16, Checksum: true}).Validate(); err != nil {
 		t.Error(err)
 	}
-	err := Config{Network: Network{Interface: "no such", PortRange: "9-8", Streams: 17, CongestionControl: "voodoo", TLS: transport.TLS{Mode: "perhaps"}}}.Validate()
+	err := ringo.Config{Network: ringo.Network{Interface: "no such", PortRange: "9-8", Streams: 17, CongestionControl: "voodoo", TLS: transport.TLS{Mode: "perhaps"}}}.Validate()
 	for _, want := range []string{`network.interface "no such"`, `network.port-range "9-8"`, "network.streams 17", `Network.CongestionControl "voodoo"`, `network.tls "perhaps"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is missing in %v", want, err)
@@ -29,7 +30,7 @@ func TestNetworkSettings(t *testing.T) {
 		{"mem", "end", "it needs job.transport other than mem"},
 		{"tcp", "continue", "it needs ps.failure-policy other than continue"},
 	} {
-		n := Network{Streams: 1}
+		n := ringo.Network{Streams: 1}
 		table, err := setting.New(append(n.Settings(), setting.Row{Path: "job.transport", Value: setting.Text(&c.transport)}, setting.Row{Path: "ps.failure-policy", Value: setting.Text(&c.lost)})...)
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +41,7 @@ func TestNetworkSettings(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if want := (Network{Interface: "lo", PortRange: "7-9", Streams: 3, Checksum: true}); n != want {
+		if want := (ringo.Network{Interface: "lo", PortRange: "7-9", Streams: 3, Checksum: true}); n != want {
 			t.Errorf("got %+v, want %+v", n, want)
 		}
 		idle := table.Idle()

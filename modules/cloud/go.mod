@@ -1,4 +1,4 @@
-module github.com/ringo-ml/ringo/remote/cloud
+module github.com/ringo-ml/ringo/modules/cloud
 
 go 1.26.0
 

@@ -1,4 +1,5 @@
-package ringo_test
+// Package jobtest tests jobs of several ranks by the public API of package ringo.
+package jobtest
 
 import (
 	"context"

@@ -12,7 +12,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/remote/store"
 	"github.com/ringo-ml/ringo/internal/remote/store/storetest"
-	"github.com/ringo-ml/ringo/remote/cloud"
+	"github.com/ringo-ml/ringo/modules/cloud"
 )
 
 // serveS3 serves S3's protocol on this host, with a bucket named jobs, and returns what stands behind ? in URLs of it.

@@ -1,4 +1,4 @@
-module github.com/ringo-ml/ringo/cluster/rendezvous/etcd
+module github.com/ringo-ml/ringo/modules/etcd
 
 go 1.26.0
 
@@ -46,4 +46,4 @@ require (
 	google.golang.org/protobuf v1.36.11 // indirect
 )
 
-replace github.com/ringo-ml/ringo => ../../..
+replace github.com/ringo-ml/ringo => ../..

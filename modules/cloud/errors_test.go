@@ -12,7 +12,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/internal/remote"
-	"github.com/ringo-ml/ringo/remote/cloud"
+	"github.com/ringo-ml/ringo/modules/cloud"
 )
 
 // refusing answers as S3 does where it refuses, with the bucket's name as the code.

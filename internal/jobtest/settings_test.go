@@ -1,4 +1,4 @@
-package ringo_test
+package jobtest
 
 import (
 	"context"
