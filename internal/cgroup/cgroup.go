@@ -3,7 +3,7 @@
 //
 // # Limits
 //
-// A container may see only its groups. Limits of higher groups are then unknown.
+// A container may see only the container's own groups. Limits of higher groups are then unknown.
 package cgroup
 
 import (
@@ -154,13 +154,13 @@ func counters(root fs.FS, name string) map[string]uint64 {
 	return out
 }
 
-// text is a file's content, "" if it cannot be read.
+// text is a file's content, "" if unreadable.
 func text(root fs.FS, name string) string {
 	b, _ := fs.ReadFile(root, name)
 	return strings.TrimSpace(string(b))
 }
 
-// number is a file's number, 0 if it has none, such as "max".
+// number is a file's number, 0 for a text such as "max".
 func number(root fs.FS, name string) uint64 {
 	n, _ := strconv.ParseUint(text(root, name), 10, 64)
 	return n

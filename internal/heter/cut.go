@@ -1,15 +1,16 @@
-// Package heter runs one model on processes of two kinds. Trainers read data, look rows up, pool
-// them and whatever else is cheap; the part of the model that its own code marks by
-// [nn.Tape.OnDevice] with [DeviceName], the dense layers, runs on heter-trainers, which own its
-// parameters, or are lent them for each step ([StatelessStage]). Activations go there, and their
-// gradients come back, a micro-batch at a time:
+// Package heter splits a model between two kinds of processes. Trainers read data, look up and pool
+// rows, and run all other cheap layers. The stage that the model marks by [nn.Tape.OnDevice] with
+// [DeviceName], its dense layers, runs on heter-trainers with its parameters; stateless
+// heter-trainers receive the parameters for each step ([StatelessStage]). Activations are sent
+// forward and gradients back, per micro-batch:
 //
-//	trainer                                heter-trainer
-//	Stem.Forward     activations, labels ─▶ Device.Run: the part and the loss, forward and backward
-//	Stem.Backward  ◀─ gradients, outputs
-//	                                        Device.Update, when all trainers have ended the step, unless they lend
+//	trainer                                       heter-trainer
+//	TrainerStage.Forward  activations, labels ─▶  Device.Run: stage and loss, forward and backward
+//	TrainerStage.Backward ◀─ gradients, outputs
+//	                                              Device.Update: once all trainers ended the step
 //
-// Find tells what crosses. Where nobody splits a model its code runs as if there were no mark.
+// Stateless heter-trainers run no Update. Find determines the tensors to send. Without a split the
+// mark has no effect.
 package heter
 
 import (
@@ -23,46 +24,47 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// DeviceName is what parts for heter-trainers are marked with: see nn.Tape.OnDevice.
+// DeviceName marks stages for heter-trainers: see nn.Tape.OnDevice.
 const DeviceName = "heter"
 
 // CutTensor is a tensor that trainers send.
 type CutTensor struct {
-	// Name is the operation that makes it, with its table, or "values": those of the samples.
+	// Name is the operation with this output and the operation's table or first parameter;
+	// "values" are the samples' values.
 	Name string
-	// Shape is that of one sample's.
+	// Shape is the shape for one sample.
 	Shape []int
-	// Grad says that its gradient comes back.
+	// Grad reports that its gradient is sent back.
 	Grad bool
 }
 
-// Len is how many values a sample has.
+// Len is the number of values per sample.
 func (c CutTensor) Len() int { return volume(c.Shape) }
 
-// Cut is where a model is split, and what crosses there.
+// Cut is the place of a model's split, with the tensors sent there.
 type Cut struct {
 	Model string
-	// In are the tensors that the part is given.
+	// In are the inputs of the stage.
 	In []CutTensor
-	// Out is the shape of the part's result, of one sample: the model's output.
+	// Out is the shape of the stage's result for one sample: the model's output.
 	Out []int
-	// Labels and Targets are how many each sample has, which cross for the loss.
+	// Labels and Targets are the number of each per sample, sent for the loss.
 	Labels, Targets int
-	// Classes are how many labels there are; 0: that is not known.
+	// Classes is the number of distinct labels, 0 if unknown.
 	Classes int
-	// Params are the names of the part's parameters, and Values how many values they have.
+	// Params are the names of the stage's trained parameters, with Values values in all.
 	Params []string
 	Values int
-	// Frozen are those of the part that are not trained, and TrainerParams the names of the other
-	// parameters, tables left out.
+	// Frozen are the names of the stage's frozen parameters, TrainerParams of all other parameters
+	// except tables.
 	Frozen, TrainerParams []string
-	// Slots are the places of the part's parameters in a device's arena.
+	// Slots are the ranges of the stage's parameters in a device's arena.
 	Slots []nn.ParamRange
-	// Hash is the same for the same part: its operations, parameters and shapes.
+	// Hash depends on the stage's operations, parameters and shapes.
 	Hash [sha256.Size]byte
 }
 
-// BytesPerSample is what a sample takes on its way there and back, as float32.
+// BytesPerSample returns the request and result bytes of a sample as float32.
 func (c *Cut) BytesPerSample() (there, back int) {
 	there, back = 4*(c.Labels+c.Targets), 4*volume(c.Out)
 	for _, x := range c.In {
@@ -73,7 +75,7 @@ func (c *Cut) BytesPerSample() (there, back int) {
 	return there, back
 }
 
-// String tells what crosses, a line each.
+// String lists the tensors sent, one per line.
 func (c *Cut) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "model %s: heter-trainers compute with %d values of %d parameters: %s\n", c.Model, c.Values, len(c.Params), strings.Join(c.Params, ", "))
@@ -103,8 +105,8 @@ func volume(shape []int) int {
 	return n
 }
 
-// Find runs a model once without computing and finds where its code splits it. prepare, which may be nil, may freeze parameters. It
-// is an error if there is no such place, or no sense in it.
+// Find runs a model once, without computation, and determines its cut. prepare may freeze
+// parameters and may be nil. A model without a useful split is an error.
 func Find(spec model.Spec, o model.Options, prepare func(*nn.Params) error) (*Cut, error) {
 	c, err := find(spec, o, prepare)
 	if err != nil {
@@ -118,7 +120,7 @@ func Find(spec model.Spec, o model.Options, prepare func(*nn.Params) error) (*Cu
 	return c, nil
 }
 
-// arrange builds the model as a device has it: what stays with trainers is frozen.
+// arrange builds the model of a device: the trainers' parameters are frozen.
 func (c *Cut) arrange(ps *nn.Params, spec model.Spec, o model.Options, prepare func(*nn.Params) error) (m model.Model, err error) {
 	ps.TablesElsewhere()
 	m = spec.Build(ps, o)
@@ -137,8 +139,8 @@ func (c *Cut) arrange(ps *nn.Params, spec model.Spec, o model.Options, prepare f
 	return m, nil
 }
 
-// Freeze makes the parameters of the other side keep their values, on a registry before it is arranged: c.Params where a trainer
-// arranges, c.TrainerParams on a device.
+// Freeze freezes the parameters of the other side, before the registry is arranged: c.Params at a
+// trainer, c.TrainerParams on a device.
 func (c *Cut) Freeze(ps *nn.Params, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -156,7 +158,7 @@ func (c *Cut) Pack(ps *nn.Params, values []float32) error {
 	return c.each(ps, values, func(own *nn.Param, there []float32) { copy(there, own.Data) })
 }
 
-// each shows the parameters of a registry and their places among a device's values.
+// each calls do with the stage's parameters in a registry and their ranges of a device's values.
 func (c *Cut) each(ps *nn.Params, values []float32, do func(own *nn.Param, there []float32)) error {
 	known := map[string]*nn.Param{}
 	for _, p := range ps.List() {
@@ -199,22 +201,20 @@ func find(spec model.Spec, o model.Options, prepare func(*nn.Params) error) (*Cu
 	return f.cut, nil
 }
 
-// samples are those of the dry run: more than one, so that a dimension that is theirs is told from others.
+// samples is the size of the dry run's batch: more than 1, to distinguish the batch dimension.
 const samples = 3
 
-// finder looks at one dry run.
 type finder struct {
 	cut    *Cut
 	params *nn.Params
 	parts  int
-	x      []*nn.Tensor // what the part was given
-	y      *nn.Tensor   // its result
-	lo, hi int          // its operations
+	x      []*nn.Tensor // inputs of the stage
+	y      *nn.Tensor   // result of the stage
+	lo, hi int          // range of the stage's operations
 	out    []*nn.Tensor // the model's outputs
 	fault  error
 }
 
-// record runs the model and notes what the part was given.
 func (f *finder) record(t *nn.Tape, m model.Model, b model.Batch) *nn.Tensor {
 	t.Intercept(func(place string, part nn.Stage, x []*nn.Tensor) *nn.Tensor {
 		if place != DeviceName {
@@ -229,7 +229,7 @@ func (f *finder) record(t *nn.Tape, m model.Model, b model.Batch) *nn.Tensor {
 	out := m.Forward(t, b)
 	f.out = slices.Clone(out.List())
 	t.Intercept(nil)
-	small := model.Batch{N: b.N, Labels: b.Labels, Targets: b.Targets} // what a heter-trainer has of it
+	small := model.Batch{N: b.N, Labels: b.Labels, Targets: b.Targets} // all that a heter-trainer has
 	return m.Loss(t, small, out).Mean
 }
 
@@ -239,7 +239,7 @@ func (f *finder) count(t *nn.Tape) int {
 	return len(nodes)
 }
 
-// judge finds what crosses, or why that makes no sense.
+// judge fills in the cut, or returns the reason against a split.
 func (f *finder) judge(t *nn.Tape) error {
 	switch {
 	case f.fault != nil:
@@ -267,7 +267,8 @@ func (f *finder) judge(t *nn.Tape) error {
 	return f.deal(nodes)
 }
 
-// alone reports a part that reads what it is not given, or whose numbers depend on what a micro-batch is.
+// alone returns an error if the stage reads a tensor other than its inputs, or if its result
+// depends on the size of a micro-batch.
 func (f *finder) alone(part []nn.Node) error {
 	known := map[*nn.Tensor]bool{}
 	for _, x := range f.x {
@@ -292,7 +293,7 @@ func (f *finder) alone(part []nn.Node) error {
 	return nil
 }
 
-// crossings finds what crosses, of the operations before the part.
+// crossings determines Cut.In from the operations before the stage.
 func (f *finder) crossings(before []nn.Node) error {
 	if len(f.x) == 0 {
 		return errors.New("the part is given nothing")
@@ -324,13 +325,12 @@ func (f *finder) crossings(before []nn.Node) error {
 	return nil
 }
 
-// trains tells whether something that is trained is in a node, or before it.
+// trains reports whether node n or a node before it has parameters to train.
 func trains(n nn.Node, needs map[*nn.Tensor]bool) bool {
 	return n.Table != nil || slices.ContainsFunc(n.Params, func(p *nn.Param) bool { return p != nil && !p.Frozen() }) ||
 		slices.ContainsFunc(n.Inputs, func(x *nn.Tensor) bool { return needs[x] })
 }
 
-// name is what a crossing is called by the operation that makes it.
 func name(n nn.Node) string {
 	switch {
 	case n.Table != nil:
@@ -341,7 +341,6 @@ func name(n nn.Node) string {
 	return n.Op
 }
 
-// shapeOf is a sample's.
 func shapeOf(what string, x *nn.Tensor) ([]int, error) {
 	if len(x.Shape) < 1 || x.Shape[0] != samples {
 		return nil, fmt.Errorf("%s has the shape %v of %d samples: want them as its first dimension", what, x.Shape, samples)
@@ -349,7 +348,7 @@ func shapeOf(what string, x *nn.Tensor) ([]int, error) {
 	return slices.Clone(x.Shape[1:]), nil
 }
 
-// deal finds whose each parameter is, and the hash of the part.
+// deal assigns each parameter to a side, and computes the stage's hash.
 func (f *finder) deal(nodes []nn.Node) error {
 	own, others := map[*nn.Param]bool{}, map[*nn.Param]bool{}
 	hash := sha256.New()

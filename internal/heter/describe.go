@@ -9,7 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// describe writes what an operation is, for a hash: the same for the same operation.
+// describe writes an operation for a hash: equal operations have equal text.
 func describe(w io.Writer, n nn.Node) {
 	fmt.Fprintf(w, "%s %q %v %d %v;", n.Op, n.Name, n.Output.Shape, n.Activation, n.Axes)
 	for _, x := range n.Inputs {

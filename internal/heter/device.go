@@ -9,43 +9,46 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Device computes a part. It is all that a heter-trainer needs of what it computes with: CPU is one, and an accelerator would be
-// another. One goroutine uses it.
+// Device computes a stage: the whole interface between a heter-trainer and the hardware. CPU is a
+// Device, and an accelerator would be. A Device is not safe for concurrent use.
 //
-// A step is some Runs, whose gradients add up, and an Update. Evaluations may come between any two of them and change nothing.
-// Buffers, Gradients and Values are memory that this process can read: a device with memory of its own copies.
+// A step is a number of Runs, with the sum of their gradients, and an Update. Evaluations may be
+// between any two and have no effect on state. Buffers, Gradients and Values are in this process's
+// memory: a device with separate memory copies.
 type Device interface {
-	// Buffers makes the memory of a micro-batch where the device reads and writes it, for any number of samples up to n.
+	// Buffers allocates a micro-batch for up to n samples in memory that the device accesses.
 	Buffers(n int) *MicroBatch
-	// Run runs the part over a micro-batch forward, and unless it is m.Eval backward: it adds to the gradients of the
-	// parameters, and m has its results when it returns.
+	// Run runs the stage forward over a micro-batch, and backward unless m.Eval is set. It adds to
+	// the parameters' gradients, and writes its results to m.
 	Run(m *MicroBatch) error
-	// Gradients are the sums over all Runs since the last Update, and Values the parameters, both in the same order: who
-	// keeps several devices equal reads and writes them. They are good until the next call.
+	// Gradients are the sums over all Runs since the last Update, Values the parameters, in the
+	// same order. Callers that synchronise devices read and write both. They are valid until the
+	// next call.
 	Gradients() []float32
 	Values() []float32
-	// State is all that the next steps follow from: the parameters, and what the optimizer keeps. Devices that have the same go on
-	// alike. It may be written to between steps, and is good until the next call.
+	// State is the whole state of training: the parameters and the optimizer's state. Devices with
+	// equal State compute equal steps. It may be written between steps, and is valid until the next
+	// call.
 	State() [][]float32
-	// Update moves the parameters by the gradients times scale, and begins a new sum.
+	// Update updates the parameters by the gradients times scale, and starts a new sum.
 	Update(rate float64, scale float32) error
 	Close()
 }
 
-// CPUConfig says what a CPU device is.
+// CPUConfig configures a CPU.
 type CPUConfig struct {
 	Options model.Options
-	// Seed is that of the parameters' first values.
+	// Seed is the seed of the parameters' initial values.
 	Seed uint64
-	// Threads compute; 0: one.
+	// Threads is the number of threads, 0 for one.
 	Threads int
-	// Prepare may freeze parameters, before they are arranged; nil: nothing.
+	// Prepare may freeze parameters before they are arranged; it may be nil.
 	Prepare func(*nn.Params) error
-	// Optimizer makes the rule of the arena. It is needed.
+	// Optimizer returns the rule for the arena. It is required.
 	Optimizer func(*nn.Params) (optim.Optimizer, error)
 }
 
-// CPU is the processors of this host as a Device.
+// CPU is a Device on the processors of this host.
 type CPU struct {
 	cut    *Cut
 	model  model.Model
@@ -60,7 +63,7 @@ type CPU struct {
 	ran    bool // since the last Update
 }
 
-// NewCPU makes a device of the part of a model that Find has found. It has no memory for tables.
+// NewCPU returns a device for the stage of a cut. It has no memory for tables.
 func NewCPU(spec model.Spec, c *Cut, cfg CPUConfig) (*CPU, error) {
 	d := &CPU{cut: c, params: nn.NewParams(cfg.Seed)}
 	var err error
@@ -87,7 +90,6 @@ func NewCPU(spec model.Spec, c *Cut, cfg CPUConfig) (*CPU, error) {
 	return d, nil
 }
 
-// find takes the part from the model's code.
 func (d *CPU) find(spec model.Spec) error {
 	_, err := nn.Trace(func(t *nn.Tape) {
 		t.Intercept(func(place string, part nn.Stage, x []*nn.Tensor) *nn.Tensor {
@@ -104,7 +106,7 @@ func (d *CPU) find(spec model.Spec) error {
 	return err
 }
 
-// Buffers is memory of Go.
+// Buffers allocates Go memory.
 func (d *CPU) Buffers(n int) *MicroBatch {
 	m := &MicroBatch{}
 	m.Size(d.cut, n)
@@ -140,16 +142,16 @@ func (d *CPU) Run(m *MicroBatch) error {
 	return nil
 }
 
-// Gradients are zeros where nothing has run.
+// Gradients are zeros before the first Run of a step.
 func (d *CPU) Gradients() []float32 {
 	if !d.ran {
 		clear(d.params.Grads())
-		d.ran = true // what others had to add may be there from now on
+		d.ran = true // the caller may write gradients to this memory
 	}
 	return d.params.Grads()
 }
 
-// Values are the arena.
+// Values is the arena.
 func (d *CPU) Values() []float32 { return d.params.Values() }
 
 // State is the arena and the optimizer's arrays.
@@ -161,7 +163,7 @@ func (d *CPU) State() [][]float32 {
 	return all
 }
 
-// Update is the optimizer's step. A gradient that is not finite is an error, and moves nothing.
+// Update is the optimizer's step. A gradient that is not finite is an error, without an update.
 func (d *CPU) Update(rate float64, scale float32) error {
 	g := d.Gradients()
 	if s := simd.Host().SumSquares(g); s-s != 0 {
@@ -175,10 +177,11 @@ func (d *CPU) Update(rate float64, scale float32) error {
 	return nil
 }
 
-// Params is the registry of the part's parameters, for their names and places; those that stay with trainers are frozen in it.
+// Params is the registry, with names and ranges of the stage's parameters; the trainers' parameters
+// are frozen in it.
 func (d *CPU) Params() *nn.Params { return d.params }
 
-// Close ends its threads, and those of an optimizer that has some.
+// Close ends the threads of the tape and of the optimizer.
 func (d *CPU) Close() {
 	d.tape.Close()
 	if o, ok := d.opt.(interface{ Close() }); ok {

@@ -5,28 +5,29 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// MicroBatch is a micro-batch at the cut: what a part is given, and what it makes of it.
+// MicroBatch is a micro-batch at the cut: inputs and results of the stage.
 type MicroBatch struct {
-	// N is how many samples it has.
+	// N is the number of samples.
 	N int
-	// Seed is the gradient of the step's loss with respect to the mean over this micro-batch: its share of the step's samples.
+	// Seed is the gradient of the step's loss with respect to the mean over this micro-batch: its
+	// share of the step's samples.
 	Seed float32
-	// Eval says that nothing but the outputs and the loss is wanted.
+	// Eval selects outputs and loss only, without gradients.
 	Eval bool
-	// In are the values that cross, as Cut.In names them.
+	// In are the values of Cut.In.
 	In      [][]float32
 	Labels  []int32
 	Targets []float32
 
-	// Out is the part's result, and Loss the mean over Terms of it, of which Correct are as their labels.
+	// Out is the stage's result, Loss the mean over Terms samples or tokens, Correct the number of
+	// correct ones.
 	Out            []float32
 	Loss           float32
 	Terms, Correct int
-	// Grads are the gradients of In, nil of those of which none comes back.
+	// Grads are the gradients of In, nil for inputs without Grad.
 	Grads [][]float32
 }
 
-// size makes the memory of n samples' results.
 func (m *MicroBatch) size(c *Cut, n int) {
 	m.Out = sized(m.Out, n*volume(c.Out))
 	if len(m.Grads) != len(c.In) {
@@ -39,7 +40,7 @@ func (m *MicroBatch) size(c *Cut, n int) {
 	}
 }
 
-// Size makes the memory of n samples, of what crosses there, too.
+// Size allocates inputs and results of n samples.
 func (m *MicroBatch) Size(c *Cut, n int) {
 	m.N = n
 	if len(m.In) != len(c.In) {
@@ -52,7 +53,7 @@ func (m *MicroBatch) Size(c *Cut, n int) {
 	m.size(c, n)
 }
 
-// sized is x with n values, of which nothing is known.
+// sized returns x with n values, not cleared.
 func sized[T any](x []T, n int) []T {
 	if cap(x) < n {
 		return make([]T, n)
@@ -60,15 +61,15 @@ func sized[T any](x []T, n int) []T {
 	return x[:n]
 }
 
-// piece is some samples of a batch, in memory of its own where they do not follow each other.
+// piece has memory for samples lo to hi-1 of a batch: their bags' keys are not contiguous there.
+// The returned batch is valid until the next call, and while the source batch is.
 type piece struct {
 	values  nn.Tensor
 	keys    []uint64
-	from    []int32 // for each of the keys its place in the batch
+	from    []int32 // index in the batch, by key
 	offsets []int32
 }
 
-// of makes a batch of samples lo to hi-1 of b. It is good until the next call, and as long as b is.
 func (p *piece) of(b model.Batch, lo, hi int) model.Batch {
 	if lo == 0 && hi == b.N {
 		return b
@@ -86,7 +87,6 @@ func (p *piece) of(b model.Batch, lo, hi int) model.Batch {
 	return out
 }
 
-// bags are those of some samples.
 func (p *piece) bags(b nn.Bags, lo, hi int) nn.Bags {
 	n := hi - lo
 	p.keys, p.from, p.offsets = p.keys[:0], p.from[:0], append(p.offsets[:0], 0)
@@ -104,11 +104,11 @@ func (p *piece) bags(b nn.Bags, lo, hi int) nn.Bags {
 	return nn.Bags{Keys: p.keys, Offsets: p.offsets, N: n}
 }
 
-// some is samples lo to hi-1 of n, which have as many values each.
+// some returns samples lo to hi-1 of the n samples in x.
 func some[T any](x []T, n, lo, hi int) []T {
 	each := len(x) / n
 	return x[lo*each : hi*each]
 }
 
-// bounds are the samples of micro-batch i of so many of a batch of n: as many each, or one more in the first ones.
+// bounds returns the samples of micro-batch i; sizes differ by at most one sample.
 func bounds(n, micros, i int) (lo, hi int) { return n * i / micros, n * (i + 1) / micros }

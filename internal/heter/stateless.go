@@ -6,32 +6,32 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// StatelessStage is a RemoteStage of a trainer that has the part's parameters itself, and lends
-// them for each step. Values and gradients are in the order of Cut.Slots, as a device has them.
+// StatelessStage is a RemoteStage without state: the trainer owns the stage's parameters, and sends
+// them for each step. Values and gradients are in the order of Cut.Slots.
 type StatelessStage interface {
 	RemoteStage
-	// Lend makes values those that micro-batches are computed with from the next one on. It is
-	// called between steps, or between evaluations.
+	// Lend sets the parameters for the next micro-batches. It is called between steps, or between
+	// evaluations.
 	Lend(values []float32) error
-	// RequestGradients says that the step's last micro-batch was sent: gradients may be on their
-	// way while the trainer waits for the results.
+	// RequestGradients follows the step's last Send: gradients may be sent while the trainer waits
+	// for results.
 	RequestGradients() error
-	// Gradients waits for the sum over the step's micro-batches, which it writes to dst.
+	// Gradients waits for the sum over the step's micro-batches, and writes it to dst.
 	Gradients(dst []float32) error
 }
 
-// remoteParams is what a trainer lends.
+// remoteParams are the stage's parameters of a trainer that owns them.
 type remoteParams struct {
 	to         StatelessStage
 	cut        *Cut
 	params     *nn.Params
-	values     []float32 // as devices have them
+	values     []float32 // order of Cut.Slots
 	stageSlots map[int]bool
-	slots      []int // of own, in the order of the arena
+	slots      []int // ascending indices of stageSlots
 }
 
-// SetParams makes the trainer lend the part's parameters, which are in ps as others are: their
-// gradients are there after Backward, which reports them behind all others.
+// SetParams makes the trainer send the stage's parameters in ps for each step. Backward writes
+// their gradients to ps and reports them after all other gradients.
 func (t *Trainer) SetParams(ps *nn.Params, to StatelessStage) error {
 	l := &remoteParams{to: to, cut: t.cut, params: ps, stageSlots: map[int]bool{}}
 	for _, s := range t.cut.Slots {
@@ -57,7 +57,7 @@ func grow(x []float32, n int) []float32 {
 	return make([]float32, n)
 }
 
-// paramIndex is a parameter's place among those that are trained, -1: it is not one.
+// paramIndex returns the index of a trained parameter, -1 for other names.
 func paramIndex(ps *nn.Params, name string) int {
 	for i, s := range ps.Slots() {
 		if s.Name == name {
@@ -67,7 +67,6 @@ func paramIndex(ps *nn.Params, name string) int {
 	return -1
 }
 
-// send lends the parameters as they are.
 func (l *remoteParams) send() error {
 	if l == nil {
 		return nil
@@ -85,7 +84,7 @@ func (l *remoteParams) collect() error {
 	return l.to.RequestGradients()
 }
 
-// readyExceptStage is ready without the part's parameters, whose gradients come last.
+// readyExceptStage is ready without the stage's parameters, because their gradients arrive last.
 func (l *remoteParams) readyExceptStage(ready func(slot int)) func(slot int) {
 	if l == nil || ready == nil {
 		return ready
@@ -97,7 +96,7 @@ func (l *remoteParams) readyExceptStage(ready func(slot int)) func(slot int) {
 	}
 }
 
-// take brings the part's gradients, and reports them.
+// take receives the stage's gradients, and reports them.
 func (l *remoteParams) take(ready func(slot int)) error {
 	if l == nil {
 		return nil

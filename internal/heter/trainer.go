@@ -12,36 +12,37 @@ import (
 
 // RemoteStage runs micro-batches elsewhere.
 type RemoteStage interface {
-	// Send hands a micro-batch over, which stays as it is until Wait has returned for it.
+	// Send sends a micro-batch, which must not change until its Wait has returned.
 	Send(m *MicroBatch) error
-	// Wait waits until a micro-batch that was sent has its results.
+	// Wait waits for the results of a sent micro-batch.
 	Wait(m *MicroBatch) error
-	// End ends the step: all its micro-batches have been waited for. rate is the learning rate by which the part moves.
+	// End ends the step, after the Wait of each micro-batch. rate is the learning rate of the
+	// update.
 	End(rate float64) error
 }
 
-// StageTimes are how a stage of a pipeline has spent its time.
+// StageTimes are the times of one stage of the pipeline.
 type StageTimes struct {
 	Busy    time.Duration
-	Starved time.Duration // the stage before had nothing for it
-	Blocked time.Duration // the stage behind had no room
+	Starved time.Duration // the previous stage had no data
+	Blocked time.Duration // the next stage had no space
 }
 
-// Times are those of a trainer's stages.
+// Times are the times of a trainer's stages.
 type Times struct {
 	Pool StageTimes // the model up to the cut
-	Send StageTimes // to heter-trainers: blocked where these have no room, or are still at the step before
-	Back StageTimes // the model from the cut backward: starved until gradients are back
+	Send StageTimes // heter-trainers: blocked while these are full or in the previous step
+	Back StageTimes // backward from the cut: starved until gradients arrive
 }
 
-// Trainer does a trainer's share of steps: a batch goes in micro-batches up to the cut, to a
-// RemoteStage and back. While that computes one, the trainer is at the next. It is used by one
-// goroutine.
+// Trainer runs a trainer's side of steps: it sends a batch's micro-batches to a RemoteStage as a
+// pipeline, and runs the next micro-batch up to the cut during the computation. A Trainer is not
+// safe for concurrent use.
 //
-// Micro-batches go there as soon as they are at the cut, as long as the RemoteStage has room, and
-// gradients are taken in the order in which they were sent, whichever come back first: what stays
-// with the trainer adds up in the same order in each run. Each micro-batch under way has a tape of
-// its own, so that memory for activations is that of the whole batch.
+// A micro-batch is sent as soon as it is at the cut and the RemoteStage has space. Gradients are
+// processed in the order of sending, so that the trainer's sums have the same order in each run.
+// Each micro-batch in flight has a separate tape: activations take as much memory as for the whole
+// batch.
 type Trainer struct {
 	cut          *Cut
 	remote       RemoteStage
@@ -49,14 +50,14 @@ type Trainer struct {
 	microBatches []*MicroBatch
 	pieces       []piece
 	hold         func(from []int32)
-	loan         *remoteParams // nil: heter-trainers have the part's parameters
+	loan         *remoteParams // nil: heter-trainers own the stage's parameters
 	out          nn.Tensor
 	mean         nn.Tensor
 	times        Times
 }
 
-// NewTrainer makes one of a model whose parameters are arranged, with those of the part frozen: see Cut.Freeze. A batch goes in so
-// many micro-batches, at least 1.
+// NewTrainer returns a Trainer of a model with arranged parameters, and the stage's parameters
+// frozen: see Cut.Freeze. micros is the number of micro-batches per batch, at least 1.
 func NewTrainer(m model.Model, c *Cut, micros int, remote RemoteStage, cfg nn.TapeConfig) (*Trainer, error) {
 	if micros < 1 {
 		return nil, fmt.Errorf("heter: %d micro-batches of a batch: want at least 1", micros)
@@ -69,12 +70,12 @@ func NewTrainer(m model.Model, c *Cut, micros int, remote RemoteStage, cfg nn.Ta
 	return t, nil
 }
 
-// BeforeEach makes hold be called before a micro-batch goes up to the cut, with the place in the batch of each of its keys, or nil where
-// it is the whole batch: rows that lie elsewhere are held by the places of keys, see nn.Table.Hold.
+// BeforeEach sets a function to call before each micro-batch's forward pass, with the index in the
+// batch of each of its keys, or nil for the whole batch: see nn.Table.Hold.
 func (t *Trainer) BeforeEach(hold func(from []int32)) { t.hold = hold }
 
-// Backward runs the model over a batch and adds to the gradients of what stays, as nn.Tape.Backward does. What it returns is good
-// until the next call.
+// Backward runs the model over a batch and adds to the gradients of the trainer's parameters, as
+// nn.Tape.Backward does. The result is valid until the next call.
 func (t *Trainer) Backward(b model.Batch, seed uint64, ready func(slot int)) (model.Pass, error) {
 	n, err := t.send(b, true, seed)
 	if err != nil {
@@ -104,7 +105,7 @@ func (t *Trainer) Backward(b model.Batch, seed uint64, ready func(slot int)) (mo
 	return t.gather(pass, n)
 }
 
-// Evaluate runs the model over a batch; what it returns is good until the next call.
+// Evaluate runs the model over a batch. The result is valid until the next call.
 func (t *Trainer) Evaluate(b model.Batch) (model.Pass, error) {
 	n, err := t.send(b, false, 0)
 	if err != nil {
@@ -118,7 +119,7 @@ func (t *Trainer) Evaluate(b model.Batch) (model.Pass, error) {
 	return t.gather(t.pass(b), n)
 }
 
-// send runs a batch up to the cut and sends what crosses, in as many micro-batches as it has samples for.
+// send runs a batch up to the cut and sends its micro-batches, each of at least one sample.
 func (t *Trainer) send(b model.Batch, training bool, seed uint64) (n int, err error) {
 	if err := t.loan.send(); err != nil {
 		return 0, err
@@ -152,13 +153,12 @@ func (t *Trainer) wait(m *MicroBatch) error {
 	return err
 }
 
-// pass is that of a batch without its results.
 func (t *Trainer) pass(b model.Batch) model.Pass {
 	t.out.Resize(append([]int{b.N}, t.cut.Out...)...)
 	return model.Pass{Batch: b, Outputs: model.Outputs{&t.out}, Loss: model.Loss{Mean: &t.mean}}
 }
 
-// gather puts the results of n micro-batches together.
+// gather merges the results of n micro-batches.
 func (t *Trainer) gather(p model.Pass, n int) (model.Pass, error) {
 	at, sum := 0, 0.0
 	for _, m := range t.microBatches[:n] {
@@ -179,7 +179,7 @@ func (t *Trainer) gather(p model.Pass, n int) (model.Pass, error) {
 // End ends the step: see RemoteStage.End.
 func (t *Trainer) End(rate float64) error { return t.remote.End(rate) }
 
-// Times are what was spent since the last call.
+// Times are the times since the last call.
 func (t *Trainer) Times() Times {
 	was := t.times
 	if r, ok := t.remote.(interface{ Times() StageTimes }); ok {
@@ -189,7 +189,7 @@ func (t *Trainer) Times() Times {
 	return was
 }
 
-// Close ends its threads.
+// Close ends the threads.
 func (t *Trainer) Close() {
 	for _, s := range t.stems {
 		s.Close()

@@ -5,20 +5,20 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// TrainerStage is what a trainer computes of a micro-batch: the model up to the cut, and backward
-// from it. One stem is for one micro-batch at a time; stems of one model share its parameters, and
-// one goroutine uses them all.
+// TrainerStage is a trainer's side of one micro-batch: the model up to the cut, and backward from
+// there. A stage is for a single micro-batch at a time. All stages of a model share the parameters,
+// and are not safe for concurrent use together.
 type TrainerStage struct {
 	model model.Model
 	cut   *Cut
 	tape  *nn.Tape
 	x     []*nn.Tensor
-	stand nn.Tensor // in place of the part's result
+	stand nn.Tensor // replaces the stage's result
 	outs  []*nn.Tensor
 	seeds [][]float32
 }
 
-// NewStem makes one of a model whose parameters are arranged. Close ends it.
+// NewStem returns a stage of a model with arranged parameters. Close ends it.
 func NewStem(m model.Model, c *Cut, cfg nn.TapeConfig) *TrainerStage {
 	s := &TrainerStage{model: m, cut: c, tape: nn.NewTape(cfg)}
 	s.tape.Intercept(func(place string, part nn.Stage, x []*nn.Tensor) *nn.Tensor {
@@ -32,8 +32,8 @@ func NewStem(m model.Model, c *Cut, cfg nn.TapeConfig) *TrainerStage {
 	return s
 }
 
-// Forward runs the model up to the cut and gives m what crosses there, which is good until the next call. Without training nothing
-// is kept for Backward. seed is that of the tape's random numbers.
+// Forward runs the model up to the cut and sets m's inputs, valid until the next call. Backward
+// needs training. seed is the seed of the tape's random numbers.
 func (s *TrainerStage) Forward(b model.Batch, m *MicroBatch, training bool, seed uint64) {
 	if s.x = s.x[:0]; training {
 		s.tape.Reset()
@@ -49,8 +49,8 @@ func (s *TrainerStage) Forward(b model.Batch, m *MicroBatch, training bool, seed
 	m.size(s.cut, b.N)
 }
 
-// Backward goes on with the gradients that came back to m. ready is as of nn.Tape.Backward: nil where another micro-batch of the
-// step follows.
+// Backward continues with m's gradients. ready is as in nn.Tape.Backward, and nil for all
+// micro-batches of a step except the last.
 func (s *TrainerStage) Backward(m *MicroBatch, ready func(slot int)) {
 	s.outs, s.seeds = s.outs[:0], s.seeds[:0]
 	for i, x := range s.x {
@@ -61,5 +61,5 @@ func (s *TrainerStage) Backward(m *MicroBatch, ready func(slot int)) {
 	s.tape.BackwardFrom(s.outs, s.seeds, ready)
 }
 
-// Close ends its threads.
+// Close ends the threads.
 func (s *TrainerStage) Close() { s.tape.Close() }

@@ -62,7 +62,7 @@ func (l Layout) Micro(b []byte, m *heter.MicroBatch, number, step uint64) error 
 	return nil
 }
 
-// ParseMicro decodes a Micro of at most most samples into m, and grows its memory as needed. A wrong
+// ParseMicro decodes a micro-batch of at most `most` samples into m, and grows m as needed. A wrong
 // length is malformed.
 func (l Layout) ParseMicro(b []byte, m *heter.MicroBatch, most int) (Head, error) {
 	h, err := ParseHead(b)

@@ -119,8 +119,8 @@ func (m *Region) Close() {
 	m.b, m.fd = nil, -1
 }
 
-// View is memory that another process writes. A View is for one goroutine; slices of slots are for
-// any.
+// View is memory that another process writes. The methods are not safe for concurrent use;
+// slices of slots are.
 type View struct {
 	shape
 	b    []byte

@@ -7,7 +7,7 @@ import (
 )
 
 // array is memory for items of width values that grows at its end and never moves: items may be
-// read while it grows. Growing is for one goroutine at a time. The memory starts as zeros and is
+// read while it grows. Concurrent growing is not allowed. The memory starts as zeros and is
 // outside the garbage-collected heap, which would grow to a multiple before a collection.
 //
 // On Linux an array is one slab: reserved address space for all items, mapped page by page at the

@@ -10,8 +10,8 @@ type clicks struct {
 // Counts reports whether a table's rule needs shows and clicks: see PushClicks.
 func (t *Trainer) Counts(table int) bool { return t.tables[table].counts }
 
-// PushClicks is PushRows for a table with a counting rule: labels are those of the last Fetch's
-// samples, 1 for a click. grads are gradients of the mean over these samples.
+// PushClicks is PushRows for a table with a counting rule: labels are the labels of the last
+// Fetch's samples, 1 for a click. grads are gradients of the mean over these samples.
 //
 // PushClicks sends the gradient of the sum over the samples, the row's shows, which count each
 // occurrence in the batch, and the shows in clicked samples. A rule that divides by the shows then

@@ -4,11 +4,11 @@
 //
 //	t, err := trainer.New(trainer.Config{Client: c, Schema: s, Values: params.Values()})
 //	for … {
-//		err = t.Fetch(batch)               // its ids and keys
+//		err = t.Fetch(batch)               // loads the rows of its ids and keys
 //		at, rows := t.Rows(table)          // the model looks up at in rows
-//		err = t.Ask(next)                  // which travels meanwhile
+//		err = t.Ask(next)                  // requests the next batch's rows early
 //		…                                  // forward, backward; t is distopt's Reducer
-//		err = t.PushRows(table, at, grads) // at as Rows has it
+//		err = t.PushRows(table, at, grads) // at of Rows
 //		err = t.End(rate)
 //	}
 //	err = t.Leave(ctx)
@@ -80,7 +80,8 @@ type Config struct {
 	Timeout time.Duration
 }
 
-// Trainer moves parameters and gradients between a rank and its servers. It is for one goroutine.
+// Trainer moves parameters and gradients between a rank and its servers. A Trainer is
+// not safe for concurrent use.
 type Trainer struct {
 	cfg     Config
 	session *client.Session
@@ -200,7 +201,7 @@ func (t *Trainer) SetRate(rate float64) {
 	}
 }
 
-// End ends the step. rate is the servers' learning rate from the next one.
+// End ends the step. rate is the servers' learning rate from the next step.
 func (t *Trainer) End(rate float64) error {
 	if t.exchanges() {
 		if err := t.PushDeltas(); err != nil {
