@@ -69,8 +69,7 @@ func (d *AcceptLimiter) Admit(conn net.Conn) *PendingConn {
 	return s
 }
 
-// repeats reports whether conn sends foreign bytes or closes silently, as an earlier connection
-// from its host did.
+// repeats reports whether conn sends foreign bytes or closes silently, as its host did before.
 func (d *AcceptLimiter) repeats(conn net.Conn) bool {
 	var first [len(wire.PrefaceMagic)]byte
 	n, gone := connpeek.Peek(conn, first[:])
@@ -120,8 +119,7 @@ func (d *AcceptLimiter) leave(s *PendingConn) bool {
 	return s.sent
 }
 
-// reportRefusal reports err, which begins with "connection from", and suppresses repetitions of a
-// kind per host.
+// reportRefusal reports err, "connection from …", once per kind and host.
 func (d *AcceptLimiter) reportRefusal(from net.Addr, err error) {
 	key := refusalKey(from, kindOfRefusal(err))
 	d.mu.Lock()

@@ -78,8 +78,7 @@ func (in *Inbox) mismatched(tag Tag) {
 	}
 }
 
-// findArrived returns the arrived message under tag, or any message that proves a different
-// operation on the peer.
+// findArrived returns the message under tag, or a message proving another operation of the peer.
 func (in *Inbox) findArrived(tag Tag) *message {
 	m := in.arrived[tag.chain()].first
 	for m != nil && !(m.tag.operation(tag) && (m.tag.Part == tag.Part || m.tag.Sig != tag.Sig)) {
@@ -88,7 +87,6 @@ func (in *Inbox) findArrived(tag Tag) *message {
 	return m
 }
 
-// came reports whether the message under tag has arrived.
 func (in *Inbox) came(tag Tag) bool {
 	m := in.arrived[tag.chain()].first
 	for m != nil && !(m.tag.Part == tag.Part && m.tag.operation(tag)) {

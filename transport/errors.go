@@ -67,8 +67,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// MismatchError means that this rank and a peer run different operations: the signatures (Tag.Sig)
-// differ.
+// MismatchError means that this rank and a peer run operations with different Tag.Sig.
 type MismatchError struct {
 	Mine, Theirs uint64
 }

@@ -84,7 +84,6 @@ func ServerHandshake(ctx context.Context, conn net.Conn, who Credentials, mine H
 	return link, theirs, nil
 }
 
-// handshaker is a handshake in progress.
 type handshaker struct {
 	ctx         context.Context
 	conn        net.Conn
@@ -127,7 +126,6 @@ func handshake(ctx context.Context, conn net.Conn, run func(*handshaker) error, 
 	return c.link, c.theirs, nil
 }
 
-// prepare builds this end's messages.
 func (c *handshaker) prepare() (err error) {
 	if err := c.credentials.ticket.validate(); err != nil {
 		return err
@@ -378,7 +376,6 @@ func printable(s string) string {
 	}, s)
 }
 
-// explain maps an error of the handshake to an error for the user.
 func (c *handshaker) explain(err error) error {
 	if c.link != nil && c.link.secure != nil {
 		err = c.explainTLS(err)

@@ -188,8 +188,7 @@ func (in *Inbox) begin(tag Tag, n int, r *Recv) (Arrival, error) {
 	return Arrival{tag: tag, msg: in.pool.get(tag, n)}, nil
 }
 
-// waitRoom waits until the message fits or its receive is posted. waitRoom returns the receive, or
-// nil. in.mu is held.
+// waitRoom waits until the message fits or its receive is posted, and returned. in.mu is held.
 func (in *Inbox) waitRoom(tag Tag, n int, timeout time.Duration) (*Recv, error) {
 	in.waiting++
 	defer func() { in.waiting-- }()
@@ -262,8 +261,7 @@ func (in *Inbox) End(a Arrival, err error) {
 	in.pool.put(a.msg)
 }
 
-// keep stores a message in a pooled buffer, or returns a receive that was posted since. After an
-// error keep only frees the space.
+// keep stores a message in a pooled buffer, or returns a new receive; with an error neither.
 func (in *Inbox) keep(a Arrival, err error) *Recv {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -293,8 +291,7 @@ func (in *Inbox) settle(r *Recv) {
 	in.mu.Unlock()
 }
 
-// withdraw returns r to its owner and reports whether r was still waiting. If not, r completes
-// soon.
+// withdraw returns r to its owner and whether r still waited; else r completes soon.
 func (in *Inbox) withdraw(r *Recv) bool {
 	in.mu.Lock()
 	state := r.state

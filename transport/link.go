@@ -118,8 +118,7 @@ func (l *Link) writeEncoded(frames net.Buffers, patience time.Duration) error {
 	}
 }
 
-// writeVec writes vec. TLS cannot continue after an abandoned write, so the TLS connection handles
-// patience.
+// writeVec writes vec. TLS has its own patience, as an abandoned write ends a TLS connection.
 func (l *Link) writeVec(patience time.Duration) (int64, error) {
 	if l.secure != nil {
 		return l.secure.writeAll(l.vec, patience)
@@ -214,8 +213,7 @@ func (l *Link) ReadHeader() (wire.Header, error) {
 	return h, err
 }
 
-// ReadPayload fills dst and returns the number of bytes read. After an ErrTimeout another call can
-// read the rest.
+// ReadPayload fills dst and returns the bytes read. After an ErrTimeout call again for the rest.
 func (l *Link) ReadPayload(dst []byte) (int, error) {
 	got := copy(dst, l.in[l.from:l.to])
 	l.use(got)
@@ -233,8 +231,7 @@ func (l *Link) ReadPayload(dst []byte) (int, error) {
 	return got, nil
 }
 
-// readFrame reads a whole frame, for links with few and small frames. A payload above limit is an
-// error without an allocation.
+// readFrame reads a whole small frame. A payload above limit is an error without an allocation.
 func (l *Link) readFrame(limit int) (wire.Header, []byte, error) {
 	h, err := l.ReadHeader()
 	if err != nil {
@@ -274,7 +271,6 @@ func (l *Link) use(n int) {
 	}
 }
 
-// read reads available bytes, for the preface.
 func (l *Link) read(p []byte) (int, error) {
 	if l.from < l.to {
 		n := copy(p, l.in[l.from:l.to])
@@ -286,7 +282,6 @@ func (l *Link) read(p []byte) (int, error) {
 	return n, err
 }
 
-// linkError maps connection errors to this package's errors.
 func linkError(err error) error {
 	switch {
 	case errors.Is(err, ErrTimeout): // more specific

@@ -84,8 +84,7 @@ func (r *Recv) Tag() Tag { return r.tag }
 // Len returns the length of the message in bytes.
 func (r *Recv) Len() int { return len(r.dst) }
 
-// park reports whether the receive completed within timeout. Time during a suspension of this
-// process does not count.
+// park reports whether the receive completed within timeout, without suspensions of this process.
 func (r *Recv) park(timeout time.Duration) bool {
 	if !r.ready.CompareAndSwap(pending, parked) {
 		return true
@@ -134,8 +133,7 @@ func (r *Recv) finish() error {
 
 func (r *Recv) release() { r.in, r.dst, r.err, r.next, r.state = nil, nil, nil, nil, recvIdle }
 
-// arm prepares r for posting. Posting a receive in use is a programming error without a way to
-// return an error.
+// arm prepares r for posting. Posting a receive in use is a programming error: arm panics.
 func (r *Recv) arm(in *Inbox, tag Tag, dst []byte) {
 	if r.in != nil {
 		panic(fmt.Sprintf("transport: receive %v posted again before Wait returned", r.tag))
@@ -147,8 +145,7 @@ func (r *Recv) arm(in *Inbox, tag Tag, dst []byte) {
 	r.ready.Store(pending)
 }
 
-// complete returns r to its owner. The caller must have removed r from the inbox, and must not use
-// r afterwards.
+// complete returns r, removed from the inbox, to its owner. The caller must not use r afterwards.
 func (r *Recv) complete(err error) {
 	r.err = err
 	if r.ready.Swap(completed) == parked {

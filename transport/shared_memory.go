@@ -36,8 +36,7 @@ type SharedMemory struct {
 // ControlBytes is the length of SharedMemory.Control per rank.
 const ControlBytes = 34 << 20
 
-// arenaAlign is the alignment of Alloc: a page, so that ranks on different sockets never share a
-// page.
+// arenaAlign is Alloc's alignment: a page, so that ranks on different sockets share none.
 const arenaAlign = 4096
 
 // SharedMemoryProvider is a mesh with optional shared memory.

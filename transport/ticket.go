@@ -10,7 +10,6 @@ import (
 	"strings"
 )
 
-// ticketBytes is the length of a ticket.
 const ticketBytes = 32
 
 // Ticket is the secret shared by the processes of one job. A holder of the ticket may join. The

@@ -27,7 +27,6 @@ const (
 	tlsRecord        = 0x16                      // first byte of a TLS connection: a handshake record
 )
 
-// conf returns the TLS configuration of this end.
 func (g *guarded) conf() (*tls.Config, error) {
 	name, err := g.ticket.clientName()
 	if err != nil {
@@ -100,7 +99,6 @@ var ErrCertificate = errors.New("certificate refused")
 // mostPEM is the maximum size of a certificate file, in bytes.
 const mostPEM = 1 << 20
 
-// certificates are the certificates from files.
 type certificates struct {
 	certificate tls.Certificate
 	roots       *x509.CertPool
@@ -145,8 +143,7 @@ func (f certificates) verify(s tls.ConnectionState) error {
 	return nil
 }
 
-// encrypt starts TLS on the handshake's connection and binds the ticket's proof to the TLS
-// connection.
+// encrypt starts TLS on the connection and binds the ticket's proof to it.
 func (c *handshaker) encrypt(end func(*SecureConn, *tls.Config)) error {
 	conf, err := c.credentials.conf()
 	if err != nil {
@@ -198,8 +195,7 @@ const (
 	alertNoTLS          tls.AlertError = 70 // protocol_version: never sent between two ringo processes otherwise
 )
 
-// noTLS is a TLS record with the alert, for a peer that starts TLS although this end does not use
-// TLS.
+// noTLS is a TLS record with the alert, for a peer that starts TLS where it is off.
 var noTLS = []byte{21, 3, 3, 0, 2, 2, byte(alertNoTLS)}
 
 // guard detects the peer's choice of TLS and requires the same choice on both ends.

@@ -18,8 +18,7 @@ import (
 
 const width = 4 // width of a town's vector
 
-// prices is a model of a row: its numbers, and a vector for each category. The table determines
-// their counts.
+// prices is a model of a row, as in the table: numbers, and a vector for each category.
 func prices(ps *nn.Params, o model.Options) model.Model {
 	towns := ps.New("towns", nn.Normal(0.1), o.Rows, width)
 	hidden, out := ps.Dense("hidden", o.Input[0]+width*o.IDs, 32), ps.Dense("out", 32, o.Targets)

@@ -1,5 +1,4 @@
-// Command towers predicts the users' preferences: a tower for users and one for items, with rows on
-// servers, and the product of both.
+// Command towers predicts preferences by a tower for users and one for items, with rows on servers.
 //
 //	go build ./examples/towers && ringo run --np 2 --servers 2 --sync async -- ./towers
 package main

@@ -30,8 +30,7 @@ func EndBar(bar *progressbar.ProgressBar) {
 	}
 }
 
-// clipper cuts text drawn over one terminal line below the number of columns: a wrapped line cannot
-// be redrawn.
+// clipper cuts redrawn text to less than the columns: a wrapped line cannot be redrawn.
 type clipper struct {
 	w       io.Writer
 	columns int

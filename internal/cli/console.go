@@ -39,8 +39,7 @@ func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, 
 // IsUsage reports whether err is or wraps a command-line error.
 func IsUsage(err error) bool { return errors.As(err, new(usageError)) }
 
-// Faults collects the errors of a command line, to be reported together. Flags are named without
-// hyphens.
+// Faults collects a command line's errors, reported together, with flags without hyphens.
 type Faults []error
 
 // Add adds an error, formatted by fmt.Errorf.
@@ -102,8 +101,7 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// OneArgument requires exactly one argument, described by a noun such as "a model", with an example
-// for the error.
+// OneArgument requires one argument, called noun, such as "a model", in errors with an example.
 func OneArgument(noun, example string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch len(args) {
@@ -116,8 +114,7 @@ func OneArgument(noun, example string) cobra.PositionalArgs {
 	}
 }
 
-// Group returns a command with subcommands only. An unknown subcommand is an error with similar
-// names.
+// Group returns a command with subcommands only; errors name similar ones.
 func Group(cmd *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	cmd.Args = OnlySubcommands
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }

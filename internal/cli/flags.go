@@ -17,8 +17,7 @@ import (
 // MostTurns limits the number of measurements: a larger number is a typing error.
 const MostTurns = 1000
 
-// Choice adds a flag with a fixed set of words. The field's value is the default. Shell completion
-// offers the words.
+// Choice adds a flag with a fixed set of words, for completion, and the field's value as default.
 func Choice(cmd *cobra.Command, field *string, name, usage string, words ...string) {
 	cmd.Flags().StringVar(field, name, *field, usage)
 	Offer(cmd, name, words...)

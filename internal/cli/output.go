@@ -24,8 +24,7 @@ type Output struct {
 	File io.Closer
 }
 
-// Open opens the file of --json, replacing its contents at the first line; "" means none. With -
-// the text lines go to stderr.
+// Open opens the file of --json, replaced at the first line; "" means none, - text to stderr.
 func Open(cmd *cobra.Command, path string) (Output, error) { return OpenMore(cmd, path, false) }
 
 // OpenMore is Open that appends to the file if more is set.
@@ -54,8 +53,7 @@ func WithOutput(cmd *cobra.Command, path string, do func(out *Output) error) err
 	return errors.Join(do(&out), out.Close())
 }
 
-// jsonFile keeps the old contents of a file until the first line, so that a run that cannot start
-// leaves the file unchanged.
+// jsonFile keeps a file's old contents until the first line, for runs that cannot start.
 type jsonFile struct {
 	*os.File
 	more, begun bool
@@ -93,7 +91,6 @@ func (f *jsonFile) begin() error {
 	return err
 }
 
-// endsLine reports whether the last byte before end is a line end.
 func endsLine(path string, end int64) (bool, error) {
 	f, err := pathname.Open(path)
 	if err != nil {

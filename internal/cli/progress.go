@@ -60,8 +60,7 @@ func ProgressFlag(cmd *cobra.Command, unit string) func() (*Progress, error) {
 	}
 }
 
-// Update reports the progress of a task; total is negative if unknown. A new task ends the previous
-// one.
+// Update reports a task's progress, ending the previous task; total is negative if unknown.
 func (p *Progress) Update(thing string, done, total int64) {
 	if thing != p.thing {
 		p.Finish()

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/term"
 )
 
-// screen is a terminal with word wrapping of long lines. Unfinished lines, such as a progress bar,
-// are written unchanged.
+// screen is a terminal with word wrapping of lines, except unfinished ones such as progress bars.
 type screen struct{ file *os.File }
 
 // Screen returns w, or for a terminal a writer that wraps long lines.
@@ -78,7 +77,6 @@ func (s screen) Write(p []byte) (int, error) {
 // leastColumns is the minimum width of a terminal for wrapping.
 const leastColumns = 20
 
-// foldLines wraps the lines of text.
 func foldLines(text string, columns int) string {
 	if columns < leastColumns {
 		return text
@@ -102,8 +100,7 @@ func foldLines(text string, columns int) string {
 	return b.String()
 }
 
-// foldLine wraps a line at spaces, except for long words, with the rest indented by four more
-// columns than the line.
+// foldLine wraps a line at spaces, except long words, indenting the rest by four columns.
 func foldLine(b *strings.Builder, line string, columns int) {
 	indent := line[:len(line)-len(strings.TrimLeft(line, " "))] + "    "
 	if len(indent) > columns/2 {

@@ -10,8 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// channel carries control messages between a member and the coordinator. Any number of goroutines
-// may send; one receives.
+// channel carries control messages to or from the coordinator: many senders, one receiver.
 type channel interface {
 	send(m message, timeout time.Duration) error
 	receive(timeout time.Duration) (message, error) // timeout 0: until closed
@@ -25,8 +24,7 @@ type channel interface {
 const frameControl = wire.FirstFree
 
 // linkChannel is a channel over an authenticated link. Heartbeats mostly repeat, so linkChannel
-// keeps the last sent and received messages: repeated messages are neither encoded nor decoded, and
-// allocate no memory.
+// keeps the last messages: repetitions are neither encoded nor decoded, and allocate no memory.
 type linkChannel struct {
 	link      *transport.Link
 	worldSize int
@@ -139,8 +137,7 @@ func (c *connection) post(m message) {
 	}
 }
 
-// finish makes write flush the queue and end. Reading continues for at most answerTimeout until the
-// peer closes.
+// finish makes write flush the queue and end. Reads continue for at most answerTimeout.
 func (c *connection) finish() { c.once.Do(func() { close(c.done) }) }
 
 func (c *connection) write() {

@@ -71,8 +71,7 @@ func (e *DialError) Error() string {
 // Unwrap returns the error of the last attempt.
 func (e *DialError) Unwrap() error { return e.Err }
 
-// ServerName returns the prefix of a lost server's reason: "server 1: ", or "" for a negative
-// number.
+// ServerName returns the prefix of a lost server's reason, "server 1: ", or "" below 0.
 func ServerName(server int) string {
 	if server < 0 {
 		return ""
@@ -112,7 +111,6 @@ func blamed(err error) int {
 	return transport.Culprit(err, -1)
 }
 
-// clip shortens s to at most n bytes.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s

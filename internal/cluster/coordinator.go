@@ -17,8 +17,7 @@ import (
 
 // CoordinatorConfig describes the job of a Coordinator.
 type CoordinatorConfig struct {
-	// Listener accepts the joining ranks; the Coordinator closes Listener. nil means a listener on
-	// Address.
+	// Listener, if set, accepts the ranks instead of one on Address; the Coordinator closes it.
 	Listener net.Listener
 	// Address is the HOST:PORT where ranks join, without a Listener.
 	Address string
@@ -28,21 +27,18 @@ type CoordinatorConfig struct {
 	Servers int
 	// Ticket is the job's secret, the same on all ranks.
 	Ticket transport.Ticket
-	// TLS selects the encrypted connections, equal on all ranks. The zero value encrypts
-	// connections between hosts.
+	// TLS selects the encrypted connections, equal on all ranks. Zero means those between hosts.
 	TLS transport.TLS
 	// Version is the program's version. Ranks with another version are refused.
 	Version string
-	// HostRank is the rank of the process with the Coordinator; -1 means a launcher. The zero value
-	// is rank 0.
+	// HostRank is the rank with the Coordinator in its process; -1 means a launcher.
 	HostRank int
 	// Times must equal the ranks' Times. Join limits the wait of the first rank for the last.
 	Times Times
-	// SlowAfter is the minimum delay of other ranks after which a rank is reported as slow; 0 means
-	// 5 s.
+	// SlowAfter is the delay of other ranks that makes a rank reported as slow; 0 means 5 s.
 	SlowAfter time.Duration
-	// StuckAfter is the minimum time without progress after which an operation of live ranks is
-	// reported as stuck; 0 means 30 s.
+	// StuckAfter is the time without progress until a live operation is reported as stuck; 0 means
+	// 30 s.
 	StuckAfter time.Duration
 	// Report, if set, is called with one line for each notable event that does not end the job:
 	// slow ranks, refused connections, and reports of the ranks. Report must not block for long.
@@ -116,7 +112,6 @@ type Coordinator struct {
 	agreed   setting.Agreement
 }
 
-// memberState is the state of one rank.
 type memberState struct {
 	state    seatState
 	member   *connection // set from seatJoined on
@@ -151,8 +146,7 @@ func (s seatState) missed() string {
 	return "left the job"
 }
 
-// NewCoordinator starts listening and returns immediately. The time for joining starts when the
-// first rank joins.
+// NewCoordinator starts listening and returns. The time for joining starts with the first rank.
 func NewCoordinator(cfg CoordinatorConfig) (*Coordinator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("coordinator: %w", err)
@@ -190,8 +184,7 @@ func newCoordinator(cfg CoordinatorConfig) *Coordinator {
 func (c *Coordinator) Addr() net.Addr { return c.listener.Addr() }
 
 // Lost receives the verdict when the job cannot continue, such as a *transport.LostError, a
-// *MissingError or a *setting.ConflictError, and is then closed. Err returns the same verdict at
-// any time.
+// *MissingError or a *setting.ConflictError, and is then closed. Err returns the verdict any time.
 func (c *Coordinator) Lost() <-chan error { return c.lost }
 
 // Err returns the verdict, or nil.
@@ -201,8 +194,7 @@ func (c *Coordinator) Err() error {
 	return c.verdict
 }
 
-// Silent reports whether rank has sent no message for DeadAfter: its process is dead, stopped or
-// stuck.
+// Silent reports whether rank is silent for DeadAfter: its process is dead, stopped or stuck.
 func (c *Coordinator) Silent(rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,8 +244,7 @@ func (c *Coordinator) MarkEnded(rank int) {
 	c.reportExited()
 }
 
-// reportExited accuses ranks that ended without leaving, once another rank has joined. The caller
-// holds mu.
+// reportExited accuses ranks that ended without leaving, once another has joined. mu is held.
 func (c *Coordinator) reportExited() {
 	for _, s := range c.members {
 		if s.state != seatJoined && s.state != memberDisconnected {

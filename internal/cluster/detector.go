@@ -20,9 +20,9 @@ type pauseClock struct {
 	late time.Duration // maximum recent delay of ticks, decaying
 }
 
-// tick records a tick and returns the part of the time since the last tick that counts as silence
-// of peers: all of the time for punctual ticks, and less the later the tick. After an hour of
-// suspension almost no time counts.
+// tick records a tick and returns the part of the time since the previous tick that counts as
+// silence of peers: all of it for punctual ticks, less for late ticks, almost none after a
+// suspension.
 func (c *pauseClock) tick(now time.Time) (counts time.Duration) {
 	since := now.Sub(c.last)
 	c.last = now
@@ -30,20 +30,17 @@ func (c *pauseClock) tick(now time.Time) (counts time.Duration) {
 	return liveness.Elapsed(since, c.beat)
 }
 
-// lateMillis returns the delay to send to peers, rounded to eighths of a beat, so that messages of
-// a healthy job repeat.
+// lateMillis returns the delay to send, in eighths of a beat so that a healthy job's repeat.
 func (c *pauseClock) lateMillis() int64 {
 	eighth := max(1, c.beat/8)
 	return (c.late / eighth * eighth).Milliseconds()
 }
 
-// stalled reports whether this process has just been stopped for most of a tick: its data about
-// peers are old.
+// stalled reports whether this process was stopped for most of a tick: its data on peers are old.
 func (c *pauseClock) stalled(counts time.Duration) bool { return 2*counts < c.beat && c.late > c.beat }
 
-// graceFactor is the multiple of DeadAfter before which silence on the control connection alone
-// proves no loss: links to the coordinator may be cut for 15 s, and TCP needs as long again to
-// recover.
+// graceFactor is the multiple of DeadAfter until silence on the control connection alone proves a
+// loss: links to the coordinator may be cut for 15 s, and TCP needs as long again to recover.
 const graceFactor = 3
 
 // observation describes a peer at the limit of silence.
@@ -58,7 +55,8 @@ type observation struct {
 
 // decide reports whether a silent peer is lost, with the reason in either case. While data links
 // work, only the control connection may be silent.
-//   - Data received by other ranks later than half the limit after the peer's last heartbeat prove that the peer was alive: a step needs all members.
+//   - Data that other ranks received later than half the limit after the peer's last heartbeat prove
+//     that the peer was alive: a step needs all members.
 //   - If all of several peers are silent, this end is cut off.
 //
 // Both reasons excuse the peer for at most patience.

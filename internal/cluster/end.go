@@ -17,8 +17,7 @@ import (
 // failedPrefix is the prefix of a reason that the rank itself reported.
 const failedPrefix = "it failed: "
 
-// Failed extracts a rank's own error from the reason in a verdict; ok is false for a rank that was
-// lost otherwise.
+// Failed extracts a rank's own error from a verdict's reason; ok is false for other losses.
 func Failed(why string) (text string, ok bool) { return strings.CutPrefix(why, failedPrefix) }
 
 // Failure returns the reason for the error text; Failed is the inverse.
@@ -31,7 +30,6 @@ func (m message) end(rank int) failure.Exit {
 	return failure.Exit{Rank: rank, Cause: m.Cause, Reason: m.Reason, Place: failure.Position{Where: m.Where, Bucket: m.Bucket}, Stopped: m.Stopped}
 }
 
-// failed returns the message for a rank's end because of err.
 func failed(rank int, err error) message {
 	at := failure.PositionOf(err)
 	out := message{Kind: kindFailed, Peer: blamed(err), Reason: err.Error(), TimedOut: errors.Is(err, transport.ErrTimeout), Where: at.Where, Bucket: at.Bucket, Stopped: errors.Is(err, context.Canceled)}
@@ -80,8 +78,7 @@ func (c *Coordinator) note(rank int, m message) {
 	}
 }
 
-// Ends returns the reported ends of members by rank: of ranks that failed, or ended because of a
-// loss.
+// Ends returns the reported ends of members, by failure or because of a loss, by rank.
 func (c *Coordinator) Ends() []failure.Exit {
 	c.mu.Lock()
 	defer c.mu.Unlock()

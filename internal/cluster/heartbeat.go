@@ -125,7 +125,6 @@ func (m *Member) act(msg message) {
 	}
 }
 
-// verdictError is the inverse of verdictMessage.
 func verdictError(msg message) error {
 	switch {
 	case len(msg.Disagree) > 0:
@@ -140,7 +139,6 @@ func verdictError(msg message) error {
 	return errors.New(msg.Reason)
 }
 
-// noCoordinator returns the error for the end of the control connection.
 func (m *Member) noCoordinator(cause error) error {
 	who, host := "the launcher or rank 0", -1
 	select {
@@ -176,8 +174,7 @@ func (m *Member) answered() {
 	}
 }
 
-// end makes err the reason for the job's end. The first reason wins; after this rank has left,
-// reasons are dropped.
+// end makes err the reason for the job's end, if the first and before this rank has left.
 func (m *Member) end(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -77,7 +77,6 @@ func (c *Coordinator) refused(line string) {
 	}
 }
 
-// reserve reserves the seat requested by h, or returns an error.
 func (c *Coordinator) reserve(h transport.Hello) error {
 	switch {
 	case h.WorldSize != c.cfg.WorldSize:
@@ -154,8 +153,7 @@ func (c *Coordinator) checkSettings(rank int, m message) error {
 	return c.agreed.Join(who, m.Settings)
 }
 
-// checkHeartbeats refuses a rank with incompatible times, where one end would declare the other
-// dead while alive.
+// checkHeartbeats refuses a rank with times that would make one end declare a live peer dead.
 func (c *Coordinator) checkHeartbeats(rank int, m message) error {
 	beat, dead := time.Duration(m.BeatNanos), time.Duration(m.DeadNanos)
 	if m.Kind != kindJoin || 2*beat <= c.cfg.Times.DeadAfter && (dead == 0 || 2*c.cfg.Times.Heartbeat <= dead) {
@@ -212,7 +210,6 @@ func (c *Coordinator) serve(rank int, member *connection) {
 // maxTold limits the lines reported by ranks.
 const maxTold = 64
 
-// news reports whether line is new.
 func (c *Coordinator) news(line string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

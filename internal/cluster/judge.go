@@ -40,11 +40,9 @@ type failureReport struct {
 }
 
 // decideLost chooses the lost rank: the strongest of the reports that have waited long enough, and
-// the first of equals. Without such a report ok is false, and again is the time of the next call
-// (zero: at the next report).
+// the first of equals. Without one ok is false, and again is the next call (zero: the next report).
 //
-// A rank that ends after blaming another rank ends as a consequence: its end proves no failure, and
-// its accusation counts.
+// A rank that ends after blaming another ends as a consequence: its accusation counts, not its end.
 func decideLost(all []failureReport, now time.Time) (lost transport.LostError, again time.Time, ok bool) {
 	best := -1
 	for i, e := range all {
@@ -68,7 +66,6 @@ func decideLost(all []failureReport, now time.Time) (lost transport.LostError, a
 	return transport.LostError{Rank: all[best].rank, Reason: all[best].why, Timeout: all[best].late}, time.Time{}, true
 }
 
-// isExit reports whether the proof is a process that ended, left or disconnected.
 func (p reportKind) isExit() bool { return p == proofExited || p == proofLeft || p == proofCut }
 
 func (p reportKind) settle() time.Duration {
@@ -81,8 +78,7 @@ func (p reportKind) settle() time.Duration {
 	return 0
 }
 
-// left turns a suspicion into proof that the accused left early, after its operation last, if the
-// accuser noticed the departure.
+// left turns a suspicion into proof of leaving early, after last, if the accuser saw the departure.
 func (e *failureReport) left(last string) {
 	if e.proof == proofSuspect && e.in != "" {
 		after := ""
@@ -93,7 +89,6 @@ func (e *failureReport) left(last string) {
 	}
 }
 
-// accuser reports whether rank has accused another rank.
 func accuser(rank int, all []failureReport) bool {
 	for _, e := range all {
 		if e.by == rank && e.rank != rank {

@@ -101,8 +101,8 @@ func CheckInterface(network string) error {
 //
 // A host's own name may resolve to a loopback address, such as 127.0.1.1 on Debian, unreachable
 // from other hosts. Listen then listens on all addresses of this host and reports so: the process
-// must admit only holders of the job's ticket. A host without the network of the address is an
-// immediate error.
+// must admit only holders of the ticket. A host without the address's network is an immediate
+// error.
 func Listen(ctx context.Context, address string, within time.Duration, report func(line string)) (net.Listener, error) {
 	if report == nil {
 		report = func(string) {}
@@ -161,9 +161,9 @@ func unknownYet(address string, within time.Duration) string {
 	return fmt.Sprintf("%s: this name is not known here: trying on for up to %v, as names of pods may come late", address, within)
 }
 
-// HostAddress returns an address of this host for the job's ranks: of the named network interface,
-// else loopback if all ranks are on this host, else of the host's name, else of the first interface
-// with an address, else loopback.
+// HostAddress returns this host's address for the job: of the named network interface, else
+// loopback if all ranks are here, else of the host's name, else of the first interface, else
+// loopback.
 func HostAddress(network string, oneHost bool) (net.IP, error) {
 	loopback := net.IPv4(127, 0, 0, 1)
 	switch {
@@ -196,8 +196,7 @@ func HostAddress(network string, oneHost bool) (net.IP, error) {
 	return loopback, nil
 }
 
-// addressOf returns the address of a network interface: of like's family if possible, otherwise the
-// first in system order.
+// addressOf returns an interface's address: of like's family if possible, else the first.
 func addressOf(network string, like net.IP) (net.IP, error) {
 	found, err := net.InterfaceByName(network)
 	if err != nil {
@@ -222,8 +221,7 @@ func interfaces() []string {
 	return names
 }
 
-// choose returns the first of addrs in like's family, or else the first, excluding link-local
-// addresses.
+// choose returns the first of addrs in like's family, else the first, without link-local ones.
 func choose(addrs []net.Addr, like net.IP) (other net.IP) {
 	for _, a := range addrs {
 		n, ok := a.(*net.IPNet)

@@ -22,8 +22,7 @@ type MemberConfig struct {
 	Rendezvous string
 	// Ticket is the job's secret, equal to the coordinator's.
 	Ticket transport.Ticket
-	// TLS selects the encrypted connections, equal on all ranks. The zero value encrypts
-	// connections between hosts.
+	// TLS selects the encrypted connections, equal on all ranks. Zero means those between hosts.
 	TLS transport.TLS
 	// Version is the program's version, which must equal the coordinator's.
 	Version string
@@ -31,16 +30,14 @@ type MemberConfig struct {
 	Rank int
 	// WorldSize is the number of members of the mesh, including servers.
 	WorldSize int
-	// Interface is the network interface of this rank's mesh listener. Empty means the interface
-	// toward the coordinator.
+	// Interface is that of this rank's mesh listener. Empty means the one toward the coordinator.
 	Interface string
 	// Ports is the range of the mesh listener's port; the first free port is used. Zero means any.
 	Ports PortRange
 	// Settings are this process's settings of the job. If another member has different settings,
 	// the job ends with a *setting.ConflictError that names both. nil means none.
 	Settings setting.Values
-	// Times should be the coordinator's. Join bounds the wait for the coordinator, and then the wait for the other
-	// ranks.
+	// Times should be the coordinator's. Join limits the waits for coordinator and other ranks.
 	Times Times
 	// Look, if set, returns the current Rendezvous and Ticket before each attempt to reach the
 	// coordinator, which may not have published its address yet. An error fails the attempt; a
@@ -69,8 +66,7 @@ func (c MemberConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// checkRendezvous requires an address that other ranks can dial: a host with the same meaning for
-// all ranks, and a port.
+// checkRendezvous requires an address for all ranks: a host with one meaning, and a port.
 func checkRendezvous(addr string) error {
 	host, port, err := hostport.Split(addr, 0)
 	if err != nil {
@@ -118,15 +114,14 @@ type Member struct {
 	err           error
 }
 
-// Join dials the coordinator with retries, opens the listener of this rank's mesh, and returns when
-// all ranks have joined.
+// Join dials the coordinator, opens the mesh's listener, and returns when all ranks have joined.
 //
-// By default the mesh listens on the address of this host's connection to the coordinator, which is
-// loopback for a loopback rendezvous, and on all addresses if a name in the rendezvous is a
-// loopback address. A multi-host job with a rank on loopback ends on all ranks with an error naming
-// the rank. Errors name the missing ranks (*MissingError), or the reason why the coordinator is
-// unreachable or refused this rank (*DialError, around transport.ErrTicket, ErrVersion, ErrRefused,
-// ErrNotRingo, or a network error).
+// By default the mesh listens on the address of this host's connection to the coordinator, such as
+// loopback, and on all addresses if a name in the rendezvous is a loopback address. A multi-host
+// job with a rank on loopback ends on all ranks with an error naming the rank. Errors name the
+// missing ranks (*MissingError), or why the coordinator is unreachable or refused this rank
+// (*DialError, around transport.ErrTicket, ErrVersion, ErrRefused, ErrNotRingo, or a network
+// error).
 func Join(ctx context.Context, cfg MemberConfig) (*Member, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("joining the job: %w", err)
@@ -252,8 +247,7 @@ func (m *Member) Addrs() []string { return m.addrs }
 // Listener returns the listener of this rank's mesh. Leave closes the listener if still open.
 func (m *Member) Listener() net.Listener { return m.listener }
 
-// Traffic counts the bytes of the control connection; only the Wire fields are
-// set.
+// Traffic counts the bytes of the control connection, in the Wire fields only.
 func (m *Member) Traffic() transport.Traffic {
 	sent, received := m.ch.traffic()
 	return transport.Traffic{WireSent: sent, WireReceived: received}
@@ -279,8 +273,8 @@ func (m *Member) Err() error {
 }
 
 // Verdict explains an error of the mesh. Verdict reports the rank accused by err to the
-// coordinator, waits at most wait for the coordinator's verdict, and returns the verdict, or err
-// without one.
+// coordinator, waits at most wait for the coordinator's verdict, and returns the verdict or else
+// err.
 func (m *Member) Verdict(err error, wait time.Duration) error {
 	if err == nil {
 		return nil
@@ -298,16 +292,14 @@ func (m *Member) Verdict(err error, wait time.Duration) error {
 	}
 }
 
-// SetStatus sets this rank's activity, in a word or two ("evaluating"), for reports about waiting
-// ranks.
+// SetStatus sets this rank's activity, such as "evaluating", for reports on waiting ranks.
 func (m *Member) SetStatus(text string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.doing = text
 }
 
-// Report makes the coordinator report a line, once per job for all ranks with the same line. Report
-// does not wait.
+// Report makes the coordinator report a line, once for all ranks with the line, without waiting.
 func (m *Member) Report(line string) {
 	_ = m.ch.send(message{Kind: kindReport, Peer: -1, Reason: line}, answerTimeout) // if sending fails, the job is lost
 }
@@ -374,8 +366,7 @@ func (m *Member) Leave(last string) error {
 	return nil
 }
 
-// depart sends the last message, unless a last message was sent or the coordinator is gone, and
-// returns whether the reply arrived.
+// depart sends the last message, unless sent or the coordinator is gone; true: it was answered.
 func (m *Member) depart(last message) (answered bool) {
 	m.mu.Lock()
 	first := !m.hasLeft

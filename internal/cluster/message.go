@@ -12,8 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// Limits of control messages. A message has at most maxMessage bytes, enough for the roster of some
-// ten thousand ranks.
+// Limits of control messages: maxMessage is enough for the roster of some ten thousand ranks.
 const (
 	maxMessage = 1 << 20
 	maxWhy     = 8 << 10
@@ -22,7 +21,6 @@ const (
 	maxBegun   = 16
 )
 
-// kind is the kind of a message.
 type kind string
 
 // kindJoin to kindBegun are sent by a member to the coordinator.
@@ -81,8 +79,7 @@ type message struct {
 	Disagree setting.Disagreements `json:"disagree,omitempty"`
 }
 
-// same reports whether m and other are equal. Messages with lists or with the end of a job always
-// count as different.
+// same reports whether m and other are equal; those with lists or the job's end never are.
 func (m *message) same(other *message) bool {
 	plain := func(m *message) bool {
 		return len(m.Addrs)+len(m.Begun)+len(m.Missing)+len(m.Settings)+len(m.Disagree)+len(m.Cause)+len(m.Where)+len(m.Bucket) == 0 && !m.TimedOut && !m.Stopped

@@ -24,9 +24,8 @@ func (e *MismatchError) Error() string {
 }
 
 // FindMismatch compares the started operations of all ranks and returns the first operation with
-// different descriptions, or nil. A mesh detects such a difference when a message meets a receive
-// of another operation; FindMismatch also detects differences without messages. Cost: O(N) for N
-// ranks.
+// different descriptions, or nil. A mesh detects differences when a message meets a receive of
+// another operation; FindMismatch detects those without messages too. Cost: O(N) for N ranks.
 func FindMismatch(begun [][]Begun) error {
 	type seen struct {
 		what string

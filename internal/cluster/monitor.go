@@ -94,8 +94,7 @@ func (c *Coordinator) reportSilent() {
 	}
 }
 
-// anyWaits reports whether a rank has reported a wait, which includes a list of started operations.
-// The caller holds mu.
+// anyWaits reports whether a rank waits, as ranks with started operations do. mu is held.
 func (c *Coordinator) anyWaits() bool {
 	for r := range c.members {
 		if s := &c.members[r]; s.status.Waits || len(s.status.Begun) > 0 {
@@ -136,9 +135,9 @@ func (c *Coordinator) statuses() []Status {
 }
 
 // Process sets the function that returns the processor time of rank's process, on this host. A
-// silent rank then gets more time, up to four times DeadAfter, until the processor time has not
-// grown for half of DeadAfter: a growing time means a wait for the processor, and a constant one a
-// hung, stopped or frozen process.
+// silent rank then gets more time, up to four times DeadAfter, until the time has not grown for
+// half of DeadAfter: growth means a wait for the processor, else the process is hung, stopped or
+// frozen.
 func (c *Coordinator) Process(rank int, used func() time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

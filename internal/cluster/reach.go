@@ -15,8 +15,7 @@ var errLoopbackDown = errors.New("the loopback interface of this host is down, o
 // errNoNetwork is the error of a host that reaches no other host.
 var errNoNetwork = errors.New("this host has no network: no interface but loopback is up and has an address: bring one up, or start all processes on this host")
 
-// isOwnName reports whether host is a name that may have a different address on other hosts, unlike
-// an IP address or localhost.
+// isOwnName reports whether host, unlike an IP address or localhost, may differ on other hosts.
 func isOwnName(host string) bool {
 	lower := strings.ToLower(host)
 	address, _, _ := strings.Cut(host, "%") // without a zone
@@ -43,13 +42,11 @@ func onlyHere(ctx context.Context, rendezvous string) string {
 	return ""
 }
 
-// isOfName reports whether ip is a loopback address such as 127.0.1.1, used by systems only for a
-// host's own name.
+// isOfName reports whether ip is like 127.0.1.1, a loopback address for a host's name only.
 func isOfName(ip net.IP) bool {
 	return ip.IsLoopback() && !ip.Equal(net.IPv4(127, 0, 0, 1)) && !ip.Equal(net.IPv6loopback)
 }
 
-// loopbackDown reports whether all loopback interfaces of this host are down.
 func loopbackDown() bool {
 	all, err := net.Interfaces()
 	down := false
@@ -64,8 +61,7 @@ func loopbackDown() bool {
 	return err == nil && down
 }
 
-// noNetwork returns the reason why this host cannot reach an address, if err may have this reason,
-// or nil.
+// noNetwork returns the reason why this host cannot reach an address, if err's, or nil.
 func noNetwork(err error) error {
 	if !errors.Is(err, syscall.ENETUNREACH) && !unknown(err) {
 		return nil
@@ -113,8 +109,7 @@ func reachable(addrs []string, reached []net.IP) []string {
 	return addrs
 }
 
-// checkReach refuses a roster with ranks reachable only from their own host and ranks on other
-// hosts. addrs are by rank.
+// checkReach refuses addresses, by rank, if only some are reachable from other hosts.
 func checkReach(addrs []string) error {
 	local, remote := -1, -1
 	for r, a := range addrs {

@@ -79,10 +79,9 @@ func (s Slow) stuck(long string) string {
 		what, rankList(s.By), verb, whom, long)
 }
 
-// FindSlow returns the ranks that have delayed other ranks for at least after, by rank; operations
-// delayed for at least stuck count as stuck. A waiting rank is not slow itself: FindSlow follows
-// the chain of waits to its root. Cost: O(N^2) for N ranks in the worst case, some microseconds for
-// 64.
+// FindSlow returns the ranks that have delayed other ranks for at least after, by rank; from stuck
+// on operations count as stuck. A waiting rank is not slow itself: FindSlow follows the chain of
+// waits to its root. Cost: O(N^2) for N ranks in the worst case, some microseconds for 64.
 func FindSlow(ranks []Status, after, stuck time.Duration) []Slow {
 	found := make([]*Slow, len(ranks))
 	for r, s := range ranks {
@@ -121,8 +120,7 @@ func FindSlow(ranks []Status, after, stuck time.Duration) []Slow {
 }
 
 // root follows the waits from r to a rank that does not wait. Along a ring waits begin
-// sequentially, so half of after counts as waiting. In a circle of waits the root is the lowest
-// rank.
+// sequentially, so half of after counts as waiting. In a circle the root is the lowest rank.
 func root(ranks []Status, r int, after time.Duration) (rank int, circle bool) {
 	for range ranks {
 		s := ranks[r]

@@ -49,16 +49,14 @@ type Stopper struct {
 	broken    error // error instead of the answer
 }
 
-// NewStopper returns the Stopper of a rank that saves the run at the path saved and has already
-// done the given number of steps.
+// NewStopper returns the Stopper of a rank that saves the run at saved and has done some steps.
 func NewStopper(saved string, done int64) *Stopper { return &Stopper{saved: saved, begun: done} }
 
 // Begin announces the next step of a rank that has done the given number of steps. Begin returns a
 // *StoppedError if all ranks stop before the next step.
 func (s *Stopper) Begin(done int64) error { return s.BeginMany(done, 1) }
 
-// BeginMany is Begin of one of several threads that do steps simultaneously: all threads stop
-// before these steps or after them.
+// BeginMany is Begin for threads that do steps simultaneously: all stop before or after these.
 func (s *Stopper) BeginMany(done, steps int64) error {
 	if s == nil {
 		return nil
@@ -92,8 +90,7 @@ func (s *Stopper) await() {
 	}
 }
 
-// ask returns the number of started steps: from now on the rank begins no other step without the
-// answer.
+// ask returns the number of started steps: no other step begins before the answer.
 func (s *Stopper) ask() (begun int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +184,6 @@ func (t *LocalStops) After(rank int) string {
 	return " after " + t.last[rank]
 }
 
-// stopping is the coordinator's state of stopping.
 type stopping struct {
 	able  []bool // ranks able to stop
 	saved string // path at which rank 0 saves the run
@@ -270,8 +266,7 @@ func (c *Coordinator) haltAll() {
 	h.at <- StoppedError{Reason: h.why, Step: last, Saved: h.saved}
 }
 
-// Stoppable announces that this rank can stop after any step, and connects s to the coordinator's
-// requests.
+// Stoppable announces that this rank can stop after any step, and connects s to requests.
 func (m *Member) Stoppable(s *Stopper) {
 	m.mu.Lock()
 	m.stopper = s

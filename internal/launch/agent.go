@@ -131,8 +131,7 @@ func (a *agent) watchHeartbeats(over <-chan struct{}) {
 	}
 }
 
-// follow carries out the launcher's commands until the command channel ends or the connection is
-// cut.
+// follow carries out the launcher's commands until their channel or the connection ends.
 func (a *agent) follow(said <-chan frame) error {
 	beats := time.NewTicker(time.Minute)
 	defer beats.Stop()
@@ -227,8 +226,7 @@ func (a *agent) prepare(f frame) (out readiness) {
 	return out
 }
 
-// address returns the address of this host's processes: of the configured interface, or the target
-// of the ssh connection.
+// address returns this host's address: of the configured interface, or the target of ssh.
 func (a *agent) address() (net.IP, error) {
 	if a.begin.Interface == "" {
 		if words := strings.Fields(a.Reached); len(words) == 4 && net.ParseIP(words[2]) != nil {

@@ -34,8 +34,7 @@ type Connection interface {
 // maxQueued limits the frames queued for a host with a blocked connection.
 const maxQueued = 4096
 
-// answerWithin is the maximum time from SIGKILL until a remote process is reported gone. After
-// answerWithin the host is lost.
+// answerWithin is the time from SIGKILL until a remote process must be gone, or its host is lost.
 const answerWithin = giveUp * 3 / 4
 
 // agentConn is a connection to the launcher of another host. Three goroutines serve the connection:
@@ -115,8 +114,7 @@ func (l *agentConn) read() {
 	}
 }
 
-// beat sends heartbeats and checks the host's, except while this launcher itself is blocked by the
-// reader of its output.
+// beat sends heartbeats and checks the host's, unless a slow reader blocks this launcher itself.
 func (l *agentConn) beat(every, silent time.Duration) {
 	silence := liveness.Detector{Limit: silent}
 	beats, looks := time.NewTicker(every), time.NewTicker(silence.Wait())
@@ -170,8 +168,7 @@ func (l *agentConn) process(number int) *process {
 	return l.procs[number]
 }
 
-// lose marks all processes of the host as ended. The host's launcher ends processes that still run,
-// since no more frames arrive.
+// lose marks all processes of the host as ended. The host's launcher ends those still running.
 func (l *agentConn) lose(why string) {
 	l.mu.Lock()
 	first := l.cause == ""

@@ -35,7 +35,6 @@ const (
 	frameMemory  frameKind = 'm' // piece of a process's record; empty at the end
 	frameReport  frameKind = 'l' // line of text for the user
 
-	// frameHeartbeat is a frame in both directions.
 	frameHeartbeat frameKind = '.' // heartbeat; from a host with the processor time used by each process, by number
 )
 
@@ -44,8 +43,7 @@ const (
 	maxFrame    = 1 << 20 // bytes behind the header
 )
 
-// errFrame means that the peer is not a ringo launcher: for example, shell start-up files may print
-// to the output.
+// errFrame means that the peer is no ringo launcher: shell start-up files may print, for example.
 var errFrame = errors.New("what came is no frame of a launcher (does its shell write something at the start?)")
 
 type frame struct {
@@ -54,7 +52,6 @@ type frame struct {
 	body   []byte
 }
 
-// readFrame reads a frame with a new body.
 func readFrame(r io.Reader) (f frame, err error) {
 	var head [frameHeader]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -71,7 +68,6 @@ func readFrame(r io.Reader) (f frame, err error) {
 	return f, nil
 }
 
-// writeFrame writes a frame in a single write.
 func writeFrame(w io.Writer, f frame) error {
 	b := make([]byte, frameHeader, frameHeader+len(f.body))
 	b[0] = byte(f.kind)
@@ -103,8 +99,7 @@ type agentHello struct {
 	Beat   time.Duration // interval of heartbeats in both directions
 	Silent time.Duration // silence after which the peer counts as dead
 	Join   time.Duration
-	// Interface is the network interface with the processes' addresses. "" means the interface of
-	// the launcher's connection.
+	// Interface has the processes' addresses. "" means the interface of the connection.
 	Interface string
 }
 

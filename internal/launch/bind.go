@@ -12,8 +12,7 @@ type Bind = placement.Mode
 
 // Values of Bind.
 const (
-	// BindAuto binds processes if their threads fit the permitted processors and no launcher has
-	// already bound them.
+	// BindAuto binds processes if their threads fit the permitted processors and are still unbound.
 	BindAuto = placement.Auto
 	// BindCore gives each thread a core, or fails.
 	BindCore = placement.Core
@@ -24,8 +23,7 @@ const (
 // Binds returns all values of Bind.
 func Binds() []Bind { return []Bind{BindAuto, BindCore, BindNone} }
 
-// settle chooses processors for the processes of a role, among the processors permitted to the
-// launcher.
+// settle chooses processors for a role, among the processors permitted to the launcher.
 func (c *roleGroup) settle() (err error) {
 	here := c.on(nil)
 	if c.Bind == "" || here == 0 {
@@ -56,8 +54,7 @@ func tryBinding(cpus []int) error {
 	return err
 }
 
-// placed describes the processors of the role's processes. "" means that no placement was
-// requested.
+// placed describes the role's processors, or returns "" without a requested placement.
 func (c *roleGroup) placed() string { return c.plan.String() }
 
 func (c *Config) tellPlaces(crews []*roleGroup) {
@@ -68,9 +65,8 @@ func (c *Config) tellPlaces(crews []*roleGroup) {
 	}
 }
 
-// bound runs start, which starts a process of the role, with the process bound to its share of the
-// processors, if any. A child inherits the affinity of the starting thread, so the caller must be
-// locked to its thread.
+// bound runs start with the thread bound to the process's processors, if any. A child inherits the
+// affinity of the starting thread, so the caller must be locked to its thread.
 func (c *roleGroup) bound(index int, start func() error) error {
 	if c.plan.Bound() {
 		undo, err := placement.BindThread(c.plan.Shares[index])

@@ -19,8 +19,7 @@ type RecordedError struct {
 	Err error
 	// Finding is the conclusion from the records; nil means none.
 	Finding *blackbox.Finding
-	// File is the path of the black box. If File is "", Unwritten is the reason, or nil if no black
-	// box was requested.
+	// File is the black box's path. If "", Unwritten is the reason, or nil if none was requested.
 	File      string
 	Unwritten error
 }
@@ -45,8 +44,8 @@ func (e *RecordedError) Unwrap() error { return e.Err }
 
 // boxed merges the records of all processes if a process has ended unexpectedly, and adds the
 // finding to err. boxed writes no black box that would be uninformative: for programs without
-// records, for ranks that all ended with no operation in flight, and for a process that failed with
-// an error of its own, such as bad data or a wrong setting, while its exchanges succeeded.
+// records, for ranks that all ended with no operation in flight, and for a process with an error
+// unrelated to exchanges, such as bad data or a wrong setting.
 func (j *job) boxed(err error) error {
 	if stopped := (*cluster.StoppedError)(nil); err == nil || j.interrupted || errors.As(err, &stopped) {
 		return err
@@ -92,8 +91,7 @@ func (e *LostProcessError) ownError(box *blackbox.File) bool {
 	})
 }
 
-// recorded returns the process's record, or nil without one. The record of a remote process is
-// fetched.
+// recorded returns the process's record, fetched from a remote host, or nil without one.
 func (p *process) recorded() (*record.Snapshot, error) {
 	memory := p.memory // readers of the memory may run concurrently
 	if p.remote != nil && memory == nil {
@@ -124,8 +122,7 @@ func writeBox(folder string, box *blackbox.File) (path string, err error) {
 	return "", fmt.Errorf("it cannot be written: %w", err)
 }
 
-// prune removes the oldest black boxes of a folder above maxBoxes, except for the file just
-// written.
+// prune removes the oldest black boxes of a folder above maxBoxes, but never the new one.
 func prune(folder, written string) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

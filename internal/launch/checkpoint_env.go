@@ -8,8 +8,7 @@ import (
 // savingVar is the variable with the CheckpointEnv of a custom program's ranks.
 const savingVar = "RINGO_SAVING"
 
-// CheckpointEnv describes checkpoints of a job with servers started by the launcher: see
-// train.Servers.Start.
+// CheckpointEnv describes checkpoints with the launcher's servers: see train.Servers.Start.
 type CheckpointEnv struct {
 	Dir     string // folder, absolute path
 	Attempt int    `json:"Start"` // number of this attempt in the folder, from 1; 0: no checkpoints described
@@ -28,8 +27,7 @@ func (r *envReader) saving() (s CheckpointEnv) {
 	return s
 }
 
-// String returns the variable as NAME=value. The zero value returns an empty value, which clears an
-// inherited variable.
+// String returns NAME=value. The zero value's is empty, which clears an inherited variable.
 func (s CheckpointEnv) String() string {
 	if s.Attempt == 0 {
 		return savingVar + "="

@@ -22,12 +22,10 @@ const maxWhy = 2 << 10
 // whether the report was written; the launcher then prints the failure.
 func (e RankEnv) Tell(end failure.Exit) (told bool) { return writeReport(e.End, end) }
 
-// ReportExit is RankEnv.ReportExit for a process that is not a rank. Heartbeats must still be
-// running.
+// ReportExit is RankEnv.ReportExit for other processes, with heartbeats still running.
 func (e RoleEnv) ReportExit(end failure.Exit) (told bool) { return writeReport(e.End, end) }
 
-// writeReport writes to a descriptor if the descriptor is a pipe: a wrapper program may have closed
-// it.
+// writeReport writes to descriptor if a pipe: a wrapper program may have closed the pipe.
 func writeReport(descriptor int, end failure.Exit) bool {
 	var is unix.Stat_t
 	if descriptor == 0 || unix.Fstat(descriptor, &is) != nil || is.Mode&unix.S_IFMT != unix.S_IFIFO {
@@ -44,7 +42,6 @@ func writeReport(descriptor int, end failure.Exit) bool {
 	return err == nil && n == len(line)+1
 }
 
-// readReport handles a line from the process.
 func (p *process) readReport(line []byte) {
 	if len(line) == 0 {
 		p.mu.Lock()
@@ -68,7 +65,6 @@ func (p *process) end() *failure.Exit {
 	return p.told
 }
 
-// loss describes the loss of the process, with the reported error if any.
 func (p *process) loss() string {
 	l := failure.LostProcess{Name: p.name(), Host: p.host, Status: p.how + lastLine(p.tail.last())}
 	if end := p.end(); end != nil {
@@ -91,8 +87,7 @@ func (j *job) ends() []failure.Exit {
 	return ends
 }
 
-// lossReason returns the reason of a process's loss: the reported error, or the exit status and
-// last line.
+// lossReason returns the reported error, or the exit status and last line.
 func (p *process) lossReason() string {
 	if end := p.end(); end != nil {
 		return cluster.Failure(end.Fault())

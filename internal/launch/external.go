@@ -13,8 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// ExternalLauncherError means that another launcher has started several copies of a program that
-// must run once.
+// ExternalLauncherError means several copies, by another launcher, of a program that must run once.
 type ExternalLauncherError struct {
 	Place extenv.Assignment
 }
@@ -39,9 +38,8 @@ func CheckSingle(lookup func(string) (string, bool)) error {
 }
 
 // FromExternal returns the place assigned to this process by another launcher (package extenv) if
-// RINGO_RANK is not set. present is false without an assignment. ranks is the world size set by the
-// user, or 0, and rendezvous the user's rendezvous, or "". RINGO_WORLD_SIZE and RINGO_RENDEZVOUS
-// set both as well.
+// RINGO_RANK is not set. present is false without an assignment. ranks is the user's world size, or
+// 0, and rendezvous the user's, or "". RINGO_WORLD_SIZE and RINGO_RENDEZVOUS set both as well.
 //
 // Without an address, and with all ranks on this host, the Rendezvous is a file of the user.
 func FromExternal(lookup func(string) (string, bool), ranks int, rendezvous string) (env RankEnv, place extenv.Assignment, present bool, err error) {
@@ -83,9 +81,8 @@ func FromExternal(lookup func(string) (string, bool), ranks int, rendezvous stri
 	return env, place, true, errors.Join(r.errs...)
 }
 
-// checkAlone reports a variable that contradicts a job of one rank, because launchers set the
-// variable only in larger jobs. A common name with an unrelated value, such as RANK=admiral, is
-// ignored.
+// checkAlone reports a variable that contradicts a job of one rank, because launchers set it only
+// in larger jobs. An unrelated value of a common name, such as RANK=admiral, is ignored.
 func checkAlone(lookup func(string) (string, bool)) error {
 	for _, v := range []struct {
 		name string

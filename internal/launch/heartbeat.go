@@ -12,8 +12,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/liveness"
 )
 
-// The mesh has heartbeats of its own. A process outside the mesh, of a role with Heartbeats, writes
-// a line to its pipe periodically, from a separate goroutine: a server that computes, waits for
+// The mesh has separate heartbeats. A process outside the mesh, of a role with Heartbeats, writes a
+// line to its pipe periodically, from a separate goroutine: a server that computes, waits for
 // trainers or saves continues to send heartbeats, and a hung server stops.
 
 // SendHeartbeats sends a heartbeat to the launcher every interval until stop is called. Call
@@ -45,10 +45,9 @@ func (e RoleEnv) SendHeartbeats(every time.Duration) (stop func()) {
 	}
 }
 
-// listen reads a process's reports until the process ends, and kills a process without heartbeats:
-// begin limits the wait for the first heartbeat, after the wait for each further one, longer while
-// the process uses processor time. begin 0 disables the check. Time in which the launcher itself
-// was suspended does not count.
+// listen reads a process's reports until its end, and kills a process without heartbeats: begin
+// limits the wait for the first, after for each further one, longer while the process uses
+// processor time. begin 0 disables the check. A suspension of the launcher itself does not count.
 func (p *process) listen(begin, after time.Duration) {
 	defer close(p.reportRead)
 	defer p.reportPipe.Close()
@@ -71,8 +70,7 @@ func (p *process) listen(begin, after time.Duration) {
 	}
 }
 
-// never reports whether a process sent no heartbeat although the role names the required call
-// (Unserved).
+// never reports whether no heartbeat arrived although the role names the required call (Unserved).
 func (p *process) never() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,8 +123,7 @@ func (p *process) whyHung() string {
 }
 
 // openReportPipe creates the report pipe of a process outside the mesh and returns the process's
-// end of the pipe, which the caller closes after the start. openReportPipe returns nil for
-// processes in the mesh.
+// end, which the caller closes after the start; nil in the mesh.
 func (p *process) openReportPipe() (theirs *os.File, err error) {
 	if p.role.Mesh {
 		return nil, nil
@@ -138,7 +135,6 @@ func (p *process) openReportPipe() (theirs *os.File, err error) {
 	return theirs, err
 }
 
-// hearFrom starts reading the reports of a process on this host.
 func (p *process) hearFrom(times cluster.Times) {
 	switch {
 	case p.reportPipe == nil:

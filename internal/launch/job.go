@@ -19,8 +19,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// giveUp is the maximum time from SIGKILL to a process's end, after which the launcher reports that
-// the process cannot be killed.
+// giveUp is the time from SIGKILL until a process is reported as impossible to kill.
 const giveUp = 10 * time.Second // a killed process takes seconds to end on a host with many times as many threads as processors
 
 type job struct {
@@ -82,7 +81,7 @@ func (j *job) run(ctx context.Context) error {
 	return err
 }
 
-// onOneThread calls fn on a thread that lives as long as the job: the kernel treats the end of the
+// onOneThread calls fn on a thread with the lifetime of the job: the kernel treats the end of the
 // starting thread as the death of the children's parent.
 func (j *job) onOneThread(fn func() error) error {
 	started, done := make(chan error), make(chan struct{})
@@ -250,7 +249,6 @@ func (j *job) sink(p *process) func(stream, []byte) {
 	}
 }
 
-// watch waits for p to end and reports the end.
 func (j *job) watch(p *process) {
 	p.wait()
 	if p.remote == nil {
@@ -266,8 +264,7 @@ func (j *job) watch(p *process) {
 	j.exits <- p
 }
 
-// judge reports p's end to the coordinator, unless this launcher ended p. The coordinator does not
-// track processes outside the mesh.
+// judge reports p's end to the coordinator, for a process in the mesh not ended by this launcher.
 func (j *job) judge(p *process) {
 	switch {
 	case p.signalled() || p.role.serves(): // serverLost handles servers
@@ -361,8 +358,7 @@ func (j *job) news() (lost <-chan error, stopping <-chan cluster.StoppedError) {
 	return j.coordinator.Lost(), j.coordinator.Stopping()
 }
 
-// killSilent kills a rank that was lost for missing heartbeats: such a rank does not end on its
-// own.
+// killSilent kills a rank that was lost for missing heartbeats, and so does not end alone.
 func (j *job) killSilent(err error) {
 	var lost *transport.LostError
 	if errors.As(err, &lost) && j.coordinator.Silent(lost.Rank) {
@@ -370,7 +366,6 @@ func (j *job) killSilent(err error) {
 	}
 }
 
-// cannotKill reports the processes that survived SIGKILL.
 func (j *job) cannotKill() error {
 	var pids []string
 	for _, p := range j.procs {

@@ -30,8 +30,7 @@ const (
 	defaultStopWithin = 25 * time.Second
 )
 
-// termGrace is the time from SIGTERM to SIGKILL. With defaultGrace and reaping, all processes are
-// gone 8 s after the first died.
+// termGrace is the time from SIGTERM to SIGKILL. All processes are gone 8 s after the first death.
 const termGrace = 2 * time.Second
 
 // Config describes a job to run.
@@ -41,14 +40,13 @@ type Config struct {
 	// ended. The first process of the first role has the terminal, and the job cannot continue
 	// without that process. Roles in the mesh come before other roles.
 	Roles []Role
-	// Env is the processes' environment, normally os.Environ(). The variables of type RankEnv are
-	// added.
+	// Env is the processes' environment, normally os.Environ(); RankEnv's variables are added.
 	Env []string
 	// JobSpec holds the settings of the whole job, and every process gets JobSpec in the variable
 	// RINGO_JOB: see JobSpecFromEnv. JobSpec must not hold the ticket, since a program may print
 	// it. At most 127 KiB without zero bytes; "" sets no variable.
 	JobSpec string
-	// Metrics is the folder in which ranks publish their metrics; "" means none.
+	// Metrics is the folder for the ranks' metrics; "" means none.
 	Metrics string
 	// Rendezvous is where ranks join, HOST:PORT; "" means a free port of
 	// 127.0.0.1.
@@ -60,9 +58,8 @@ type Config struct {
 	TLS transport.TLS
 	// Version is the program's version. Ranks refuse a different version.
 	Version string
-	// Stdout receives the processes' standard output: the first process's unchanged, the other
-	// processes' in whole lines with a prefix of role and number, "[rank 2] ". nil discards the
-	// output.
+	// Stdout receives the processes' standard output: the first process's unchanged, other
+	// processes' in whole lines after role and number, "[rank 2] ". nil discards the output.
 	Stdout io.Writer
 	// Stderr receives the processes' standard error, in the same form.
 	Stderr io.Writer
@@ -73,13 +70,11 @@ type Config struct {
 	Columns int
 	// TailLines is the number of a dead process's last lines in an error; 0 means 10.
 	TailLines int
-	// Grace is the time for the remaining processes to end after one died; 0 means 5 s. SIGTERM
-	// follows, and SIGKILL 2 s later.
+	// Grace is the time after a death until SIGTERM, and 2 s later SIGKILL. 0 means 5 s.
 	Grace time.Duration
 	// Times must equal the processes' Times.
 	Times cluster.Times
-	// SlowAfter is passed to the coordinator: a rank that delays other ranks longer is reported. 0
-	// means 5 s.
+	// SlowAfter is the coordinator's: ranks that delay others longer are reported. 0 means 5 s.
 	SlowAfter time.Duration
 	// Report is called with one line of text for each notable event that does not end the job. nil
 	// writes the lines to Stderr after "ringo: ".
@@ -99,23 +94,18 @@ type Config struct {
 	// after the same step (cluster.Stopper) are asked to stop; all other ranks are ended
 	// immediately. The end of Run's context also ends all immediately.
 	Stop <-chan string
-	// StopWithin is the time for ranks that were asked to stop to save the run and end. 0 means 25
-	// s.
+	// StopWithin is the ranks' time to save the run and end when asked to stop. 0 means 25 s.
 	StopWithin time.Duration
 	// Suspends receives requests to suspend the job: the launcher stops all processes, calls
 	// Suspend, and continues the processes when Suspend returns.
 	Suspends <-chan os.Signal
-	// Suspend stops the launcher itself, and returns when the launcher continues. Suspends requires
-	// Suspend.
+	// Suspend, required by Suspends, stops the launcher itself until the launcher continues.
 	Suspend func()
-	// Resumed receives when all processes must continue: another process may have stopped them
-	// together with the launcher.
+	// Resumed receives when all must continue: they may have been stopped with the launcher.
 	Resumed <-chan os.Signal
-	// LogDir is the folder for a file per process with its output, such as rank-3.log; "" means
-	// none.
+	// LogDir is the folder for each process's output, such as rank-3.log; "" means none.
 	LogDir string
-	// BlackBox is the folder for the black box of a failed job, the merged records of its processes
-	// (package blackbox); "" means none.
+	// BlackBox is the folder for a failed job's merged records (package blackbox); "" means none.
 	BlackBox string
 	// Hosts are the hosts of the job's processes, unless all run on this host: see Role.Hosts. The
 	// hosts' launchers must have the same Version and Hash.
@@ -125,8 +115,7 @@ type Config struct {
 	Self, Hash string
 	// HostEnv is added to the environment of processes on other hosts. Env is not used there.
 	HostEnv []string
-	// Dir is the working directory of processes on other hosts, if it exists there; "" means this
-	// process's.
+	// Dir is the working directory on other hosts, if it exists there; "" means this process's.
 	Dir string
 	// Interface is the network interface between the job's hosts; "" means the interface of this
 	// host's connections to the other hosts.
@@ -136,8 +125,7 @@ type Config struct {
 	Part *RankEnv
 	// Sight, if set, exposes the job's processes and their records while the job runs.
 	Sight *ProcessTable
-	// Guard is the command line of a process that calls Watchdog with its standard input; nil means
-	// none.
+	// Guard is the command line of a process that calls Watchdog with its stdin; nil means none.
 	Guard []string
 }
 

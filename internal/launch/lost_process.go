@@ -9,8 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// LostProcessError describes the process that ended the job, with its last lines and the processes
-// that ended as a consequence.
+// LostProcessError describes the process that ended the job, and the processes that ended with it.
 type LostProcessError struct {
 	Name       string         // process's name: "rank 3", "parameter server 0"
 	Host       string         // host, in a multi-host job; otherwise ""
@@ -24,8 +23,8 @@ type LostProcessError struct {
 	Affected   []failure.Exit // ends of the other members, as reported or as seen by the launcher
 }
 
-// Error reports the failure once, for all processes: see failure.LostProcess. The last lines are
-// indented, one per line.
+// Error reports the failure once, for all processes (failure.LostProcess), with indented last
+// lines.
 func (e *LostProcessError) Error() string {
 	l := failure.LostProcess{Name: e.Name, Host: e.Host, Status: e.ExitStatus, Failed: e.Failed, Tail: e.Tail, Quoted: true, Rank: e.Rank, Ranks: e.Ranks, Affected: e.Affected}
 	if e.Failed == "" {
@@ -102,8 +101,7 @@ func (j *job) unreportedExits(p *process, told []failure.Exit) (out []failure.Ex
 }
 
 // missedOne reports whether an operation of any process failed, as reported or recorded, even if
-// all processes then ended with status 0: a job with a process that ended early has succeeded only
-// without failed operations.
+// all then ended with status 0: a job with an early end succeeds only without failed operations.
 func (j *job) missedOne() bool {
 	return slices.ContainsFunc(j.ends(), func(e failure.Exit) bool { return !e.Stopped }) ||
 		slices.ContainsFunc(j.procs, (*process).hasFault)

@@ -14,9 +14,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/cluster"
 )
 
-// A job across several hosts has one launcher, and a helper (RunAgent) on each other host,
-// connected to the launcher by an agentConn. The launcher alone decides on lost processes and the
-// consequences.
+// A job across several hosts has one launcher, with a helper (RunAgent) on each other host,
+// connected by an agentConn. The launcher alone decides on lost processes and the consequences.
 
 func (c Config) checkHosts() (errs []error) {
 	if p := c.Part; p != nil && (len(c.Roles) != 1 || c.Roles[0].Mesh || len(c.Hosts) > 0 || p.Rank < 0 || p.Rank+c.Roles[0].Count > p.WorldSize) {
@@ -36,9 +35,8 @@ func (c Config) checkHosts() (errs []error) {
 // silentFor is the silence after which a host is lost. Links may be cut for 15 s.
 func silentFor(t cluster.Times) time.Duration { return 3 * t.DeadAfter }
 
-// startAgents concurrently starts the launchers of all other hosts with processes of the job, and
-// chooses the rendezvous address. The result has an agentConn per host, nil for this host; the
-// caller ends each with hangUp.
+// startAgents starts the launchers of all other hosts of the job, concurrently, and chooses the
+// rendezvous address. The result has an agentConn, for hangUp, per host; nil for this host.
 func (c *Config) startAgents(ctx context.Context) ([]*agentConn, error) {
 	lines := make([]*agentConn, len(c.Hosts))
 	first := agentHello{Dir: c.dir(), Env: withoutOurs(c.HostEnv), Beat: c.Times.Heartbeat, Silent: silentFor(c.Times), Join: c.Times.Join, Interface: c.Interface}
@@ -107,8 +105,7 @@ func hangUp(lines []*agentConn) {
 	all.Wait()
 }
 
-// chooseAddress chooses the rendezvous address: as configured, of the configured interface, or as
-// seen by the other hosts.
+// chooseAddress chooses the rendezvous: configured, of the interface, or as other hosts see it.
 func (c *Config) chooseAddress(lines []*agentConn) error {
 	if !slices.ContainsFunc(lines, func(l *agentConn) bool { return l != nil }) {
 		return nil
@@ -164,8 +161,7 @@ func (c *Config) portToMeet() (port string, err error) {
 	return "", nil
 }
 
-// peerView returns the first address in seen that belongs to this host. nil means that the other
-// hosts saw a router.
+// peerView returns the first address in seen that this host has; nil: only a router was seen.
 func peerView(seen []string, own []net.Addr) net.IP {
 	for _, s := range seen {
 		if ip := net.ParseIP(s); ip != nil && slices.ContainsFunc(own, isOf(ip)) {

@@ -20,8 +20,7 @@ type outbox struct {
 // frameLast follows the last frame, and is not written.
 const frameLast frameKind = 0
 
-// queuedOut is the maximum number of queued frames. Further senders block, as a process does with
-// unread output.
+// queuedOut limits the queued frames. Further senders block, like a process with unread output.
 const queuedOut = 64
 
 func newOutbox(w io.Writer) *outbox {

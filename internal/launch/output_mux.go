@@ -16,8 +16,7 @@ const (
 )
 
 const (
-	// holdLines is the maximum wait of whole lines for the end of rank 0's unfinished line, if that
-	// line cannot be erased and redrawn.
+	// holdLines limits the wait for rank 0's unfinished line if it cannot be erased and redrawn.
 	holdLines = 200 * time.Millisecond
 	// maxHeld limits the waiting bytes, and maxOpen the bytes of a redrawn line.
 	maxHeld = 64 << 10
@@ -136,8 +135,7 @@ func (s *screen) hold(of stream, r *row, text string) {
 	}
 }
 
-// breakLine ends rank 0's line early and writes the waiting lines. The rest of rank 0's line then
-// follows on a separate line.
+// breakLine ends rank 0's line early, writes the waiting lines, and leaves the rest for a new line.
 func (s *screen) breakLine(of stream, r *row) {
 	if r.begun && len(r.held) > 0 {
 		_, _ = io.WriteString(s.w[r.of], "\n")

@@ -56,11 +56,11 @@ type process struct {
 	how string // exit status as text, "" for status 0; set by wait
 
 	mu           sync.Mutex
-	ended        bool   // from now on the number may belong to another process
+	ended        bool   // the number may belong to another process from now on
 	sent         bool   // signalled by the launcher: the end is not the process's fault
 	hung         string // reason of the kill for missing heartbeats
 	told         *failure.Exit
-	hasHeartbeat bool // at least one heartbeat received
+	hasHeartbeat bool // a heartbeat was received
 }
 
 func (p *process) start(sink func(of stream, b []byte)) error {
@@ -120,8 +120,7 @@ func (p *process) copy(of stream, r io.Reader, sink func(stream, []byte)) {
 	}
 }
 
-// wait waits for the process to end, kills the rest of its process group, and records the exit
-// status and last lines.
+// wait waits for the process's end, kills the rest of its group, and records status and last lines.
 func (p *process) wait() {
 	if p.remote != nil {
 		<-p.remote.exited
@@ -179,8 +178,7 @@ func (p *process) drain() {
 	<-p.drained
 }
 
-// signal sends sig to the process and to the descendants in its group, if the process has not
-// ended.
+// signal sends sig to the process and its group, if the process has not ended.
 func (p *process) signal(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

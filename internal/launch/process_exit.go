@@ -9,14 +9,13 @@ import (
 )
 
 // The loss of a process has consequences by role. In the mesh the coordinator informs all ranks,
-// and they end. Outside the mesh the launcher restarts the process, continues without the process,
-// or ends the job.
+// and they end. Outside, the launcher restarts the process, continues without, or ends the job.
 
 // lastWait is the time for other processes to end with their own errors when a process outside the
 // mesh is lost: for informed ranks, and for servers that may have caused a rank's end.
 const lastWait = 2 * time.Second
 
-// exited handles the end of a process; told reports whether all processes were asked to end.
+// exited handles the end of a process, with told set if all processes were asked to end.
 func (j *job) exited(p *process, told bool) {
 	ending := told || j.next.begun()
 	switch {
@@ -48,15 +47,13 @@ func (j *job) exited(p *process, told bool) {
 	}
 }
 
-// leaving reports whether all processes of the first role have ended well and the other roles still
-// have time to end.
+// leaving reports whether the first role has ended well and other roles still have time to end.
 func (j *job) leaving(told bool) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return !told && j.leading == 0 && j.first == nil && !j.interrupted && j.next.step <= 1
 }
 
-// startAgain restarts a lost process and reports success.
 func (j *job) startAgain(p *process) bool {
 	j.cfg.Report(fmt.Sprintf("%s; it is started again (%d of %d)", p.loss(), p.restarts+1, p.role.Restarts))
 	err := j.onOneThread(func() error {
@@ -98,8 +95,7 @@ func (j *job) serverLost(p *process, ending bool) {
 }
 
 // processDone counts a process that ended well or is continued without. When all servers of ranks
-// without a mesh are done, every rank has left or was lost: a rank that still runs does not end on
-// its own.
+// without a mesh are done, every rank has left or was lost: the rest do not end alone.
 func (j *job) processDone(p *process) {
 	if !p.role.serves() {
 		return
@@ -120,9 +116,8 @@ func (j *job) servers() (n int) {
 
 func (j *job) allServed() bool { return j.serversDone == j.servers() }
 
-// workDone begins to end the other roles when the first role has ended. If its processes left in
-// good order, the other roles end on their own. After a failure, servers would wait for the failed
-// process.
+// workDone begins to end the other roles when the first role has ended. After a good end they end
+// alone. After a failure, servers would wait for the failed process.
 func (j *job) workDone() {
 	j.late.Stop() // the other roles have their own limit
 	j.mu.Lock()
@@ -190,9 +185,8 @@ func (j *job) outlivedServers() bool {
 	return j.allServed() && j.first == nil && !j.interrupted
 }
 
-// endedByFirst reports whether a rank without a mesh has ended because of the loss of rank 0, which
-// alone has results. If rank 0 still runs, rank 0 is hung: the servers have already waited for rank
-// 0.
+// endedByFirst reports whether a rank without a mesh has ended because of the loss of rank 0, the
+// only one with results. If rank 0 still runs, rank 0 is hung: the servers have waited already.
 func (j *job) endedByFirst(p *process) bool {
 	end := p.end()
 	if p.role.Mesh || !p.role.isMain || p.index == 0 || end == nil || end.Cause != failure.Rank(0) {
@@ -202,7 +196,6 @@ func (j *job) endedByFirst(p *process) bool {
 	return true
 }
 
-// processLost records the first process with a loss that ends the job.
 func (j *job) processLost(p *process) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -15,8 +15,7 @@ func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// awaitExit waits until the process has ended, without reaping. awaitExit returns false if waiting
-// failed.
+// awaitExit waits for the process's end without reaping, and returns false if that failed.
 func awaitExit(pid int) bool {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -26,8 +25,7 @@ func awaitExit(pid int) bool {
 	}
 }
 
-// isStopped reports whether a child of this process is stopped by a signal. Later calls still
-// report the state.
+// isStopped reports whether a signal has stopped a child of this process, on every call.
 func isStopped(pid int) bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, pid, &info, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, nil)

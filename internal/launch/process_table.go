@@ -27,11 +27,10 @@ type ProcessInfo struct {
 	Glance func(phases int) (*record.Snapshot, error)
 }
 
-// ProcessTable exposes the processes of a running job: see Config.Sight. The methods are safe for
-// concurrent use.
+// ProcessTable exposes a running job's processes: see Config.Sight. Safe for concurrent use.
 type ProcessTable struct {
 	mu    sync.Mutex
-	procs []processEntry // by number
+	procs []processEntry // entries by number
 }
 
 // processEntry is a process, nil before the start, and its exit status.

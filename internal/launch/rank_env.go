@@ -46,7 +46,6 @@ const (
 	formerTokenVar = "RINGO_PS_HTTP_TOKEN"
 )
 
-// minToken is the length of the shortest token.
 const minToken = 16
 
 // AdminTokenFromEnv returns the token in AdminTokenVar, or an empty one. The error does not show
@@ -68,8 +67,7 @@ func AdminTokenFromEnv(lookup func(string) (string, bool)) (string, error) {
 // maxJob limits Config.JobSpec: on Linux a variable with its name has at most 128 KiB.
 const maxJob = 127 << 10
 
-// JobSpecFromEnv returns the launcher's Config.JobSpec. present is false without a launcher or
-// without a JobSpec.
+// JobSpecFromEnv returns the launcher's Config.JobSpec; present is false without one.
 func JobSpecFromEnv(lookup func(string) (string, bool)) (text string, present bool) {
 	text, _ = lookup(JobVar)
 	return text, text != ""
@@ -88,8 +86,7 @@ const (
 	varPrefix, addrsSuffix, indexSuffix = "RINGO_", "_ADDRS", "_INDEX" // parts of the names of role variables
 )
 
-// RankEnv is a process's place in its job: one of WorldSize training ranks, or, with a Rank from
-// WorldSize on, one of Servers.
+// RankEnv is a process's place: one of WorldSize training ranks, or from WorldSize on, of Servers.
 type RankEnv struct {
 	// Rank is the process's number in the mesh, from 0.
 	Rank int
@@ -99,9 +96,8 @@ type RankEnv struct {
 	LocalRank int
 	// Servers is the number of servers in the mesh, numbered after the training ranks.
 	Servers int
-	// Rendezvous is the coordinator's address, HOST:PORT, or the absolute path of a file to which
-	// rank 0 writes the address (package internal/cluster/rendezvous). Empty for ranks without a
-	// mesh.
+	// Rendezvous is the coordinator's address, HOST:PORT, or the absolute path of a file with the
+	// address from rank 0 (package internal/cluster/rendezvous). Empty for ranks without a mesh.
 	Rendezvous string
 	// Ticket is the job's secret. nil means that TicketFile has the secret or, with a file as
 	// Rendezvous, that rank 0 generates one.
@@ -119,8 +115,7 @@ type RankEnv struct {
 	Columns int
 	// Transport is "shm", "tcp" or empty.
 	Transport string
-	// Tables are the addresses of the parameter servers, by number, and Heters those of
-	// heter-trainers.
+	// Tables are the addresses of the parameter servers, and Heters those of heter-trainers.
 	Tables, Heters []string
 	// Bind selects the binding of a rank without a launcher; empty means unset.
 	Bind Bind
@@ -132,8 +127,7 @@ type RankEnv struct {
 	Threads int
 	// Metrics is the folder of the metrics of this host's ranks: see metrics.Open.
 	Metrics string
-	// End is the descriptor for the exit report of a rank without a mesh: see ReportExit. 0 means
-	// none.
+	// End is the descriptor for a rank's exit report without a mesh: see ReportExit. 0: none.
 	End int
 	// Record is the descriptor of the launcher's memory for Recorder. 0 means none.
 	Record int
@@ -145,10 +139,9 @@ func (e RankEnv) Serves() bool { return e.Rank >= e.WorldSize }
 // Members returns the number of ranks and servers of the job.
 func (e RankEnv) Members() int { return e.WorldSize + e.Servers }
 
-// RankFromEnv reads the variables through lookup, which is like os.LookupEnv. RankFromEnv alone
-// interprets the variables. Without RINGO_RANK the process belongs to no job of ringo, and present
-// is false: see FromExternal. The error names every missing or invalid variable and never contains
-// the ticket.
+// RankFromEnv reads the variables through lookup, which is like os.LookupEnv; no other function
+// interprets them. Without RINGO_RANK the process is in no job of ringo, and present is false: see
+// FromExternal. The error names every missing or invalid variable, without the ticket.
 func RankFromEnv(lookup func(string) (string, bool)) (env RankEnv, present bool, err error) {
 	if _, present = lookup(RankVar); !present {
 		return RankEnv{}, false, nil
@@ -240,13 +233,12 @@ func (r *envReader) bind() Bind {
 	return Bind(v)
 }
 
-// ThreadsFromEnv returns the user's limit of concurrently running threads per Go program, or 0 if
-// unset.
+// ThreadsFromEnv returns the user's limit of running threads per Go program, or 0 if unset.
 func ThreadsFromEnv(lookup func(string) (string, bool)) int {
 	v, _ := lookup(ThreadsVar)
 	n, err := strconv.Atoi(v)
 	if err != nil {
-		return 0 // as in Go's runtime
+		return 0 // same as Go's runtime
 	}
 	return max(0, n)
 }
@@ -278,7 +270,6 @@ func (r *envReader) missing(name string) error {
 	return fmt.Errorf("%s is not set, but %s is: a process needs both", name, r.because)
 }
 
-// number returns the value of a required variable, a number of at least least.
 func (r *envReader) number(name string, least int) int {
 	v, ok := r.lookup(name)
 	if !ok || v == "" {

@@ -19,10 +19,9 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// RecordFiles stores the records of processes that were started without a launcher, so that no
-// launcher holds their memory. Each process has a file in a folder of its host. The file exists
-// while the process works, and remains if the job fails. The next job with the same ticket
-// overwrites the files.
+// RecordFiles stores the records of processes without a launcher that holds their memory: a file
+// per process in a folder of its host. The file exists while the process works, and remains if the
+// job fails. The next job with the same ticket overwrites the files.
 type RecordFiles struct {
 	folder, job string
 }

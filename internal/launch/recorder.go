@@ -18,8 +18,7 @@ func (e RankEnv) Recorder() *record.Recorder { return recorderAt(e.Record) }
 // Recorder is RankEnv.Recorder for a process that is not a rank.
 func (e RoleEnv) Recorder() *record.Recorder { return recorderAt(e.Record) }
 
-// recorderAt leaves the descriptor open for a later job of this process, and closes the descriptor
-// in child programs.
+// recorderAt keeps the descriptor open for a later job of this process, except in children.
 func recorderAt(descriptor int) *record.Recorder {
 	if descriptor > 0 {
 		if fd, err := unix.FcntlInt(uintptr(descriptor), unix.F_DUPFD_CLOEXEC, 0); err == nil {
@@ -34,8 +33,7 @@ func recorderAt(descriptor int) *record.Recorder {
 	return record.New(record.Config{})
 }
 
-// memory creates memory for a process's record. memory returns nil on failure, and reports the
-// first failure.
+// memory creates memory for a process's record, or reports the first failure and returns nil.
 func (j *job) memory() *os.File {
 	f, err := record.Create(record.Config{})
 	if err != nil && !j.blind {

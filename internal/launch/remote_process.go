@@ -113,9 +113,8 @@ func (p *process) endRemote(e exit) {
 	})
 }
 
-// drainAway waits for the rest of the output, until the host reports the end of output, drainTime
-// after the process's end, or until the host is lost. Before drainAway returns, no other process
-// may take the number on that host.
+// drainAway waits for the rest of the output, until the host reports its end, drainTime after the
+// process's end, or is lost. Until then no other process may take the number on that host.
 func (a *remoteProcess) drainAway() {
 	select {
 	case <-a.drained:
@@ -127,8 +126,7 @@ func (a *remoteProcess) drainAway() {
 // longestDrain limits the wait for a reachable host, allowing for slow or interrupted links.
 const longestDrain = 2 * time.Minute
 
-// kill sends a signal to the process. If SIGKILL has no effect within answerWithin, the host does
-// not respond and is lost.
+// kill sends a signal to the process. A host where SIGKILL has no effect in answerWithin is lost.
 func (a *remoteProcess) kill(number int, sig syscall.Signal) {
 	a.line.send(frame{frameSignal, number, []byte{byte(sig)}})
 	if sig != syscall.SIGKILL {

@@ -18,14 +18,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
 
-// Role is one kind of a job's processes. The launcher distinguishes kinds only by the fields of
-// Role, never by name.
+// Role is one kind of processes. The launcher distinguishes kinds only by fields, never by name.
 type Role struct {
 	// Name is a word in lower case. Name is the prefix of output lines, "[helper 1] ", and part of
 	// variable names, RINGO_HELPER_INDEX.
 	Name string
-	// Called is the noun for one process in errors, before the number, except for ranks. Empty
-	// means Name.
+	// Called is the noun for one process in errors, except for ranks. Empty means Name.
 	Called string
 	// Count is the number of processes: at least 1 in the first role.
 	Count int
@@ -35,16 +33,15 @@ type Role struct {
 	// coordinator detects lost ranks and informs all others. A process outside the mesh has a pipe,
 	// RINGO_END, to report its end to the launcher.
 	Mesh bool
-	// Listens reports whether each process has a listening socket, opened by the launcher. The
-	// socket survives a restart: connections wait for the restarted process. All processes get the
-	// addresses of the sockets.
+	// Listens reports whether each process has a listening socket, opened by the launcher. It
+	// survives a restart, so connections wait for the restarted process. All processes get the
+	// addresses.
 	Listens bool
 	// Heartbeats reports whether the processes send heartbeats through their pipes
 	// (RoleEnv.SendHeartbeats). A process without a first heartbeat for Times.Join, or without
 	// further ones for DeadAfter, is lost and killed.
 	Heartbeats bool
-	// DeadAfter is the silence after which a process with Heartbeats is lost. 0 means
-	// Times.DeadAfter.
+	// DeadAfter is the silence that marks a lost process. 0 means Times.DeadAfter.
 	DeadAfter time.Duration
 	// Restarts is the maximum number of restarts of each process.
 	Restarts int
@@ -60,9 +57,9 @@ type Role struct {
 	// SIGTERM and SIGKILL: servers may have large state to save. 0 means the default.
 	Grace time.Duration
 	// Bind selects whether each process is bound to its own processors, on Linux: the exchange of
-	// one process then never competes with the computation of another. Empty binds no process.
-	// Servers should not be bound: servers work while ranks wait, on any idle core, and a reserved
-	// core would be lost to computation.
+	// one then never competes with the computation of another. Empty binds no process. Servers
+	// should not be bound: they work while ranks wait, on any idle core, and a reserved core would
+	// be lost.
 	Bind Bind
 	// CoresEach is the number of cores that each bound process keeps busy. 0 means at least one.
 	CoresEach int
@@ -84,13 +81,12 @@ func Aggregators(n int, command ...string) Role {
 	return Role{Name: "server", Count: n, Command: command, Mesh: true}
 }
 
-// ParameterServers is the role of parameter servers (internal/server), to which ranks connect
-// outside the mesh.
+// ParameterServers is the role of parameter servers (internal/server), outside the mesh.
 func ParameterServers(n int, command ...string) Role {
 	return Role{Name: tables, Called: failure.ParameterServer, Count: n, Command: command, Listens: true, Heartbeats: true}
 }
 
-// HeterTrainers is the role of heter-trainers, to which ranks connect outside the mesh.
+// HeterTrainers is the role of heter-trainers, which ranks connect to outside the mesh.
 func HeterTrainers(n int, command ...string) Role {
 	return Role{Name: Heter, Called: "heter-trainer", Count: n, Command: command, Listens: true, Heartbeats: true, Interchangeable: true, Stateless: true,
 		Unserved: "a program that has a part for heter-trainers calls ringo.Run, and there train.Run or train.NewLoop"}
@@ -155,7 +151,7 @@ type roleGroup struct {
 	lines     []*agentConn // connection to the host of each process; nil: this host; empty: all on this host
 }
 
-// serves reports whether the role serves the first role outside the mesh, where only the launcher
+// serves reports whether the role serves the first role outside the mesh, so only the launcher
 // detects losses.
 func (c *roleGroup) serves() bool { return !c.isMain && !c.Mesh }
 

@@ -27,8 +27,7 @@ func (j *job) told(name string) {
 	j.next.hurry()
 }
 
-// cancelled handles the end of the context, which ends all processes immediately. After an earlier
-// signal cancelled uses SIGKILL.
+// cancelled handles the context's end: all processes end now, by SIGKILL after an earlier signal.
 func (j *job) cancelled() {
 	if j.interrupted {
 		j.next.force()
@@ -55,8 +54,7 @@ func (j *job) stopped(p *process) bool {
 	return p.role.isMain && !p.killed() && p.whyHung() == "" && j.coordinator.Stopped(p.number)
 }
 
-// suspend stops all processes, then the launcher, and later continues all. No process counts the
-// pause as silence.
+// suspend stops all processes, then the launcher, and later continues all. Silence does not count.
 func (j *job) suspend() {
 	j.pause(syscall.SIGSTOP)
 	j.cfg.Suspend()

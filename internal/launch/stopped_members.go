@@ -33,7 +33,6 @@ func (j *job) looks() time.Duration {
 	return s.Wait()
 }
 
-// stoppedNow reports whether a signal has stopped the process.
 func (p *process) stoppedNow() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,8 +13,8 @@ const (
 	maxTailLine = 1 << 10
 )
 
-// splitter splits a stream into lines. A carriage return in a line overwrites the text before, as
-// on a terminal.
+// splitter splits a stream into lines. A carriage return overwrites the text before, as in
+// terminals.
 type splitter struct {
 	buf  []byte
 	emit func(line []byte)
@@ -97,8 +97,7 @@ func isPanic(line string) bool {
 	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
 }
 
-// last returns the last lines. If a panic began before them, its first lines replace the first
-// lines.
+// last returns the last lines, led by the first lines of an earlier panic.
 func (t *tail) last() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

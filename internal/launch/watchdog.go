@@ -12,14 +12,12 @@ import (
 	"time"
 )
 
-// watchdogGrace is the time for the processes of a killed launcher to end on their own, when their
-// control connections close.
+// watchdogGrace is the time for a killed launcher's processes to end as their connections close.
 const watchdogGrace = 3 * time.Second
 
 // Watchdog outlives the launcher. Watchdog reads the running process groups from r, the launcher's
 // pipe. When the pipe ends while groups still run, because the launcher was killed, Watchdog kills
-// the groups that have not ended after 3 s. Watchdog is the whole body of the hidden subcommand
-// named in Config.Guard.
+// groups left after 3 s. Watchdog is the whole body of the hidden subcommand in Config.Guard.
 func Watchdog(r io.Reader) error {
 	groups, err := readGroups(r)
 	deadline := time.Now().Add(watchdogGrace)
@@ -35,8 +33,7 @@ func Watchdog(r io.Reader) error {
 	return err
 }
 
-// readGroups reads the launcher's log of groups to the end: "+123" for a started and "-123" for an
-// ended group.
+// readGroups reads the launcher's log of groups to the end: "+123" began and "-123" ended.
 func readGroups(r io.Reader) (map[int]bool, error) {
 	groups := map[int]bool{}
 	in := bufio.NewScanner(r)

@@ -1,8 +1,7 @@
 // Package liveness measures the silence of other processes.
 // invariant[silence-while-awake]: silence is always measured in running time of this process,
-// because a process that was stopped by a signal, frozen with its container or waiting for a core
-// cannot receive heartbeats. Otherwise all processes of a suspended job would declare each other
-// dead when the job resumes.
+// because a process that was stopped, frozen with its container or waiting for a core receives no
+// heartbeats. Otherwise all processes of a suspended job would declare each other dead on resuming.
 package liveness
 
 import (
@@ -43,13 +42,11 @@ func (c *Clock) Now() time.Time {
 // late returns the part of the time since a tick that counts as suspended.
 func late(since, most time.Duration) time.Duration { return max(0, since-most) }
 
-// pieces is the number of pieces of a limit without ticks: the limit is detected late by at most
-// one piece.
+// pieces is the number of pieces of a limit without ticks, and so the delay of its detection.
 const pieces = 8
 
 // longest is the maximum multiple of the limit for a silence with an excuse, such as a process that
-// uses CPU time: either its heartbeats are late, by seconds on an overloaded host, or the process
-// hangs.
+// uses CPU time: its heartbeats are late, by seconds on an overloaded host, or it hangs.
 const longest = 4
 
 // Detector measures the time without heartbeats of another process, in running time of this
@@ -73,8 +70,7 @@ func (s *Detector) HeardAt(now time.Time, late time.Duration) {
 	*s = Detector{Limit: s.Limit, heard: now, late: late}
 }
 
-// Pass records a tick of this process with the time that counts, and whether the other process ran
-// since the last tick.
+// Pass records this process's tick, the time that counts, and whether the other process ran.
 func (s *Detector) Pass(now time.Time, counts time.Duration, ran bool) {
 	if !s.heard.IsZero() {
 		counts = min(counts, now.Sub(s.heard))
@@ -89,8 +85,7 @@ func (s *Detector) Pass(now time.Time, counts time.Duration, ran bool) {
 // Wait returns the time to wait for a heartbeat before Missed.
 func (s *Detector) Wait() time.Duration { return max(1, (s.Limit+pieces-1)/pieces) }
 
-// Missed records a wait without a heartbeat, and whether the process was seen to run, and returns
-// whether the limit is reached.
+// Missed records a wait without a heartbeat, and whether the process ran; true at the limit.
 func (s *Detector) Missed(ran bool) bool {
 	s.Pass(time.Time{}, s.Wait(), ran)
 	return s.Lost()

@@ -2,13 +2,11 @@ package liveness
 
 import "time"
 
-// least is the minimum time between two clock readings: on an overloaded host each thread may wait
-// this long for a core.
+// least is the minimum between two clock readings: threads of an overloaded host wait for a core.
 const least = 100 * time.Millisecond
 
-// Deadline limits a wait in running time of this process: a wait of an hour with a suspension of 59
-// minutes lasts one minute. Deadline allocates no memory. Spent must be called at intervals of
-// Wait.
+// Deadline limits a wait in running time of this process: an hour with a suspension of 59 minutes
+// lasts one minute. Deadline allocates no memory. Spent must be called at intervals of Wait.
 type Deadline struct {
 	every     time.Duration // maximum interval of calls of Spent
 	remaining time.Duration
@@ -20,8 +18,7 @@ func NewPatience(limit time.Duration, now time.Time) Deadline {
 	return Deadline{every: max(limit/pieces, least), remaining: limit, asked: now}
 }
 
-// Wait returns the time until the next call of Spent: all of a short limit, an eighth of a long
-// one.
+// Wait returns the time until the next Spent: a short limit, or an eighth of a long one.
 func (p *Deadline) Wait() time.Duration { return min(p.remaining, p.every) }
 
 // Spent reports whether the limit is reached.
@@ -31,9 +28,8 @@ func (p *Deadline) Spent(now time.Time) bool {
 	return p.remaining <= 0
 }
 
-// Elapsed returns the running time since the last clock reading, if readings are due at intervals
-// of every: all of the time for punctual readings, and less the later the reading. After an hour of
-// suspension Elapsed is almost 0.
+// Elapsed returns the running time since the last clock reading, if due at intervals of every: all
+// of it for punctual readings, less the later the reading, and almost 0 after a long suspension.
 func Elapsed(since, every time.Duration) time.Duration {
 	if since <= every {
 		return max(0, since)

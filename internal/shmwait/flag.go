@@ -1,10 +1,9 @@
 // Package shmwait lets ranks that share memory wait for each other: on a counter in a separate
-// cache line, with a wait that spins for about a microsecond, then yields, and finally sleeps in
-// the kernel.
+// cache line, by spinning for about a microsecond, then yielding, and finally sleeping in the
+// kernel.
 //
 // Waking a sleeper costs tens of microseconds, more than most waits: in a virtual machine a halted
-// idle core takes about 30 us to resume, while a core kept busy by a yielding thread resumes
-// immediately.
+// idle core takes about 30 us to resume, and a core kept busy by a yielding thread none.
 package shmwait
 
 import (
@@ -25,8 +24,7 @@ type Flag struct {
 	n        atomic.Uint64
 	sleepers atomic.Uint32 // number of sleepers, including waiters about to sleep
 	seat     Seat
-	// Inline is for the raiser's data: data written before Raise can be read after the wait,
-	// without another cache line.
+	// Inline is for data written before Raise and read after the wait, without another cache line.
 	Inline [InlineBytes]byte
 }
 
@@ -46,10 +44,9 @@ func (f *Flag) Seat() *Seat { return &f.seat }
 // Load returns the counter. All earlier writes of the raiser are visible.
 func (f *Flag) Load() uint64 { return f.n.Load() }
 
-// Spin reads the counter up to count times, at intervals of 15 to 50 ns, and reports whether the
-// counter is at least n. The processor pauses between reads: in a loop without pauses the many
-// outstanding reads delay the detection of the change by a fifth of a microsecond, and slow the
-// threads on the same core.
+// Spin reads the counter up to count times, at intervals of 15 to 50 ns, and reports whether it is
+// at least n. The processor pauses between reads: without pauses the many outstanding reads delay
+// the detection of the change by a fifth of a microsecond, and slow the threads on the same core.
 func (f *Flag) Spin(n uint64, count int) bool {
 	for ; count > 0; count -= atOnce {
 		if looks(f, n, min(count, atOnce)) {

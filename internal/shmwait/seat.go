@@ -67,7 +67,6 @@ func (w *Waiter) Order(to []int, ranks, me int) []int {
 	return to
 }
 
-// sitDown combines Sit and InCompany.
 func (w *Waiter) sitDown() bool {
 	w.Sit()
 	return w.InCompany()

@@ -33,8 +33,7 @@ func (f *Flag) sleep(n uint64, d time.Duration) {
 	f.sleepers.Add(1)
 	if seen := f.n.Load(); seen < n {
 		limit := unix.NsecToTimespec(int64(d))
-		// A regular system call, so that the runtime can run other goroutines on the thread's
-		// processor.
+		// A regular system call: the runtime can run other goroutines on the processor.
 		_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(f.low()), futexWait, uintptr(uint32(seen)),
 			uintptr(unsafe.Pointer(&limit)), 0, 0) // the caller checks the counter after any result
 	}

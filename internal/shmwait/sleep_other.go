@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Other systems have no documented sleep on a word of shared memory: a long wait polls at
-// intervals.
+// Other systems have no documented sleep on shared memory: a long wait polls at intervals.
 
 func (f *Flag) sleep(_ uint64, d time.Duration) {
 	if d > 0 {

@@ -26,8 +26,7 @@ type Config struct {
 	// OneProcess reports whether the ranks are goroutines of this process: a wait then yields to
 	// goroutines first, and to other processes only by sleeping.
 	OneProcess bool
-	// Seats are the seats of all ranks, with this rank's at Me. Empty means that the processors are
-	// unknown.
+	// Seats are all ranks' seats, this rank's at Me. Empty means that processors are unknown.
 	Seats []*Seat
 	Me    int
 }
@@ -45,15 +44,13 @@ const (
 	alone                = time.Microsecond // maximum duration of a yield without other threads
 	// roomySpins is respins if no other rank can need the core.
 	roomySpins = 16
-	// look and roomyLook are the rounds between checks of the clock, the peer and the deadline:
-	// some microseconds.
+	// look and roomyLook are the rounds, some microseconds, between checks of clock, peer and
+	// deadline.
 	look, roomyLook = 16, 64
-	// yielding is the time of yielding before sleeping, and roomyYielding the time if yielding
-	// takes the core from no rank.
+	// yielding is the time of yields before a sleep, and roomyYielding if they take no rank's core.
 	yielding, roomyYielding = time.Millisecond, 3 * time.Millisecond
-	// yieldingBehind is yielding for a wait next to a computation: a yield can take the core from
-	// the computation for long, while a sleep takes no core. Most simultaneous arrivals fall within
-	// yieldingBehind.
+	// yieldingBehind is yielding next to a computation: a yield can take its core for long, while a
+	// sleep takes no core. Most simultaneous arrivals fall within yieldingBehind.
 	yieldingBehind = 100 * time.Microsecond
 	// nap limits a sleep, so that an error of the peer is noticed, and longNap a sleep in a wait
 	// longer than long: such a wait is for a stopped or very slow peer, and may last for minutes.
@@ -98,8 +95,7 @@ func New(cfg Config) Waiter {
 	return w
 }
 
-// WhileComputing returns a Waiter for a rank that computes on other threads during waits: its waits
-// sleep early.
+// WhileComputing returns a Waiter that sleeps early, for a rank computing on other threads.
 func (w Waiter) WhileComputing() Waiter {
 	w.computing = true
 	return w
@@ -128,7 +124,6 @@ func (w *Waiter) wait(f *Flag, n uint64, peers Faulter, peer int, timeout time.D
 	return w.waitLong(f, n, peers, peer, timeout)
 }
 
-// waitLong yields, and later sleeps.
 func (w *Waiter) waitLong(f *Flag, n uint64, peers Faulter, peer int, timeout time.Duration) error {
 	start := time.Now()
 	patience := liveness.NewPatience(timeout, start)
@@ -176,8 +171,7 @@ func (w *Waiter) sleepTime(waited, idle time.Duration, company bool) time.Durati
 	return 0
 }
 
-// ended returns the reason for the end of a wait, or nil. The peer's raises take precedence over
-// its end.
+// ended returns the reason for a wait's end, or nil. The peer's raises precede its end.
 func ended(f *Flag, n uint64, peers Faulter, peer int, late bool) error {
 	err := peers.Fault(peer)
 	if err == nil && late {

@@ -8,8 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// RankTimes are the mean times of one rank's last steps, in ms per step unless noted. The parts do
-// not overlap.
+// RankTimes are mean times of a rank's last steps, in ms per step unless noted, without overlap.
 type RankTimes struct {
 	Number                                                                int
 	StepMS, ComputeMS, DataMS, ServersMS, CompressMS, UpdateMS, ExposedMS float64
@@ -29,16 +28,14 @@ type ExchangeTime struct {
 // Job is the known data of a job.
 type Job struct {
 	Ranks []RankTimes
-	// Exchanges are sampled from some steps of all ranks, and PerStep is the number per rank and
-	// step.
+	// Exchanges are from sampled steps of all ranks; PerStep is their number per rank and step.
 	Exchanges []ExchangeTime
 	PerStep   int
 	// Together is the share, from 0 to 1, of the ranks' waiting time for exchanges that no single
 	// rank caused: all ranks had begun, or ranks waited for each other alternately. In the rest of
 	// the time ranks waited for a later rank.
 	Together float64
-	// Foreign is the mean number of the machine's processors used by processes outside the job; 0
-	// means unknown.
+	// Foreign is the mean number of processors used outside the job; 0 means unknown.
 	Foreign float64
 }
 
@@ -72,11 +69,10 @@ const (
 	conspicuous = 0.2
 	// slowLink is the rate, in bytes per second, below which a link is slow: 1 Gbit/s.
 	slowLink = 125e6
-	// reading is the rate of storage reads, in bytes per second, from which storage causes the wait
-	// for data.
+	// reading is the bytes per second from storage above which storage causes waits for data.
 	reading = 64 << 10
-	// small is the size in bytes below which equal exchanges are small, and few the number per step
-	// that merging cannot improve.
+	// small is the size in bytes of small equal exchanges, and few a number that merging leaves
+	// alone.
 	small = 32 << 10
 	few   = 4
 )
@@ -101,8 +97,7 @@ func FindCause(j Job) (c Cause, ok bool) {
 // with its text, or no cost. The functions are independent: if two causes overlap, such as other
 // processes and a rank slowed by them, the later function subtracts the other cost.
 
-// coreTaken returns the cost of other processes to the most affected rank, at most their running
-// time.
+// coreTaken returns other processes' cost to the most affected rank, at most their time.
 func coreTaken(j Job, step float64) Cause {
 	c := Cause{Kind: CoreTaken, Rank: -1}
 	for _, r := range j.Ranks {
@@ -169,8 +164,8 @@ func exchanges(j Job, step float64) Cause {
 		return Cause{}
 	}
 	// Ranks wait for the exchange that ends first, so the total wait is known only for all
-	// exchanges together. The individual exchanges give the reason: hidden exchanges last about the
-	// same time.
+	// together. The individual exchanges give the reason: hidden exchanges last about the same
+	// time.
 	wait := j.Together*median(j.Ranks, func(r RankTimes) float64 { return r.ExposedMS }) - median(j.Ranks, func(r RankTimes) float64 { return r.QueuedMS })
 	each, perByte := line(j.Exchanges)
 	var bytes, ms float64

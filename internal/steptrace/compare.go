@@ -9,8 +9,7 @@ type Change struct {
 	B    float64 `json:"b"`
 }
 
-// Compare returns the values of two timelines: times of a step, as means over ranks, then shares
-// and bytes.
+// Compare returns the values of two timelines: mean times of a step, then shares and bytes.
 func Compare(a, b Summary) []Change {
 	out := []Change{{"step", "ms", a.StepMS, b.StepMS}}
 	for k := range kinds {

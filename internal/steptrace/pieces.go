@@ -8,9 +8,8 @@ import (
 // piece is a period with a single activity of a rank, determined by the set of open spans alone.
 type piece struct {
 	start, end int64
-	// span is the index of the piece's span among the rank's spans, -1 while idle: for computation,
-	// the span that began last, nested in the rest; for exchanges, the span that ends first,
-	// awaited by the rank.
+	// span is the piece's index among the rank's spans, -1 while idle: for computation, the span
+	// that began last, nested in the rest; for exchanges, the first to end, awaited by the rank.
 	span int
 	kind spanKind
 }

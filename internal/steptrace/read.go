@@ -36,8 +36,7 @@ func largef(format string, args ...any) error {
 // maxValue is the maximum length of one value in the file.
 const maxValue = 1 << 20
 
-// metered stops reading at about maxValue bytes per value, so that a hostile file cannot fill the
-// memory.
+// metered stops reading at about maxValue bytes per value, against hostile files.
 type metered struct {
 	from io.Reader
 	left int
@@ -63,8 +62,7 @@ type reader struct {
 	notes []rankNote
 }
 
-// Read reads a timeline. Errors are ErrTruncated, ErrFormat, ErrLarge or read errors, after the
-// byte offset of the invalid value.
+// Read reads a timeline. Errors, ErrTruncated, ErrFormat, ErrLarge or of reading, have the offset.
 func Read(from io.Reader) (*Timeline, error) {
 	r := &reader{meter: metered{from, maxValue}, ranks: map[int]*Rank{}}
 	r.json = json.NewDecoder(&r.meter)
@@ -128,7 +126,6 @@ func (r *reader) token() (json.Token, error) {
 	return r.json.Token()
 }
 
-// want reads a required delimiter.
 func (r *reader) want(d json.Delim) error {
 	got, err := r.token()
 	if err == nil && got != d {
@@ -137,7 +134,6 @@ func (r *reader) want(d json.Delim) error {
 	return err
 }
 
-// field reads the value of a field of the file.
 func (r *reader) field(name string) error {
 	switch name {
 	case "displayTimeUnit":
@@ -163,7 +159,6 @@ func (r *reader) field(name string) error {
 	return formatf("it has %.40q", name)
 }
 
-// list reads the values of a list.
 func (r *reader) list(each func() error) error {
 	if err := r.want(json.Delim('[')); err != nil {
 		return err
@@ -192,7 +187,6 @@ func (n *nanos) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// event is an event of the file.
 type event struct {
 	Phase    string          `json:"ph"`
 	Name     string          `json:"name"`
@@ -277,7 +271,6 @@ func strictly(text []byte, into any) error {
 	return d.Decode(into)
 }
 
-// known returns the index of a name.
 func (r *reader) known(name string) (uint32, error) {
 	if len(name) > maxName {
 		return 0, largef("a name of %d bytes", len(name))
@@ -290,7 +283,6 @@ func (r *reader) known(name string) (uint32, error) {
 	return r.out.place(name), nil
 }
 
-// rankNote is the metadata of a rank.
 type rankNote struct {
 	Rank    int   `json:"rank"`
 	Offset  nanos `json:"clock_offset_us"`

@@ -8,8 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// WholeStepEvents is the number of phases that include a whole step of most jobs, with up to 40
-// buckets.
+// WholeStepEvents is the number of phases that include a step with up to 40 buckets.
 const WholeStepEvents = 512
 
 // Step is a rank's activity in a step, as a --json record.
@@ -22,8 +21,7 @@ type Step struct {
 	Bars []Bar `json:"bars"`
 }
 
-// Bar is a period of a step, in ms from the start of the first forward pass; earlier waits for data
-// are negative.
+// Bar is a period of a step, in ms from the first forward pass; earlier waits are negative.
 type Bar struct {
 	Phase string `json:"phase"` // "forward", "exchange" and so on, as in package record
 	// Name is the object, such as a bucket, or "".
@@ -33,8 +31,7 @@ type Bar struct {
 	Bytes   int64   `json:"bytes_sent,omitempty"` // bytes sent by this rank in an exchange
 }
 
-// steps returns the complete steps of a snapshot by number, with their events in the order of the
-// ends.
+// steps returns a snapshot's complete steps by number, with events in the order of the ends.
 func steps(s *record.Snapshot) map[int64][]record.Event {
 	out := map[int64][]record.Event{}
 	for lo, hi := 0, 0; lo < len(s.Phases); lo = hi {
@@ -81,7 +78,6 @@ func (t *Timeline) add(s *record.Snapshot, events []record.Event) {
 	t.Ranks = append(t.Ranks, r)
 }
 
-// step returns the step of a single rank.
 func (t *Timeline) step(rank int, number int64) Step {
 	out := Step{Event: "timeline", Rank: rank, Done: number + 1}
 	spans := t.Ranks[0].Spans
@@ -176,7 +172,6 @@ func (a *analysis) exchangeTimes(rank int, order []int) (out []ExchangeTime) {
 	return out
 }
 
-// rankWaits returns a rank's waits, by the awaited rank.
 func (a *analysis) rankWaits(rank int, order []int) (out []RankWait) {
 	spans := a.Ranks[rank].Spans
 	spent := map[int]int64{}

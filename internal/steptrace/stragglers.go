@@ -6,7 +6,6 @@ import (
 	"slices"
 )
 
-// part is a part of a rank's step.
 type part struct {
 	doing string // verb for a straggler
 	of    func(RankTimes) float64

@@ -49,13 +49,11 @@ type Summary struct {
 type RankSummary struct {
 	Rank int `json:"rank"` // mean: -1
 	Shares
-	// Overlap is the share of computation in the time with exchanges in progress; 0 without
-	// exchanges.
+	// Overlap is the share of computation in the time with exchanges; 0 without exchanges.
 	Overlap float64 `json:"overlap"`
 	// StepBytesSent is the number of bytes sent per step.
 	StepBytesSent float64 `json:"step_bytes_sent"`
-	// TracksMS is the time per step covered by spans of each track; nested spans count in both
-	// tracks.
+	// TracksMS is the time per step covered by each track's spans; nested spans count twice.
 	TracksMS map[string]float64 `json:"tracks_ms"`
 }
 
@@ -136,7 +134,6 @@ func (a *analysis) steps() (most int) {
 	return most
 }
 
-// rank summarises one rank with the given number of steps.
 func (a *analysis) rank(i int, steps float64) RankSummary {
 	var times [kinds]int64
 	for _, p := range a.pieces[i] {
@@ -146,8 +143,7 @@ func (a *analysis) rank(i int, steps float64) RankSummary {
 	if h := a.hidden[i]; h.exchange > 0 {
 		out.Overlap = float64(h.computing) / float64(h.exchange)
 	}
-	// Spans of a track may overlap, such as exchanges: overlapping time counts once. Spans are
-	// sorted by start.
+	// Spans of a track, such as exchanges, may overlap, and are sorted by start: time counts once.
 	covered := make([]int64, len(tracks)) // end of the time covered by each track's spans
 	for _, s := range a.Ranks[i].Spans {
 		if s.Start >= a.hi {
@@ -215,8 +211,7 @@ func (a *analysis) late(rank int, p piece) (latest, bool) {
 type Path struct {
 	// Shares are shares of the path's time.
 	Shares
-	// Ranks are the ranks' shares of the path, by rank, and Changes is the number of changes of
-	// rank.
+	// Ranks are the ranks' shares of the path, by rank, and Changes its changes of rank.
 	Ranks   []float64 `json:"ranks"`
 	Changes int       `json:"changes"`
 	// Parts are the parts of the path, largest first.
@@ -247,8 +242,7 @@ func (a *analysis) legs() (out []leg) {
 			rank = i
 		}
 	}
-	// The loop ends: each leg has a positive length, and begins at one of finitely many begins of
-	// pieces and exchanges.
+	// The loop ends: each leg is positive, and begins at one of finitely many begins.
 	for t := a.hi; t > a.lo; {
 		all := a.pieces[rank]
 		at, _ := slices.BinarySearchFunc(all, t, func(p piece, t int64) int { return cmp.Compare(p.end, t) })
@@ -274,7 +268,6 @@ func (a *analysis) busyUntil(rank int) int64 {
 	return a.lo
 }
 
-// track returns the name of a piece's track, or "".
 func (a *analysis) track(rank int, p piece) string {
 	if p.span < 0 {
 		return ""

@@ -82,8 +82,7 @@ var tracks = [...]trace.Track{
 // spanKind is a use of a rank's time.
 type spanKind uint8
 
-// Values of spanKind. If spans are simultaneous, the first kind counts: computation hides
-// concurrent exchanges.
+// Values of spanKind. The first of simultaneous kinds counts: computation hides exchanges.
 const (
 	kindCompute  spanKind = iota // forward, backward, codecs, updates
 	kindData                     // waiting for the next batch

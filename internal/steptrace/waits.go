@@ -34,7 +34,6 @@ type Wait struct {
 	LateInMS float64 `json:"late_in_ms"`
 }
 
-// waits returns the longest waits of all ranks.
 func (a *analysis) waits() []Wait {
 	var longest []leg
 	for rank, all := range a.pieces {

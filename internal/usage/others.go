@@ -6,11 +6,9 @@ import (
 	"strings"
 )
 
-// The functions below use Linux's /proc for the use of processors by this process and its machine.
-// On other systems all values are 0.
+// The functions below use Linux's /proc for processor times; elsewhere all values are 0.
 
-// tick is the unit of processor times in /proc, in seconds: 1/USER_HZ, where USER_HZ is 100 on all
-// systems with Go.
+// tick is /proc's unit of processor times, in seconds: 1/USER_HZ, and 100 USER_HZ with Go.
 const tick = 0.01
 
 // Queued returns the total time of threads of this process ready to run without a processor, in
@@ -25,8 +23,7 @@ func Queued() float64 {
 	return sum
 }
 
-// queued returns the second number of a schedstat: nanoseconds on a processor, nanoseconds in a
-// queue, slices.
+// queued returns a schedstat's second number of three: nanoseconds in a queue.
 func queued(schedstat string) float64 {
 	var on, in float64
 	if n, _ := fmt.Sscan(schedstat, &on, &in); n < 2 {

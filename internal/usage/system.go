@@ -32,8 +32,7 @@ func parseStatus(text string) (now, peak int64) {
 }
 
 // Proportional returns the memory of this process, or 0 if unknown. A shared page counts in part
-// for each process, so shared memory counts once over all processes; Linux before 4.14 counts
-// shared pages in full.
+// for each process, so shared memory counts once in total; Linux before 4.14 counts it in full.
 func Proportional() int64 {
 	if text, err := os.ReadFile("/proc/self/smaps_rollup"); err == nil {
 		return kibibytes(string(text), "Pss")

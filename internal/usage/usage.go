@@ -1,5 +1,4 @@
-// Package usage measures this process's use of memory and processors, including the cost of Go's
-// garbage collector.
+// Package usage measures this process's memory, processor time and garbage collection.
 package usage
 
 import (
@@ -12,12 +11,10 @@ type Resources struct {
 	ResidentBytes     int64   `json:"resident_bytes"`
 	ResidentPeakBytes int64   `json:"resident_peak_bytes"`
 	CPUSeconds        float64 `json:"cpu_s"` // all threads, including system time
-	// GCSeconds is the part used by the garbage collector, estimated by the runtime at the end of
-	// each cycle.
+	// GCSeconds is the garbage collector's part, estimated by the runtime after each cycle.
 	GCSeconds float64 `json:"gc_cpu_s"`
 	GCCycles  uint64  `json:"gc_cycles"`
-	// GCPauseUS is the longest pause of all goroutines by the collector, to within a sixth, rounded
-	// up.
+	// GCPauseUS is the longest pause of all goroutines, rounded up to within a sixth.
 	GCPauseUS float64 `json:"gc_longest_pause_us"`
 	HeapBytes uint64  `json:"heap_bytes"` // live objects; memory mapped outside the heap is only in ResidentBytes
 	Allocs    uint64  `json:"allocs"`     // number of allocations
@@ -29,8 +26,7 @@ var names = [...]string{
 	"/memory/classes/heap/objects:bytes", "/gc/heap/allocs:objects",
 }
 
-// Read returns the current values. Cost: some 100 µs, mostly for system files, without stopping any
-// goroutine.
+// Read returns the current values without stopping goroutines. Cost: some 100 µs, mostly /proc.
 func Read() Resources {
 	var samples [len(names)]metrics.Sample
 	for i, name := range names {

@@ -39,8 +39,7 @@ func Run(cmd *cobra.Command, line string) (status int, stdout, stderr string) {
 	return status, out.String(), errs.String() + strings.ReplaceAll(err.Error(), "\n", "; ")
 }
 
-// Refused runs a line that must fail with the status, an empty stdout, and a one-line error that
-// contains all of want.
+// Refused runs a line that must fail with status, no stdout, and a line of error with all of want.
 func Refused(t *testing.T, cmd *cobra.Command, status int, line string, want ...string) {
 	t.Helper()
 	got, out, errs := Run(cmd, line)

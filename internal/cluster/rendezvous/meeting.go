@@ -36,8 +36,7 @@ const (
 type File string
 
 // Publish implements Backend. Publish waits while another rank 0 listens at the address of an
-// earlier notice: two jobs started together with the same variables run their rendezvous
-// sequentially.
+// earlier notice: two jobs started together with equal variables meet sequentially.
 func (f File) Publish(ctx context.Context, n Endpoint) (withdraw func(), err error) {
 	path := string(f)
 	text := n.Encode()
@@ -60,8 +59,7 @@ func (f File) Publish(ctx context.Context, n Endpoint) (withdraw func(), err err
 	}, nil
 }
 
-// publish renames a written notice, once no other rank 0 listens at the address in the existing
-// notice.
+// publish renames a written notice, once no rank 0 listens at the existing notice's address.
 func (f File) publish(ctx context.Context, temp string) error {
 	path := string(f)
 	for {
@@ -133,8 +131,7 @@ func Ticket(path string) (transport.Ticket, error) {
 	return ticket, nil
 }
 
-// Secret reads another secret, such as a password, with the same checks as Ticket. Surrounding
-// space is removed.
+// Secret reads another secret, such as a password, as Ticket does, without surrounding space.
 func Secret(path string) (string, error) {
 	text, err := private(path, maxTicket, true)
 	return strings.TrimSpace(string(text)), err
@@ -164,8 +161,7 @@ func (e *UnsafeError) Error() string {
 	return fmt.Sprintf("%s holds a secret, and %s: chmod 600 it, or, of a Secret's mount, defaultMode: 0400", e.Path, e.Why)
 }
 
-// private reads a file that is owned by this user, or with roots also by root, and inaccessible to
-// other users.
+// private reads a file that only this user, or with roots also root, owns and can access.
 func private(path string, most int64, roots bool) ([]byte, error) {
 	f, err := pathname.Open(path)
 	if err != nil {

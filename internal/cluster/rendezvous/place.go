@@ -11,9 +11,8 @@ import (
 
 // Backend is the store for rank 0's notice. The methods are safe for concurrent use.
 type Backend interface {
-	// Publish stores a notice atomically. A notice of an earlier job is replaced when its process
-	// does not listen at the address, or is known to be gone. withdraw removes the notice, unless
-	// another notice has replaced it.
+	// Publish stores a notice atomically, replacing an earlier one when no process listens at its
+	// address, or is known to be gone. withdraw removes the notice, unless replaced.
 	Publish(ctx context.Context, n Endpoint) (withdraw func(), err error)
 	// Lookup returns rank 0's notice for the job, or for any job if job is "". Lookup does not
 	// check that rank 0 is alive. Most errors are temporary.
@@ -31,8 +30,8 @@ func IsBackend(rendezvous string) bool {
 	return filepath.IsAbs(rendezvous) || strings.HasPrefix(rendezvous, Etcd) || strings.HasPrefix(rendezvous, EtcdTLS)
 }
 
-// IsPrivate reports whether only the job's owner can read the rendezvous, so that a ticket may be
-// published there: a file.
+// IsPrivate reports whether only the job's owner can read the rendezvous, and so the ticket: a
+// file.
 func IsPrivate(rendezvous string) bool { return filepath.IsAbs(rendezvous) }
 
 // Open returns the Backend of a rendezvous, a File. The etcd client is in a separate module,
@@ -48,7 +47,6 @@ func Open(rendezvous string) (Backend, error) {
 	return nil, fmt.Errorf("meeting: %q: want the absolute path of a file, or %sHOST:PORT/KEY", rendezvous, Etcd)
 }
 
-// version is the version of the notice format.
 const version = 1
 
 // Endpoint is the notice of rank 0.

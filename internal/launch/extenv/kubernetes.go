@@ -137,7 +137,6 @@ func short(name string) string {
 	return name
 }
 
-// words splits text at commas.
 func words(text string) []string {
 	if text == "" {
 		return nil

@@ -3,8 +3,8 @@ package extenv
 import "strconv"
 
 // mpi reads the place of a process started by mpirun of Open MPI or MPICH. If one launcher runs
-// inside the other, both sets of variables exist, and the set with a single process belongs to the
-// outer launcher.
+// inside the other, both sets of variables exist, and the set of a single process is the outer
+// one's.
 func mpi(r *reader) (Assignment, bool) {
 	const ompiRank, ompiSize, pmiRank, pmiSize = "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE"
 	open, other := r.any(ompiRank, ompiSize), r.any(pmiRank, pmiSize)
@@ -37,14 +37,12 @@ func openMPI(r *reader) Assignment {
 	return p
 }
 
-// slurmsOwn reports whether PMI's variables come from srun --mpi=pmi2. Slurm's own variables then
-// have more information.
+// slurmsOwn reports whether PMI's variables are of srun --mpi=pmi2, which sets more variables.
 func slurmsOwn(r *reader) bool {
 	return inStep(r) && r.quiet("PMI_RANK") == r.quiet("SLURM_PROCID") && !r.has("MPI_LOCALRANKID")
 }
 
-// pmix reads the place from PMIx's variables alone, as set by prun. PMIx has no variable for the
-// world size.
+// pmix reads PMIx's variables alone, as set by prun, which lack the world size.
 func pmix(r *reader) (Assignment, bool) {
 	if !r.has("PMIX_RANK") {
 		return Assignment{}, false

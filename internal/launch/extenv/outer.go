@@ -32,8 +32,7 @@ type Assignment struct {
 	LocalRank, LocalSize int
 	// Each is the number of ranks of the process: 1, or more if the process must start ranks.
 	Each int
-	// Address is the listen address of rank 0, HOST:PORT, with a name that other hosts can resolve;
-	// "" means unknown.
+	// Address is rank 0's listen address, HOST:PORT, resolvable on other hosts; "" means unknown.
 	Address string
 	// Job is a name of this start of the job, unique on its hosts; "" means unknown.
 	Job   string
@@ -60,8 +59,7 @@ type Host struct {
 	Names []string
 }
 
-// launchers are the supported launchers, inner launchers first. Each function reports whether the
-// launcher has started this process.
+// launchers report whether they have started this process, inner launchers first.
 var launchers = []func(r *reader) (Assignment, bool){
 	torchrun,
 	mpi,
@@ -75,9 +73,9 @@ var launchers = []func(r *reader) (Assignment, bool){
 
 // Find returns the place of a process started by another launcher. found is false without such a
 // launcher, or if all launchers start only one process. The error names every variable that is
-// missing, malformed or contradicts a variable of the same launcher. Two launchers, of which one
-// started a single process and the other several, are also an error if the inner one is unknown;
-// place then has the values that could be read.
+// missing, malformed or contradicts a variable of the same launcher. Two launchers, a
+// single-process and a multi-process one, are also an error if the inner one is unknown; place then
+// has the values that could be read.
 func Find(h Host) (place Assignment, found bool, err error) {
 	var one *Assignment // place by a launcher with one process
 	for _, read := range launchers {
@@ -123,7 +121,6 @@ func (r *reader) has(name string) bool {
 	return v != ""
 }
 
-// any reports whether a variable of names is set.
 func (r *reader) any(names ...string) bool {
 	for _, n := range names {
 		if r.has(n) {
@@ -144,7 +141,6 @@ func (r *reader) text(name string) string {
 	return v
 }
 
-// optional returns the value of an optional variable.
 func (r *reader) optional(name string) string {
 	if !r.has(name) {
 		return ""
@@ -152,7 +148,6 @@ func (r *reader) optional(name string) string {
 	return r.text(name)
 }
 
-// number returns the value of a required variable, a number of at least least.
 func (r *reader) number(name string, least int) int {
 	v := r.text(name)
 	if v == "" {

@@ -165,7 +165,6 @@ func topLevel(text string) (parts []string) {
 
 var errBrackets = errors.New("want a list of nodes such as node[001,007-015],b2")
 
-// expand expands all brackets of one name.
 func expand(part string) ([]string, error) {
 	before, rest, ok := strings.Cut(part, "[")
 	if !ok {

@@ -5,8 +5,7 @@ import (
 	"net/url"
 )
 
-// Variables of Kubeflow Trainer's feature TrainJobStatus, which give each container of a TrainJob
-// the server for progress reports.
+// Variables of Kubeflow Trainer's TrainJobStatus, the server for a TrainJob's progress reports.
 const (
 	statusURL   = "KUBEFLOW_TRAINER_SERVER_URL"
 	statusCA    = "KUBEFLOW_TRAINER_SERVER_CA_CERT"

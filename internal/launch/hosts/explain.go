@@ -14,8 +14,7 @@ const (
 	NoCopy = 90
 )
 
-// remedies are the remedies for ssh's messages. The first match applies, with the host's name for
-// HOST.
+// remedies are the remedies for ssh's messages: the first match, with the host for HOST.
 var remedies = []struct{ says, do string }{
 	{"REMOTE HOST IDENTIFICATION HAS CHANGED", "its key is another than it was: if that is right, `ssh-keygen -R HOST`, and `ssh HOST true` to see and accept the new one"},
 	{"Host key verification failed", "its key is not known here yet: `ssh HOST true` shows it, for you to accept"},

@@ -10,8 +10,8 @@ import (
 )
 
 type Host struct {
-	// Name is a destination for ssh: a host name, a name in ssh's configuration, or an address,
-	// with an optional USER@.
+	// Name is a destination for ssh: a host name, a name in its configuration, or an address, with
+	// USER@.
 	Name string
 	// Slots is the maximum number of ranks on the host.
 	Slots int

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// SSH starts programs on other hosts through the system's ssh, with the user's configuration, keys
-// and agents.
+// SSH starts programs on other hosts by the system's ssh, with the user's settings, keys and
+// agents.
 type SSH struct {
 	// Command is the ssh command with options. Empty means "ssh".
 	Command []string
@@ -23,8 +23,7 @@ type SSH struct {
 	Within time.Duration
 }
 
-// options returns the fixed options: ssh prompts for no input and forwards only the program's input
-// and output.
+// options returns the fixed options: no prompts, and no forwarding but input and output.
 //
 // BatchMode makes ssh fail instead of prompting for a password or a host key. Terminal, X11, agent
 // and ports are not forwarded, and the escape character is off, since the input is binary.
@@ -36,8 +35,7 @@ func (s SSH) options() []string {
 // lastClose is the time for ssh to end after its input ends, and again after a signal.
 const lastClose = 3 * time.Second
 
-// Session is a program running on another host. Write writes to its input, and Read reads its
-// output.
+// Session is a program running on another host, with its input and output.
 type Session struct {
 	io.Writer
 	host   string        // ssh destination
@@ -82,7 +80,6 @@ func (s SSH) Start(host, script string) (*Session, error) {
 	return out, nil
 }
 
-// quote quotes text as one shell word.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 func (s *Session) wait() {

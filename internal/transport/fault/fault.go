@@ -91,8 +91,7 @@ func (m *Mesh) send(pass sending, to int, tag transport.Tag, p []byte, timeout t
 	return pass(to, tag, p, timeout)
 }
 
-// Lender returns a ZeroCopySender under the same rules as Send, if the mesh has a ZeroCopySender.
-// See transport.Wrapper.
+// Lender returns the mesh's ZeroCopySender under the same rules as Send. See transport.Wrapper.
 func (m *Mesh) Lender() transport.ZeroCopySender {
 	if inner := transport.ZeroCopyOf(m.Mesh); inner != nil {
 		return lender{m, inner}
@@ -145,8 +144,7 @@ func (m *Mesh) injected(op Op, peer int, tag transport.Tag, rule *Rule) error {
 	}
 }
 
-// SharedMemory returns the mesh's shared memory: rules do not affect memory. See
-// transport.SharedMemoryProvider.
+// SharedMemory returns the mesh's, unaffected by rules. See transport.SharedMemoryProvider.
 func (m *Mesh) SharedMemory() *transport.SharedMemory { return transport.SharedMemoryOf(m.Mesh) }
 
 // Cut breaks the link to a peer, if the mesh has links.

@@ -1,5 +1,4 @@
-// Package fault wraps a mesh and injects faults according to rules. A rule is a value with a text
-// form:
+// Package fault wraps a mesh and injects faults by rules. A rule is a value with a text form:
 //
 //	rank=1 peer=2 op=send nth=5 do=delay:50ms
 package fault

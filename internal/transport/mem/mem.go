@@ -1,6 +1,5 @@
-// Package mem is a mesh among goroutines of one process: every rank is a value, and a message is
-// one copy into the receiver's slice. Use package mem in tests, and in programs that train on
-// several goroutines.
+// Package mem is a mesh among goroutines of one process: a message is one copy into the receiver's
+// slice. Use package mem in tests, and in programs that train on several goroutines.
 package mem
 
 import (
@@ -14,15 +13,13 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// DefaultMaxUnexpectedBytes limits the bytes that a rank buffers per peer for receives not yet
-// posted.
+// DefaultMaxUnexpectedBytes limits a rank's buffers per peer for receives not yet posted.
 const DefaultMaxUnexpectedBytes = 256 << 20
 
 // New returns the n ranks of a mesh, n >= 1. Each rank has separate goroutines and its own Close.
 func New(n int) []transport.Mesh { return NewLimited(n, DefaultMaxUnexpectedBytes) }
 
-// NewLimited is New with another limit on the bytes buffered per peer for receives not yet posted.
-// A sender above the limit waits.
+// NewLimited is New with another limit on buffers per peer, above which a sender waits.
 func NewLimited(n int, maxUnexpectedBytes int64) []transport.Mesh {
 	if n < 1 {
 		panic(fmt.Sprintf("mem: a mesh of %d ranks", n))
@@ -45,8 +42,7 @@ func NewLimited(n int, maxUnexpectedBytes int64) []transport.Mesh {
 }
 
 // NewShared is New with shared memory: an arena of arenaBytes per rank, and control memory, as
-// processes of one host have. NewShared is for tests, and for programs that reduce among
-// goroutines.
+// processes of one host have, for tests and for programs that reduce among goroutines.
 func NewShared(n, arenaBytes int) []transport.Mesh {
 	ranks := New(n)
 	all := make([]int, n)
@@ -170,8 +166,7 @@ func (m *Mesh) Traffic() transport.Traffic {
 	}
 }
 
-// Abort fails this rank's operations with cause, and the peers' operations with a
-// *transport.AbortError.
+// Abort fails this rank's operations with cause, and peers' with a *transport.AbortError.
 func (m *Mesh) Abort(cause error) {
 	m.stop(transport.Aborted(cause), func(peer *Mesh) {
 		remote := transport.NewAbortError(m.rank, cause)
@@ -188,8 +183,7 @@ func (m *Mesh) Close() error {
 	return nil
 }
 
-// stop fails all of this rank's operations with err and then calls tell for each peer. Only the
-// first call has an effect.
+// stop fails this rank's operations with err and calls tell for each peer, on the first call.
 func (m *Mesh) stop(err error, tell func(peer *Mesh)) {
 	if !m.down.CompareAndSwap(nil, &err) {
 		return
@@ -204,8 +198,7 @@ func (m *Mesh) stop(err error, tell func(peer *Mesh)) {
 	}
 }
 
-// Cut breaks the link to a peer in both directions: each rank finds the other lost. Cut is for
-// fault injection.
+// Cut breaks the link to a peer in both directions, as a loss would, for fault injection.
 func (m *Mesh) Cut(peer int) {
 	if transport.CheckPeer(m, peer) != nil {
 		return

@@ -72,7 +72,6 @@ func closing(t *testing.T, ranks []transport.Mesh) {
 	wantError(t, err, transport.ErrGoodbye, "receive", 1, 0)
 }
 
-// closeKeepsWhatWasSent checks that a leaving rank has delivered its messages.
 func closeKeepsWhatWasSent(t *testing.T, ranks []transport.Mesh) {
 	const n = 1 << 20
 	for i := range 4 {
@@ -86,8 +85,7 @@ func closeKeepsWhatWasSent(t *testing.T, ranks []transport.Mesh) {
 	}
 }
 
-// closeWhileReceiving checks that no operation hangs when a mesh is closed with all kinds of
-// operations in flight.
+// closeWhileReceiving checks that no operation in flight hangs when a mesh is closed.
 func closeWhileReceiving(t *testing.T, ranks []transport.Mesh) {
 	var all sync.WaitGroup
 	for _, m := range ranks {
@@ -133,8 +131,7 @@ func cut(t *testing.T, ranks []transport.Mesh) {
 	expect(t, ranks[2], 0, tag(2, 0), []byte{3})
 }
 
-// fault checks Mesh.Fault: nil at first, then the lost peer, and finally the cause of the end of
-// this rank's mesh.
+// fault checks Mesh.Fault: nil at first, then the lost peer, finally the end of the own mesh.
 func fault(t *testing.T, ranks []transport.Mesh) {
 	m := ranks[0]
 	for peer := 1; peer < 3; peer++ {

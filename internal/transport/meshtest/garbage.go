@@ -33,8 +33,7 @@ func noGarbage(t *testing.T, ranks []transport.Mesh, allocations float64) {
 	if n := testing.AllocsPerRun(200, func() { exchange(true) }); n >= allocations+1 {
 		t.Errorf("a message that is waited for allocates %v times", n)
 	}
-	// Garbage collections empty the pool of early messages occasionally, and the race detector does
-	// so on purpose.
+	// Garbage collections empty the pool of early messages, and so does the race detector.
 	if n := testing.AllocsPerRun(200, func() { exchange(false) }); n >= allocations+1 && !raceEnabled {
 		t.Errorf("a message that comes early allocates %v times", n)
 	}

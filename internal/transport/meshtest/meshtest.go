@@ -13,8 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Form creates a mesh of n ranks. Form may register cleanup functions with t; the suite closes the
-// ranks.
+// Form creates a mesh of n ranks, which the suite closes, and may register cleanup with t.
 type Form func(t testing.TB, n int) []transport.Mesh
 
 // patience limits waits for required events, soon waits for forbidden events.
@@ -123,7 +122,6 @@ func expect(t testing.TB, m transport.Mesh, from int, tag transport.Tag, want []
 	}
 }
 
-// wantError checks that err is want, in an *Error with the right ranks.
 func wantError(t testing.TB, err, want error, op string, rank, peer int) {
 	t.Helper()
 	if want != nil && !errors.Is(err, want) {
@@ -180,8 +178,7 @@ func allPairsAllSizes(t *testing.T, ranks []transport.Mesh) {
 	})
 }
 
-// anyOrder checks that messages are matched by all parts of the tag, in any order, and kept until
-// requested.
+// anyOrder checks matching by all parts of the tag, in any order, with unrequested ones kept.
 func anyOrder(t *testing.T, ranks []transport.Mesh) {
 	tags := []transport.Tag{{Group: 1, Seq: 2, Part: 3}, {Group: 2, Seq: 1, Part: 3}, {Group: 1, Seq: 3, Part: 2}, {Group: 1<<32 - 1}, {}}
 	for i, tg := range tags {
@@ -398,8 +395,7 @@ func withdrawn(t *testing.T, ranks []transport.Mesh) {
 	}
 }
 
-// traffic checks that payloads are counted exactly, and that wire bytes sent by one end equal wire
-// bytes received by the other.
+// traffic checks that payloads are counted exactly, and wire bytes equally on both ends.
 func traffic(t *testing.T, ranks []transport.Mesh) {
 	before := make([]transport.Traffic, len(ranks))
 	for i, m := range ranks {

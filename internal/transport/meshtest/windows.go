@@ -81,7 +81,6 @@ func windowsLayout(t *testing.T, ranks []transport.Mesh, windows []*transport.Sh
 	}
 }
 
-// agree makes the writes of all ranks visible to all, by messages.
 func agree(t *testing.T, ranks []transport.Mesh, seq int) {
 	t.Helper()
 	each(ranks, func(m transport.Mesh) {
@@ -144,8 +143,7 @@ func arenasAreTheOwners(t *testing.T, ranks []transport.Mesh, windows []*transpo
 	}
 }
 
-// windowsAlloc checks that Alloc returns the rank's own memory, visible to other ranks at the
-// owner's offset.
+// windowsAlloc checks that Alloc's memory is visible to other ranks at the owner's offset.
 func windowsAlloc(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	sizes := []int{1, 4096, 4097, 0, 12345}
 	offsets := make([][]int, len(ranks))
@@ -182,7 +180,6 @@ func waiterFor(w *transport.SharedMemory) shmwait.Waiter {
 	return shmwait.New(shmwait.Config{Ranks: len(w.Ranks), Cores: w.Cores, OneProcess: w.OneProcess})
 }
 
-// flagOf returns a rank's flag at the start of Control.
 func flagOf(w *transport.SharedMemory, rank int) *shmwait.Flag {
 	return shmwait.FlagAt(w.Control, rank*2*shmwait.FlagBytes)
 }
@@ -287,8 +284,7 @@ func closeEndsAWait(t *testing.T, ranks []transport.Mesh, windows []*transport.S
 	}
 }
 
-// heldBeyondClose checks that a holder may use all memory after Close, and allocated memory
-// forever.
+// heldBeyondClose checks that held memory works after Close, and allocations forever.
 func heldBeyondClose(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	w := windows[0]
 	w.Hold()

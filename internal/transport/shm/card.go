@@ -14,14 +14,14 @@ import (
 //
 //	offset size
 //	     0    1  layout, 4
-//	     1    1  1: able, done, agreed; 0: not, and the text says why; 2: not, because it was told so
+//	     1    1  1: able, done, agreed; 0: unable, with a reason; 2: sharing turned off
 //	     2    2  length of the text
-//	     4    2  how many threads of the rank compute
+//	     4    2  number of computing threads of the rank
 //	     6    2  0
 //	     8    8  bytes of each arena
 //	    16   16  the machine, from its boot id
 //	    32   16  the host: the machine and its network namespace
-//	    48  128  the processors that the rank may run on, a bit each
+//	    48  128  the processors available to the rank, a bit each
 //	   176    8  the process
 //	   184       text: the reason, or the name of a socket
 const (

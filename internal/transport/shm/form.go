@@ -20,7 +20,6 @@ const (
 	roundVerdict        // lowest rank of a host to all: whether the host shares
 )
 
-// group is the group of the messages.
 const group = 0xffffffff
 
 // formation is the state of setting up shared memory on one rank.
@@ -210,9 +209,8 @@ func (f *formation) fetch(leader int, offer *card) (*region, error) {
 	return r, err
 }
 
-// house requests this rank's part of the memory from the rank's NUMA node before any access:
-// otherwise the first reader of a flag would determine the node. A failure, as in a sandbox, only
-// costs speed.
+// house requests this rank's part of the memory from its NUMA node before any access: otherwise the
+// first reader of a flag would choose the node. A failure, as in a sandbox, costs only speed.
 func (f *formation) house(r *region) {
 	if f.settled.Homed {
 		for _, part := range r.parts(slices.Index(f.ranks[f.host], f.mesh.Rank())) {
@@ -260,7 +258,6 @@ func (f *formation) judge(why string) ([]string, error) {
 // maxWhys is the maximum number of hosts in a reason.
 const maxWhys = 4
 
-// outcome returns the results of Reason.
 func (f *formation) outcome(whys []string) (reason string, failed bool) {
 	var faults []string
 	more, several := 0, false

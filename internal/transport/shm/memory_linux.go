@@ -64,8 +64,7 @@ func affinity() (mask [maskBytes]byte) {
 	return mask
 }
 
-// mapMemory maps the region for the given number of ranks, aligned for large pages where the system
-// has large pages for shared memory.
+// mapMemory maps the region for a number of ranks, aligned for large pages of shared memory.
 func mapMemory(fd, ranks int, arena int64) (*region, error) {
 	n := uintptr(regionBytes(ranks, arena))
 	space, err := unix.MmapPtr(-1, 0, nil, n+largePage, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)

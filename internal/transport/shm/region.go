@@ -8,8 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// A region is Control, followed by the arenas in the order of the host's ranks, each aligned to
-// largePage.
+// A region is Control, then the arenas in the order of the host's ranks, aligned to largePage.
 const (
 	largePage = 2 << 20
 	// defaultSpan limits all arenas of a host together if no size is configured: a process has 128
@@ -19,7 +18,6 @@ const (
 
 func stride(arena int64) int64 { return (arena + largePage - 1) &^ (largePage - 1) }
 
-// regionBytes returns the length of the region for the given number of ranks.
 func regionBytes(ranks int, arena int64) int64 {
 	return int64(ranks) * (transport.ControlBytes + stride(arena))
 }
@@ -66,8 +64,7 @@ func (r *region) windows(ranks []int, me, cores int) *transport.SharedMemory {
 	return w
 }
 
-// free releases the memory. Allocated memory of this rank's arena stays mapped, as private memory
-// that its owner may still access.
+// free releases the memory, except for allocations of this rank's arena, which become private.
 func (r *region) free(own, used int) {
 	from, total := uintptr(r.offset(own)), uintptr(regionBytes(r.ranks, r.arena))
 	page := os.Getpagesize()

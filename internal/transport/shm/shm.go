@@ -1,5 +1,4 @@
-// Package shm adds memory shared by the ranks of one host to a mesh of processes. The mesh still
-// sends all messages.
+// Package shm adds memory shared by ranks of one host to a mesh, which still sends all messages.
 //
 // The lowest rank of a host creates an anonymous memfd and sends its descriptor over a socket to
 // peers with the job's ticket. When all ranks have mapped the memory, no descriptor and no socket
@@ -28,14 +27,11 @@ type Config struct {
 	// Version is the program's version: ranks with another version are refused.
 	Version string
 	// ArenaBytes is the length of each rank's arena; the lowest rank of a host decides. Untouched
-	// pages use no memory. 0 means the size of the machine's memory, so no advance estimate is
-	// needed.
+	// pages use no memory. 0 means the size of the machine's memory, without an estimate.
 	ArenaBytes int64
-	// Off, if set, is the reason why this rank shares no memory: no rank of the host does then. The
-	// rank must still call New.
+	// Off, if set, is the reason why no rank of this host shares memory. The rank still calls New.
 	Off string
-	// Threads is the number of computing threads of this rank, sent to all ranks in Neighbour. 0
-	// means that the rank needs no core.
+	// Threads is the number of computing threads, sent to all in Neighbour. 0 means no core needed.
 	Threads int
 	// Settle, if set, is called when this rank has the list of ranks on its machine, before memory
 	// is created: Settle may bind this process, and returns the placement. here includes this rank,
@@ -60,8 +56,7 @@ type Neighbour struct {
 
 // Settled is a rank's placement.
 type Settled struct {
-	// Cores is the number of processors available to the ranks of the host together; 0 means the
-	// union of their processors.
+	// Cores is the number of processors for the host's ranks together; 0 means their union.
 	Cores int
 	// Node is the NUMA node for this rank's memory, if Homed.
 	Node  int
@@ -137,8 +132,7 @@ func (m *Mesh) Hosts() []int { return m.hosts }
 // ranks.
 func (m *Mesh) Reason() (why string, failed bool) { return m.reason, m.failed }
 
-// Traffic returns the counters of the inner mesh. Messages of New count in the wire bytes only.
-// Loads and stores are not counted.
+// Traffic returns the inner mesh's counters, with New's messages in the wire bytes only.
 func (m *Mesh) Traffic() transport.Traffic {
 	t := m.Mesh.Traffic()
 	t.PayloadSent -= m.arranging.PayloadSent

@@ -17,9 +17,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// The descriptor is sent after the handshake, when the dialing rank requests it with a byte:
-// otherwise the dialing link could read ahead into the reply as ordinary bytes, which loses the
-// descriptor.
+// The descriptor is sent after the handshake, on a request byte of the dialing rank: otherwise the
+// dialing link could read ahead into the reply as ordinary bytes, which loses the descriptor.
 
 // strangers limits unauthenticated connections at the socket, in addition to the expected ranks.
 const strangers = 64
@@ -87,8 +86,7 @@ func (s *source) listen() {
 	}
 }
 
-// answer sends the memory to an authenticated rank. The handshake refuses other peers; their errors
-// are not reported.
+// answer sends the memory to an authenticated rank. The handshake refuses others, unreported.
 func (s *source) answer(knocked *transport.PendingConn, conn *net.UnixConn) {
 	link, theirs, err := knocked.Accept(s.ctx, s.ticket, s.hello, s.check)
 	if err != nil {
@@ -176,8 +174,7 @@ func newMemory(n int64) (fd int, err error) {
 	return fd, nil
 }
 
-// askForMemory is one attempt; hungUp reports whether the leader closed the connection before
-// answering.
+// askForMemory is one attempt; hungUp: the leader closed the connection before answering.
 func askForMemory(ctx context.Context, name string, hello transport.Hello, ticket transport.Ticket, leader int) (fd int, hungUp bool, err error) {
 	dialer := net.Dialer{Timeout: transport.HandshakeTimeout}
 	conn, err := dialer.DialContext(ctx, "unix", name)

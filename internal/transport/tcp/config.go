@@ -20,8 +20,7 @@ import (
 )
 
 const (
-	// DefaultMaxUnexpectedBytes limits the bytes that a rank buffers per peer for receives not yet
-	// posted.
+	// DefaultMaxUnexpectedBytes limits a rank's buffers per peer for receives not yet posted.
 	DefaultMaxUnexpectedBytes = 256 << 20
 	// MaxStreams is the largest number of connections between two ranks.
 	MaxStreams = 16
@@ -35,8 +34,7 @@ type Config struct {
 	Rank, Size int
 	// Ticket is the job's secret, the same on all ranks.
 	Ticket transport.Ticket
-	// TLS selects the encrypted connections, equal on all ranks. The zero value encrypts
-	// connections between hosts.
+	// TLS selects the encrypted connections, equal on all ranks. Zero means those between hosts.
 	TLS transport.TLS
 	// Version is the program's version: ranks with another version are refused.
 	Version string
@@ -46,21 +44,17 @@ type Config struct {
 	// Addrs are the ranks' addresses. Only the addresses of lower ranks are used.
 	Addrs []string
 	// MaxUnexpectedBytes limits the bytes buffered per peer for receives not yet posted. At the
-	// limit the mesh stops reading from the peer until a receive is posted. 0 means
-	// DefaultMaxUnexpectedBytes.
+	// limit the mesh reads no more from the peer until a post. 0 means DefaultMaxUnexpectedBytes.
 	MaxUnexpectedBytes int64
 	// JoinTimeout limits New, in addition to the context. Required with several ranks.
 	JoinTimeout time.Duration
-	// SocketBufferBytes is the size of the kernel's buffers per connection and direction. 0 means
-	// that the kernel adapts the size.
+	// SocketBufferBytes is the kernel's buffer size per connection and direction. 0 means adaptive.
 	SocketBufferBytes int
-	// LocalRanks is the number of ranks on this host, including this rank. With more ranks than
-	// cores, no rank polls for long. 0 means the number of Addrs with this rank's host, or Size if
-	// Addrs lacks this rank.
+	// LocalRanks is the number of ranks on this host, including this rank. With more than cores no
+	// rank polls for long. 0 means the Addrs with this rank's host, or Size without this rank's.
 	LocalRanks int
 	// Streams is the number of connections with each rank, at most MaxStreams, equal on all ranks.
-	// Messages of at least StreamBytes are distributed over the streams, each message on one
-	// stream. 0 means 1.
+	// Messages of at least StreamBytes are distributed, each on one stream. 0 means 1.
 	Streams int
 	// CongestionControl is the kernel's algorithm for each connection, such as "reno", "cubic" or
 	// "bbr". Empty means the system default, with bbr replaced by reno between ranks of one host.
@@ -68,11 +62,10 @@ type Config struct {
 	// Checksum appends a CRC-32C of the payload to every message, which the receiver checks: TCP's
 	// own checksum misses about one corruption in 65,000.
 	Checksum bool
-	// Lending selects zero-copy sends of large payloads: LendMeasured, LendAlways or LendNever.
-	// Empty means LendMeasured.
+	// Lending selects zero-copy sends of large payloads: LendMeasured (default), LendAlways,
+	// LendNever.
 	Lending string
-	// Report, if set, is called with a line about connections refused while the mesh forms, once
-	// per kind and host.
+	// Report, if set, gets a line about connections refused in forming, once per kind and host.
 	Report func(line string)
 
 	open func(*net.TCPConn) (socket, error) // set by tests; nil: the system's best

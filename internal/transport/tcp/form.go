@@ -159,7 +159,6 @@ func (f *formation) wait(ctx context.Context) error {
 	}
 }
 
-// result returns the outcome after all workers have ended.
 func (f *formation) result(err error, after time.Duration) error {
 	missing := f.missing()
 	if f.fatal != nil {
@@ -194,7 +193,6 @@ func (f *formation) missing() []int {
 	return out
 }
 
-// update changes f and wakes wait.
 func (f *formation) update(change func()) {
 	f.mu.Lock()
 	change()
@@ -245,8 +243,7 @@ func (f *formation) dialOnce(ctx context.Context, rank, stream int) (*transport.
 	return link, err
 }
 
-// listen accepts connections until the listener is closed. Each handshake has a goroutine, so a
-// silent peer delays no other.
+// listen accepts connections, each with a goroutine so that silent peers delay no other.
 func (f *formation) listen(ctx context.Context) {
 	connpeek.SpeakFirst(f.cfg.Listener)
 	for {

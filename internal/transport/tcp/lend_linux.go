@@ -15,8 +15,7 @@ import (
 // that writing is safe (transport.ZeroCopySender). After a failed frame, pages that have not
 // reached the socket are released immediately.
 
-// pipe carries pages to the socket. Its bytes are the next bytes of the current frame; between
-// frames the pipe is empty.
+// pipe carries pages to the socket: the next bytes of the current frame, none between frames.
 type pipe struct {
 	in, out int // descriptors
 	held    int // bytes
@@ -61,8 +60,7 @@ func unable(err error) bool {
 	return false
 }
 
-// through fills the pipe from v, continuing after bytes already in the pipe, and empties the pipe
-// into the socket.
+// through fills the pipe from v, after bytes already there, and empties it into the socket.
 func (s *epollSocket) through(v [][]byte) (int, error) {
 	p := &s.pipe
 	if err := p.open(); err != nil {
@@ -126,7 +124,6 @@ func (p *pipe) open() error {
 	return nil
 }
 
-// close discards the pipe's contents.
 func (p *pipe) close() {
 	if p.out != 0 {
 		unix.Close(p.out)

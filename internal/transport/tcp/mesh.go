@@ -86,8 +86,7 @@ func (m *Mesh) Send(to int, tag transport.Tag, p []byte, timeout time.Duration) 
 	return m.deliver(to, tag, p, timeout, false)
 }
 
-// SendZeroCopy is Send without a copy of p, if supported and faster (Config.Lending). See
-// transport.ZeroCopySender.
+// SendZeroCopy is Send without a copy, if it pays (Config.Lending). See transport.ZeroCopySender.
 func (m *Mesh) SendZeroCopy(to int, tag transport.Tag, p []byte, timeout time.Duration) error {
 	return m.deliver(to, tag, p, timeout, true)
 }
@@ -145,8 +144,7 @@ func (m *Mesh) Fault(peer int) error {
 	return nil
 }
 
-// Traffic returns the counters. Wire bytes include frame headers and handshakes, but not the
-// headers of TCP and IP.
+// Traffic returns the counters. Wire bytes exclude only the headers of TCP and IP.
 func (m *Mesh) Traffic() transport.Traffic {
 	t := transport.Traffic{
 		PayloadSent: m.sent.Load(), PayloadReceived: m.received.Load(),
@@ -174,9 +172,8 @@ func (m *Mesh) Abort(cause error) {
 	}
 }
 
-// Close leaves the mesh in good order: peers can still receive messages already sent, and other
-// operations with this rank fail with transport.ErrGoodbye. Close waits up to two seconds for peers
-// that do not read.
+// Close leaves the mesh in good order: peers can receive messages already sent, and other
+// operations with this rank fail with transport.ErrGoodbye. Close waits up to 2 s for slow peers.
 func (m *Mesh) Close() error {
 	m.stop(transport.ErrClosed)
 	m.last.Do(m.sayGoodbye)
@@ -202,17 +199,16 @@ func (m *Mesh) stop(err error) bool {
 		}
 		p.in.Shut(err)
 		for _, s := range p.streams {
-			// A send in flight may still succeed, but must not delay the end: its peer may be the
-			// lost rank.
+			// A send in flight may succeed, but must not delay the end: its peer may be the lost
+			// rank.
 			s.sock.hurry(time.Now().Add(grace))
 		}
 	}
 	return true
 }
 
-// sayGoodbye sends the peers the end of this rank. If a peer's Abort is the reason, the AbortError
-// is sent instead of a goodbye: peers may read this frame before the aborting peer's frame, and all
-// ranks should name the same cause.
+// sayGoodbye sends the peers the end of this rank. If a peer's Abort is the reason, its AbortError
+// replaces the goodbye: peers may read this frame first, and all should name the same cause.
 func (m *Mesh) sayGoodbye() {
 	if by := (*transport.AbortError)(nil); errors.As(*m.down.Load(), &by) {
 		m.sayLast(wire.Abort, encodeAbort(by))
@@ -239,8 +235,7 @@ func (m *Mesh) sayLast(t wire.Type, payload []byte) {
 	all.Wait()
 }
 
-// Cut breaks the connections with a peer, as the death of either rank would. Cut is for fault
-// injection.
+// Cut breaks the connections with a peer as a death would, for fault injection.
 func (m *Mesh) Cut(peer int) {
 	if transport.CheckPeer(m, peer) == nil {
 		for _, s := range m.peers[peer].streams {

@@ -7,12 +7,10 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// keepAlive detects a lost host in 10 s: five probes at intervals of a second, after five seconds
-// of silence.
+// keepAlive detects a lost host in 10 s: after 5 s of silence five probes, one each second.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5}
 
-// tune sets the options of a connection. Most options are not needed for correctness: the first
-// read or write reports errors.
+// tune sets a connection's options. Most are not essential: the first use reports errors.
 func tune(c *net.TCPConn, cfg Config) error {
 	c.SetNoDelay(true)
 	c.SetKeepAliveConfig(keepAlive)
@@ -29,7 +27,6 @@ func tune(c *net.TCPConn, cfg Config) error {
 	return setCongestionControl(c, cfg.CongestionControl)
 }
 
-// withinHost reports whether both ends are on one host.
 func withinHost(c *net.TCPConn) bool {
 	near, ok := c.LocalAddr().(*net.TCPAddr)
 	far, same := c.RemoteAddr().(*net.TCPAddr)

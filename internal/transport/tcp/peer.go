@@ -12,8 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// peer is this rank's side of the connections with one other rank. peer implements
-// transport.Driver.
+// peer is this rank's side of its connections with a rank, and a transport.Driver.
 type peer struct {
 	mesh      *Mesh
 	rank      int
@@ -56,8 +55,7 @@ func (p *peer) Park() {
 // Unpark ends Park.
 func (p *peer) Unpark() { p.sleepers.Add(-1) }
 
-// Interrupt makes readers release a slice with a waiting owner. A current reader does so on
-// release.
+// Interrupt makes readers release a slice for its waiting owner, at the latest on release.
 func (p *peer) Interrupt() {
 	for _, s := range p.streams {
 		s.wanted.Store(true)

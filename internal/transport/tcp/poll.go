@@ -13,9 +13,8 @@ import (
 )
 
 // A poller reads until no data has arrived for its stream's spin time. Late messages mostly arrive
-// within tens of microseconds; during a large transfer the peer may copy for hundreds of
-// microseconds between sends. The spin time therefore doubles after successful polling and halves
-// otherwise.
+// within tens of microseconds; in a large transfer the peer may copy for hundreds between sends.
+// The spin time therefore doubles after successful polling and halves otherwise.
 const (
 	shortSpin = 50 * time.Microsecond
 	longSpin  = 400 * time.Microsecond
@@ -24,9 +23,9 @@ const (
 	crowdedWait = 5 * time.Millisecond
 	// triesPerLook is the number of reads between two reads of the clock.
 	triesPerLook = 8
-	// inLine is the time of yielding and reading on a shared core before a wait in the kernel. A
-	// kernel wait costs two context switches and, on an idle core, a wake-up: in a virtual machine
-	// more than the message itself.
+	// inLine is the time of yielding and reading on a shared core before a wait in the kernel,
+	// which costs two context switches and, on an idle core, a wake-up: in a VM more than the
+	// message itself.
 	inLine = time.Millisecond
 	// yielded is the minimum duration of a yield that let another goroutine or thread run.
 	yielded = 10 * time.Microsecond
@@ -68,7 +67,6 @@ func localRanks(cfg Config) int {
 // too few for all ranks, the ranks may be bound to disjoint sets of the online cores.
 func crowded(ranks, mine, online int) bool { return ranks > mine && ranks*mine > online }
 
-// onlineCores returns the number of cores of this host.
 func onlineCores() int {
 	text, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err != nil {
@@ -176,8 +174,7 @@ func (s *stream) waitInLine(r *transport.Recv, timeout time.Duration) {
 }
 
 // gaveWay yields the core and reports whether another thread ran: a computing thread, another job,
-// or a rank in another container. None of them is visible at the start, and a poller next to them
-// would take their time.
+// a rank in another container. All are unknown at the start, and polling would take their time.
 func gaveWay(now time.Time) bool {
 	yieldCore()
 	return time.Since(now) > yielded

@@ -10,8 +10,7 @@ import (
 // order represents, by its address, the order between sent data and data received afterwards. The
 // reply to a message may be received into the sent memory before the sending goroutine runs again:
 // the order exists only through the peer, and is not a race. Calls of [unix] would inform the race
-// detector after sending and before receiving, so this package makes the system calls without
-// [unix].
+// detector after sending and before receiving, so this package avoids them.
 var order byte
 
 // sends must run before a message is passed to the system, after the message was read.

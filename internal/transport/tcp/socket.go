@@ -13,14 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socket is a connection with non-blocking reads and writes. Waiting is separate, so a caller can
-// retry immediately for any reason.
+// socket is a connection with non-blocking reads and writes, and separate waits.
 //
 // A single goroutine reads, a single goroutine writes, and a single goroutine calls awaitRead; the
 // other methods are safe for concurrent use.
 type socket interface {
-	// read fills v's slices in order with available bytes. read returns errAgain without bytes, and
-	// io.EOF at the end.
+	// read fills v's slices with available bytes: errAgain without any, io.EOF at the end.
 	read(v [][]byte) (int, error)
 	// write takes as much of v as fits, or errAgain.
 	write(v [][]byte) (int, error)
@@ -225,7 +223,6 @@ func (b *bound) set(d time.Time, apply func(time.Time)) {
 	apply(d)
 }
 
-// lower sets the limit to d.
 func (b *bound) lower(d time.Time, apply func(time.Time)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

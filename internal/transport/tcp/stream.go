@@ -16,8 +16,7 @@ import (
 // small message in one system call, and a negligible copy for a large message.
 const readAhead = 32 << 10
 
-// largePayload is the payload size from which reading the header alone is cheaper than copying the
-// bytes read with it.
+// largePayload is the size from which reading a header alone is cheaper than copying payload.
 const largePayload = 64 << 10
 
 // maxRead limits the copying of a system call, because system calls cannot be preempted.
@@ -97,7 +96,6 @@ func newStream(p *peer, link *transport.Link, cfg Config) (*stream, error) {
 	return s, err
 }
 
-// take takes the reader's role if free.
 func (s *stream) take() bool { return s.role.CompareAndSwap(0, 1) }
 
 // release releases the reader's role, and serves goroutines that found the role taken: parked
@@ -157,8 +155,7 @@ func (s *stream) run() {
 	s.peer.streamEnded(s)
 }
 
-// poll reads the available bytes and reports whether a retry is useful. poll needs the reader's
-// role.
+// poll reads the available bytes and reports whether to retry. poll needs the reader's role.
 func (s *stream) poll(until *transport.Recv) bool {
 	if s.ended != nil {
 		return false
@@ -227,7 +224,6 @@ func (s *stream) open() error {
 	return nil
 }
 
-// body continues the current frame.
 func (s *stream) body(wait bool) error {
 	switch s.phase {
 	case place:
@@ -308,8 +304,7 @@ func (s *stream) place(wait bool) (err error) {
 	return nil
 }
 
-// read reads the payload to p, continuing after s.got bytes. With the end of the payload read also
-// reads the next header.
+// read reads the payload to p, after s.got bytes, and with its end the next header.
 func (s *stream) read(p []byte) error {
 	for s.got < len(p) {
 		if s.from < s.to {
@@ -354,7 +349,6 @@ func (s *stream) trailing() int {
 	return 0
 }
 
-// skip discards the payload.
 func (s *stream) skip() error {
 	for end := s.head.Length + s.trailing(); s.got < end; {
 		if s.from == s.to {
@@ -413,7 +407,6 @@ func (s *stream) use(n int) {
 	}
 }
 
-// lastWord is the error of a final frame.
 type lastWord struct{ cause error }
 
 func (l lastWord) Error() string { return l.cause.Error() }

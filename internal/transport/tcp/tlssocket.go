@@ -83,8 +83,7 @@ func (s *tlsSocket) read(v [][]byte) (int, error) {
 	return total, nil
 }
 
-// arm makes awaitRead return immediately if TLS may have buffered data, which is invisible to
-// pollers.
+// arm makes awaitRead return immediately if TLS may have data that no poller can see.
 func (s *tlsSocket) arm() {
 	s.socket.arm()
 	if s.more.Load() {

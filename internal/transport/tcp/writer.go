@@ -13,15 +13,13 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// smallFrame is the maximum size of a frame that is copied into one buffer, which is cheaper than a
-// gathering write.
+// smallFrame is the maximum of a frame copied into one buffer, cheaper than a gathering write.
 const smallFrame = 4 << 10
 
 // lendFrom is the minimum payload for zero-copy sends to be worthwhile.
 const lendFrom = 32 << 10
 
-// writer is the sending side of a stream. Any number of goroutines may send; lock holds a token
-// while one of them writes.
+// writer is a stream's sending side, for any number of goroutines; lock holds a writer's token.
 type writer struct {
 	stream *stream
 	lock   chan struct{}
@@ -50,8 +48,7 @@ func (w *writer) send(h wire.Header, payload []byte, timeout time.Duration, lent
 	return err
 }
 
-// finish writes the last frame and closes the writing side: the peer reads EOF after the frame.
-// Later writes fail with cause.
+// finish writes the last frame and closes the writing side: the peer gets EOF. Later writes fail.
 func (w *writer) finish(h wire.Header, payload []byte, timeout time.Duration, cause error) error {
 	if err := w.acquire(timeout); err != nil {
 		return err
@@ -158,8 +155,7 @@ func (w *writer) gather(h wire.Header, payload []byte) int {
 	return total
 }
 
-// flush writes the left bytes in vec, and returns the number of unwritten bytes. flush reads the
-// clock only when waiting.
+// flush writes left bytes of vec, and returns the number not written. Only waits read the clock.
 func (w *writer) flush(left int, timeout time.Duration, lent bool) (int, error) {
 	var patience liveness.Deadline
 	var deadline, idle time.Time // deadline of a part of the timeout

@@ -15,10 +15,9 @@ import (
 )
 
 // The cost of zero-copy against copying depends on the machine: with fast memory and slow system
-// calls, as in some virtual machines, looking up and releasing pages takes longer than copying.
-// With two ranks on an AMD EPYC (Zen 5), sums of 4 and 8 MiB took 1.5 times as long with zero-copy;
-// on Intel Xeons zero-copy is faster. Results are identical, so each process measures once, when
-// the first payload qualifies.
+// calls, as in some virtual machines, looking up and releasing pages is slower. With two ranks on
+// an AMD EPYC (Zen 5), sums of 4 and 8 MiB took 1.5 times as long with zero-copy; on Intel Xeons
+// zero-copy is faster. Results are identical, so each process measures once, at the first payload.
 //
 // The trial has the caches for itself. When ranks share cores, copies in system buffers evict other
 // ranks' data from the caches, so zero-copy gains more than the trial measures: on two cores, with
@@ -99,8 +98,7 @@ const (
 var errSlowTrial = errors.New("measuring took too long")
 
 // measureLending sends trialBytes over a separate loopback connection, alternately with and without
-// a copy. One thread does both ends' work: with ranks on all cores total work determines the time.
-// The measurement takes about 10 ms.
+// a copy, in about 10 ms. One thread does both ends' work: total work counts if all cores are busy.
 func measureLending() (copied, lent cost, err error) {
 	from, to, err := loopback()
 	if err != nil {

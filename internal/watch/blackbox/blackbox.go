@@ -1,6 +1,5 @@
 // Package blackbox merges the records of a failed job's processes and finds the first operation
-// with a difference between ranks: the operation, its bucket, the missing ranks, and the activity
-// of each process.
+// that differs between ranks: its bucket, the missing ranks, and the activity of each process.
 //
 // A launcher merges its processes' record memory (package record) into one file; `ringo blackbox
 // FILE` prints the file. docs/formats/blackbox.md documents the layout.
@@ -23,8 +22,7 @@ const (
 	Version = 1
 )
 
-// maxFile limits the bytes accepted by Read: some 2.7 MB for each of 1,024 processes with full
-// records.
+// maxFile limits Read: some 2.7 MB for each of 1,024 processes with full records.
 const maxFile = 3 << 30
 
 // File is the merged records of a job's processes.
@@ -101,8 +99,7 @@ func (b *File) Add(p Process, s *record.Snapshot) {
 	b.Processes = append(b.Processes, p)
 }
 
-// inOrder sorts ended entries by begin. An operation with unknown begin follows its predecessor in
-// its group.
+// inOrder sorts ended entries by begin, an unknown one after its predecessor in the group.
 func inOrder(ended []Entry) []Entry {
 	slices.SortStableFunc(ended, func(a, b Entry) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Seq, b.Seq)) })
 	type dated struct {

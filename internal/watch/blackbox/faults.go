@@ -37,7 +37,6 @@ func (b *File) faulted() *Finding {
 	return f
 }
 
-// fault is String for a recorded error.
 func (f *Finding) fault() string {
 	text := "fault in " + f.Bucket
 	if f.Step >= 0 {

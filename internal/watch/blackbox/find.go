@@ -18,9 +18,8 @@ type Finding struct {
 	Operation string `json:"what"`             // "allreduce of 4096 bytes by ring"
 	Bucket    string `json:"bucket,omitempty"` // "bucket 3 (fc.bias)"
 	Step      int64  `json:"step"`             // steps done before, -1: unknown; for a request, the request's step
-	// Request reports whether the finding is a request to a parameter server instead of an
-	// operation: the request for the earliest step, or, without a waiting process, the last request
-	// of a killed process, in Within.
+	// Request reports whether the finding is a request to a parameter server, not an operation: for
+	// the earliest step, or, without a waiting process, the last of a killed process, in Within.
 	Request bool `json:"request,omitempty"`
 	// Fault reports whether the finding is an error reported by ranks in a bucket, instead of an
 	// unfinished operation: Differ has each rank's report.
@@ -184,9 +183,8 @@ func (f *Finding) look(b *File, members []int, did map[int]map[uint32]Entry, lat
 }
 
 // release removes from Waited the ranks with a peer that had ended the operation, or, as an
-// aggregation server, its part: such ranks would have continued if alive and scheduled. If all of
-// these ranks failed, and no other rank delayed the operation, the peers' data were lost, and the
-// ranks stay in Waited.
+// aggregation server, its part: if alive and scheduled they would have continued. If all of these
+// failed, and no other rank delayed the operation, the peers' data were lost, and they stay.
 func (f *Finding) release(b *File) {
 	var lost []WaitingFor
 	within := len(f.Within)
@@ -217,8 +215,7 @@ func (p *Process) doing() Activity {
 	return d
 }
 
-// killed returns the exit status of a process ended by a signal, or "": other ends are
-// consequences.
+// killed returns the status of a process ended by a signal, or "" for a consequence.
 func (p *Process) killed() string {
 	if strings.HasPrefix(p.ExitStatus, "killed") {
 		return p.ExitStatus

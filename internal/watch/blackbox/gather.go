@@ -25,8 +25,7 @@ func Memory(f io.ReaderAt) (bool, error) {
 	return string(mark[:n]) == record.Magic, err
 }
 
-// Gather merges the files of processes without a launcher (record.InFile), which may still be
-// recording. Errors name the file.
+// Gather merges the files of processes without a launcher (record.InFile), even if recording.
 func Gather(paths []string) (*File, error) {
 	b := &File{Format: Format, Version: Version, Written: time.Now(), Why: "what processes have left that no launcher had started"}
 	type left struct {
@@ -91,7 +90,6 @@ func processOf(s *record.Snapshot, path string) Process {
 	return p
 }
 
-// stopped reports whether a signal has stopped a process.
 func stopped(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // format "12 (name) T 1 …"
 	end := bytes.LastIndexByte(text, ')')

@@ -22,9 +22,8 @@ func (l LostProcess) text() string {
 	return fmt.Sprintf("%s was lost, as %s found", l.Rank, strings.Join(l.By, ", "))
 }
 
-// blame adds lost processes to a finding that only mentions other processes: a rank that failed
-// because of the loss may have held back its last data, so that the previous exchange is the first
-// unfinished one.
+// blame adds lost processes to a finding about other processes: a rank that failed because of the
+// loss may have held back its last data, so the previous exchange is the first unfinished one.
 func (b *File) blame(f *Finding) {
 	for _, l := range b.losses() {
 		if !f.mentions(l.Rank) {
@@ -33,9 +32,8 @@ func (b *File) blame(f *Finding) {
 	}
 }
 
-// losses returns the lost processes: those found by the launcher, else the processes named in each
-// rank's first fault. A rank's fault about itself does not count: a disconnected rank considers the
-// rest lost.
+// losses returns the processes that the launcher found lost, else those in each rank's first error.
+// An error about the rank itself does not count: a disconnected rank considers the rest lost.
 func (b *File) losses() (out []LostProcess) {
 	for _, p := range b.Processes {
 		if p.Lost {

@@ -16,8 +16,7 @@ type asked struct {
 	number        uint32
 }
 
-// wait is a wait of one process for another because of a request. Both are indexes of
-// File.Processes.
+// wait is a wait between processes, indexes of File.Processes, because of a request.
 type wait struct {
 	waiter, holder int
 	of             Entry
@@ -34,8 +33,7 @@ func (b *File) place(tables bool, number int) int {
 }
 
 // waits returns the waits for parameter servers, and at the servers for other ranks. A rank with an
-// answered request does not wait, even if so recorded: the rank was stopped before reading the
-// answer.
+// answered request does not wait, even if recorded so: it was stopped before reading the answer.
 func (b *File) waits() (out []wait) {
 	answered := map[asked]bool{} // answered, or the server itself recorded the awaited rank
 	for i := range b.Processes {
@@ -71,8 +69,7 @@ func (b *File) waits() (out []wait) {
 	return out
 }
 
-// latest returns the last entry of each request of a process: a request is repeated after a broken
-// connection.
+// latest returns the last entry of each request: broken connections repeat requests.
 func (p *Process) latest(key func(Entry) asked) map[asked]Entry {
 	out := map[asked]Entry{}
 	for _, e := range slices.Concat(p.Ended, p.Open) {
@@ -162,7 +159,6 @@ func (b *File) last() *Finding {
 	return nil
 }
 
-// table names the object of a request.
 func (e Entry) table() string {
 	if e.Label == "" || e.Group == record.AggregationGroup {
 		return e.Label
@@ -203,8 +199,7 @@ func (f *Finding) request() string {
 	return strings.TrimPrefix(text+": "+strings.Join(parts, "; "), ": ")
 }
 
-// recognise adds the ranks' bucket and step to an aggregation server's entries of the same
-// exchanges.
+// recognise adds the ranks' bucket and step to an aggregation server's entries.
 func (b *File) recognise(p *Process) {
 	known := map[uint32]Entry{}
 	for i := range b.Processes {

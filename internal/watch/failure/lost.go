@@ -16,7 +16,6 @@ type Exit struct {
 	Stopped bool
 }
 
-// called returns the member's name.
 func (e Exit) called() string { return Rank(e.Rank) }
 
 // Fault returns the member's error, after the lost process that caused the end, if any.
@@ -117,8 +116,7 @@ func (l LostProcess) quotedBy(e Exit) bool {
 // leastQuote is the minimum length of an error for a repetition to be no coincidence.
 const leastQuote = 20
 
-// cause returns the name of the lost process that ended a member, followed through members that
-// ended as a consequence themselves.
+// cause returns the lost process that ended a member, followed through members in between.
 func (l LostProcess) cause(e Exit) string {
 	for range l.Affected {
 		i := slices.IndexFunc(l.Affected, func(o Exit) bool { return o.called() == e.Cause && o.Cause != "" })
@@ -175,7 +173,6 @@ func (l LostProcess) because(echoes []Exit) string {
 	return text + ": " + strings.Join(at, ", ")
 }
 
-// shared returns the common position of all ends with a position.
 func shared(ends []Exit) Position {
 	var p Position
 	for _, e := range ends {
@@ -283,8 +280,7 @@ func list(noun string, numbers []int) string {
 	return noun + " " + runs[0]
 }
 
-// lastLines quotes the last lines, indented, one per line. A reported error makes the lines
-// redundant.
+// lastLines quotes the last lines, indented, unless an error was reported.
 func (l LostProcess) lastLines() string {
 	switch {
 	case !l.Quoted || l.Failed != "":

@@ -6,8 +6,7 @@ import "strings"
 
 // Position is a position in a run, as text. The zero value is an unknown position.
 type Position struct {
-	// Where begins with a preposition: "in step 412 of epoch 2", "while evaluating after step 468
-	// of epoch 3".
+	// Where begins with a preposition: "in step 412 of epoch 2", "while evaluating after step 468".
 	Where string `json:"where,omitempty"`
 	// Bucket is a bucket of the step, with its layers: "bucket 3 (conv1.weight … fc.bias)".
 	Bucket string `json:"bucket,omitempty"`
@@ -38,8 +37,7 @@ type located interface {
 	Place() Position
 }
 
-// PositionOf returns the position in err and its wrapped errors: each part from the outermost error
-// that has the part.
+// PositionOf returns the position in err and wrapped errors: each part from the outermost.
 func PositionOf(err error) Position {
 	var p Position
 	visit(err, func(err error) {
@@ -85,5 +83,4 @@ func Bucket(name, first, last string) string {
 	return name + " (" + first + " … " + last + ")"
 }
 
-// oneLine joins lines by semicolons.
 func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }

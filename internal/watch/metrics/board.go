@@ -26,7 +26,6 @@ type Dir struct {
 // prefix is the prefix of folder names, followed by the user's number and the job's name.
 const prefix = "ringo-metrics-"
 
-// base returns the parent of all such folders.
 func base() string {
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		return "/dev/shm"
@@ -51,8 +50,7 @@ func Open(path string) (*Dir, error) {
 	return &Dir{path: path, visit: visit}, nil
 }
 
-// Sweep removes the folders of this user's killed jobs. One process of a job calls Sweep before
-// opening its folder.
+// Sweep removes the folders of this user's killed jobs, called by one process before its Open.
 func Sweep() {
 	all, _ := filepath.Glob(filepath.Join(base(), fmt.Sprintf("%s%d-*", prefix, os.Getuid())))
 	for _, path := range all {
@@ -99,8 +97,7 @@ func (b *Dir) begin(role Role, what string, number, size int) (*RankMetrics, err
 	return f, nil
 }
 
-// Answer makes this process answer requests for metrics, until release is called. ok is false while
-// another process answers.
+// Answer makes this process answer requests until release; ok is false while another does.
 func (b *Dir) Answer() (release func() error, ok bool, err error) {
 	m, err := b.claim(answering, 1)
 	if errors.Is(err, errHeld) {
@@ -116,8 +113,7 @@ var errHeld = errors.New("another process has them")
 
 // Reading is the metrics of a rank or an aggregation server.
 type Reading struct {
-	// Role is OfRank or OfAggregator, Rank the number of the rank or server, and Size the number of
-	// ranks in the job.
+	// Role is OfRank or OfAggregator, Rank the rank's or server's number, Size the world size.
 	Role       Role
 	Rank, Size int
 	// Alive reports whether the process runs.

@@ -49,7 +49,6 @@ func layout(role Role, size int) (at [ids]int, words int) {
 	return at, words
 }
 
-// newFigures starts metrics in words, dropping old values.
 func newFigures(role Role, words []uint64, rank, size, process int) *RankMetrics {
 	f := &RankMetrics{role: role, words: words, size: size}
 	f.at, _ = layout(role, size)
@@ -77,8 +76,7 @@ func New(rank, size int) *RankMetrics {
 	return newFigures(OfRank, make([]uint64, words), rank, size, 0)
 }
 
-// Add adds n to a counter, at the index of its label, 0 without a label; for times n is in
-// nanoseconds.
+// Add adds n, in ns for times, to a counter at the index of its label, 0 without a label.
 func (f *RankMetrics) Add(id ID, label int, n int64) {
 	if f != nil && n > 0 {
 		atomic.AddUint64(&f.words[f.at[id]+label], uint64(n))
@@ -153,14 +151,12 @@ type Value struct {
 	ID    ID
 	Label string // value of the row's label, or ""
 	Value float64
-	// Buckets are the cumulative counts of a histogram by upper bound, Count the total count, and
-	// Value the sum.
+	// Buckets are a histogram's cumulative counts by upper bound, Count the total, Value the sum.
 	Buckets map[float64]uint64
 	Count   uint64
 }
 
-// Values returns the current metrics: for peers only those with waits, for gauges only known
-// values.
+// Values returns the current metrics: waits of peers with waits, and gauges with known values.
 func (f *RankMetrics) Values() (out []Value) {
 	for _, id := range OfRole(f.role) {
 		r := &table[id]

@@ -71,8 +71,7 @@ func mapFile(f *os.File, words int) (*mapped, error) {
 	return &mapped{file: f, words: unsafe.Slice((*uint64)(unsafe.Pointer(&b[0])), words)}, nil
 }
 
-// look reads a file, and reports whether a process holds the file. The result is a copy, because
-// the file may shrink.
+// look copies a file, which may shrink, and reports whether a process holds the file.
 func look(path string) (m *mapped, alive bool, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 
 // Source has the functions for metrics that the rank does not count itself. nil means unknown.
 type Source struct {
-	// Sent returns the bytes written to sockets, and Carried the operand bytes exchanged through
-	// shared memory.
+	// Sent returns bytes written to sockets, and Carried operand bytes through shared memory.
 	Sent, Carried func() int64
 	// Queued returns the number of operations in progress.
 	Queued func() int
@@ -33,8 +32,7 @@ const (
 	longLook   = 2 * time.Second        // maximum time counted for one wait: in a longer interval the process was stopped
 )
 
-// Follow updates the metrics, in a goroutine, until stop is called. The goroutine wakes up twice a
-// second.
+// Follow updates the metrics, in a goroutine, twice a second until stop is called.
 func (f *RankMetrics) Follow(s Source) (stop func()) {
 	if f == nil {
 		return func() {}

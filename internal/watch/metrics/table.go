@@ -1,14 +1,13 @@
-// Package metrics is the metrics of a job's processes: a table of rows, and the values of each rank
-// as plain words of memory.
+// Package metrics is the metrics of a job's processes: a table, and plain words of memory per rank.
 //
 //	board, err := metrics.Open(metrics.PathOf(ticket)) // of this job, on this host
 //	mine, err := board.Rank(3, 8)                      // rank 3 of 8
 //	mine.Add(metrics.Samples, 0, 256)                  // an atomic addition
 //
 // The words are in memory shared by the processes of a host (a [Dir]): one process can answer for
-// all, and the values of a dead rank remain. An update computes, locks and allocates nothing;
-// readers do the work (package internal/watch/metrics/scrape, with Prometheus's client). A nil
-// *RankMetrics ignores updates.
+// all, and the values of a dead rank remain. An update is one atomic operation; readers do all
+// other work (package internal/watch/metrics/scrape, with Prometheus's client). A nil *RankMetrics
+// ignores updates.
 package metrics
 
 import (
@@ -56,8 +55,8 @@ type Row struct {
 	Role Role
 	// Label is the label of the row in addition to the role's; "" means a single value.
 	Label string
-	// Values are the values of Label, if fixed. Peers are numbered by rank; tables and tiers depend
-	// on the model and the server.
+	// Values are Label's fixed values. Peers are ranks; tables and tiers depend on model and
+	// server.
 	Values []string
 	// From is the origin of the value, for docs/metrics.md.
 	From string
@@ -265,7 +264,6 @@ func OfRole(role Role) (out []ID) {
 	return out
 }
 
-// value returns the label's value at an index.
 func (r *Row) value(at int) string {
 	if r.ofPeer {
 		return strconv.Itoa(at)
@@ -273,7 +271,6 @@ func (r *Row) value(at int) string {
 	return r.Values[at]
 }
 
-// words returns the number of words of a row, for a job of size ranks.
 func (r *Row) words(size int) int {
 	switch {
 	case r.Type == Histogram:
@@ -284,7 +281,6 @@ func (r *Row) words(size int) int {
 	return max(1, len(r.Values))
 }
 
-// bucket returns the index of a duration's bucket.
 func bucket(d time.Duration) int {
 	at, _ := slices.BinarySearch(Bounds, d.Seconds())
 	return at

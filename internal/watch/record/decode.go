@@ -16,13 +16,11 @@ type Snapshot struct {
 	Identity Identity  // role in the job
 	Active   bool      // the process is still recording
 	Step     int64     // current step, -1 before the first
-	// Open are the events in progress, oldest first, and Dropped the number of events that began
-	// while the table was full.
+	// Open are the events in progress, oldest first, and Dropped counts begins with a full table.
 	Open    []Event
 	Dropped uint64
-	// Operations and Phases are the last ended events, in the order of their ends, and
-	// OperationsEnded and PhasesEnded the total numbers. The operations of the lanes follow,
-	// without being counted.
+	// Operations and Phases are the last ended events, in that order, and OperationsEnded and
+	// PhasesEnded the total numbers. The operations of the lanes follow, uncounted.
 	Operations, Phases           []Event
 	OperationsEnded, PhasesEnded uint64
 
@@ -156,7 +154,6 @@ func (m *memory) leaveOut(later memory) {
 	}
 }
 
-// configOf reads the sizes in a head.
 func configOf(words []uint64) (Config, error) {
 	var cfg Config
 	for i, at := range map[int]*int{headOperations: &cfg.Operations, headPhases: &cfg.Phases, headOpen: &cfg.Open, headLanes: &cfg.Lanes, headNames: &cfg.Names} {

@@ -74,16 +74,15 @@ type Event struct {
 	Phase Phase // set for PhaseKind
 	// Failed reports whether the event ended with an error.
 	Failed bool
-	// Name is the operation, such as "allreduce", the object of a phase, such as a bucket, or "",
-	// or the text of a Fault or Change.
+	// Name is the operation, such as "allreduce", a phase's object, such as a bucket, or an error's
+	// text.
 	Name Name
 	// Algorithm is the algorithm.
 	Algorithm Name
 	// Bucket is the bucket's number in the plan, -1 without a bucket, and Label the bucket's name.
 	Bucket int32
 	Label  Name
-	// Step is the number of steps done before, -1 before the first; for a Request, the step number
-	// in the request, -1 without.
+	// Step is the steps done before, -1 before the first; of a Request its step number, or -1.
 	Step int64
 	// Group is the ID of the group or table, and Seq the number of the operation in the group, from
 	// 0; for a Message or Request, the number among those with Other.
@@ -91,16 +90,13 @@ type Event struct {
 	// Other is the peer of a Message, the server or client of a Request, the root of an Operation,
 	// or the lost rank of a Fault; -1 means none.
 	Other int32
-	// Peer is the awaited rank in the mesh, or server, while the event is in progress or at its
-	// failure. -1 means none.
+	// Peer is the awaited rank or server, in progress or at the failure. -1 means none.
 	Peer int32
 	// Since is the start of the wait for Peer.
 	Since int64
-	// Size is the number of operand bytes on this rank, and Sent the payload bytes sent by this
-	// rank; -1 means unknown.
+	// Size is the operand bytes on this rank, and Sent its payload bytes; -1 means unknown.
 	Size, Sent int64
-	// Sig is equal on all ranks for equal work: the signature of an Operation, or the number of
-	// rows of a Request.
+	// Sig is equal on all ranks for equal work: an Operation's signature, a Request's rows.
 	Sig uint64
 	// Begun and Done are the begin and end times. Done is 0 while in progress.
 	Begun, Done int64

@@ -7,9 +7,8 @@ import (
 	"unsafe"
 )
 
-// Glance returns the events in progress and the last n phases and steps, at most a whole ring: a
-// Snapshot without ended operations. Glance returns nil for a nil Recorder. Cost: 0.1 us per event,
-// in addition to the cost of Open.
+// Glance returns the events in progress and the last n phases and steps, at most a ring: a Snapshot
+// without ended operations, or nil for a nil Recorder. Cost: 0.1 us per event, plus Open's.
 func (r *Recorder) Glance(n int) *Snapshot {
 	if r == nil {
 		return nil

@@ -25,9 +25,8 @@ type OpRing struct {
 	next uint64                      // number of the next event
 }
 
-// Lane returns a free lane for a writer. nil means that no lane is free; no event can begin in a
-// nil lane. The writer holds lock whenever an event begins or ends. Readers take the lock, so a
-// holder must not read.
+// Lane returns a free lane, or nil; no event can begin in a nil lane. The writer holds lock
+// whenever an event begins or ends. Readers take the lock, so a holder must not read.
 func (r *Recorder) Lane(lock sync.Locker) *OpRing {
 	if r == nil {
 		return nil
@@ -99,7 +98,6 @@ func (o Op) Began(at int64) {
 	}
 }
 
-// endHere records the end of an event in a lane.
 func (s *slot) endHere(done, sent int64, failed bool) {
 	if failed {
 		s[slotKind] |= 1 << 16
@@ -107,8 +105,7 @@ func (s *slot) endHere(done, sent int64, failed bool) {
 	s[slotSent], s[slotDone] = uint64(sent), uint64(done)
 }
 
-// eachLane calls do for each lane, under the lane writer's lock. A free lane has no writer, and
-// gets none during the call.
+// eachLane calls do for each lane under its lock. A free lane gets no writer during the call.
 func (r *Recorder) eachLane(do func(*OpRing)) {
 	r.laneMu.Lock()
 	defer r.laneMu.Unlock()
@@ -126,7 +123,6 @@ func (r *Recorder) eachLane(do func(*OpRing)) {
 	}
 }
 
-// open appends the events in progress.
 func (l *OpRing) open(dst []Event) []Event {
 	for i := range l.ring.places {
 		if s := l.ring.place(i); s[0] != 0 && s[slotDone] == 0 {
@@ -165,8 +161,7 @@ func (g *ring) sorted(of func(*slot) bool) (places []int) {
 	return places
 }
 
-// all returns the ended events and the events in progress of a lane in foreign memory, oldest
-// first.
+// all returns a foreign lane's ended events and events in progress, oldest first.
 func (g *ring) all(ended, open []Event) (_, _ []Event) {
 	for _, i := range g.held() {
 		if s := g.place(i); s[slotDone] == 0 {

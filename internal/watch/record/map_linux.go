@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Create creates memory for a Recorder of another process, as a file. A holder of the file can read
-// the record, even after the process's death. The file cannot grow or shrink. Errors: an invalid
-// configuration, or no memory.
+// Create creates memory for another process's Recorder, as a file of fixed size. A holder of the
+// file can read the record, even after that process's death. Errors: invalid cfg, or no memory.
 func Create(cfg Config) (*os.File, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -82,9 +81,8 @@ func describe(f *os.File, cfg Config) error {
 // ErrHeld means that another Recorder of this process uses the memory.
 var ErrHeld = errors.New("record: another recorder of this process has this memory")
 
-// Map creates a Recorder in memory from Create, in any process. Earlier records in the memory are
-// dropped. The file may be closed afterwards. Errors: another kind of file, a file that can shrink
-// under this process, or ErrHeld.
+// Map creates a Recorder in memory from Create, in any process, dropping earlier records. The file
+// may be closed afterwards. Errors: another kind of file, a shrinkable file, or ErrHeld.
 func Map(f *os.File) (*Recorder, error) {
 	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
 	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {

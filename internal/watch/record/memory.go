@@ -5,9 +5,8 @@ import (
 	"unsafe"
 )
 
-// The layout of a Recorder's memory, in 64-bit words of the machine's byte order, which is
-// little-endian on all supported systems; docs/formats/record.md documents the layout for other
-// readers.
+// The layout of a Recorder's memory, in 64-bit words of the machine's byte order, little-endian on
+// all supported systems; docs/formats/record.md documents the layout for other readers.
 //
 //	head        16 words
 //	open        Open slots      what has begun and not ended
@@ -16,9 +15,8 @@ import (
 //	lanes       Lanes times Operations slots, a ring each
 //	names       Names bytes
 //
-// A slot is an event in 12 words. The first word, the stamp, is 0 for an empty or partly written
-// slot, so that a process killed while writing leaves no false event; otherwise the stamp is the
-// event's number in its ring plus 1.
+// A slot is an event in 12 words. The first, the stamp, is 0 for an empty or partly written slot,
+// so that a process killed while writing leaves no false event; else the number in the ring plus 1.
 const (
 	magic   = 0x4345524f474e4952 // "RINGOREC"
 	version = 2
@@ -118,7 +116,6 @@ func (g *ring) slot(n uint64) *slot { return g.place(int(n & uint64(g.places-1))
 
 func (g *ring) place(i int) *slot { return (*slot)(g.words[slotWords*i:]) }
 
-// table returns a slot of the table of events in progress.
 func (m *memory) table(place int32) *slot { return m.open.place(int(place)) }
 
 func (s *slot) stamp() *uint64 { return &s[0] }
@@ -138,16 +135,14 @@ const (
 	slotSince
 )
 
-// put writes an event. The Recorder's lock is held. The stamp marks complete events for readers of
-// a killed process's memory.
+// put writes an event under the lock. Readers of a killed process rely on the stamp.
 func (s *slot) put(e *Event, stamp uint64) {
 	s[0] = 0
 	s.fill(e)
 	atomic.StoreUint64(&s[0], stamp)
 }
 
-// fill writes all words except the stamp. The call keeps the compiler from moving stores across the
-// stores of stamps.
+// fill writes all words except the stamp. The call orders its stores before the stamp's.
 //
 //go:noinline
 func (s *slot) fill(e *Event) {

@@ -6,9 +6,8 @@ import "slices"
 // wait for readers only while at most 32 events are copied under the common lock. A reader that is
 // more than a ring behind continues with the oldest event left.
 
-// Reader follows a Recorder: a Reader gets each ended event, per ring in the order of the ends, and
-// the number of missed events. A Reader is for one goroutine. An idle Reader costs the writers no
-// time.
+// Reader follows a Recorder: it gets each ended event, per ring in order, and the number of missed
+// events. A Reader is for one goroutine. An idle Reader costs the writers no time.
 type Reader struct {
 	r      *Recorder
 	rings  []*ring
@@ -17,8 +16,7 @@ type Reader struct {
 	closed bool
 }
 
-// Follow returns a Reader of events that end from now on. The Reader of a nil Recorder gets no
-// events.
+// Follow returns a Reader of events that end from now on; of a nil Recorder none.
 func (r *Recorder) Follow() *Reader {
 	if r == nil {
 		return r.follow()
@@ -77,8 +75,7 @@ func (d *Reader) Next(dst []Event) (n int, missed int64) {
 	return n, missed
 }
 
-// batch is the number of events read under one lock: about a microsecond during which no event is
-// recorded.
+// batch is the events read under one lock: recording waits for about a microsecond.
 const batch = 32
 
 func (d *Reader) take(i int, g *ring, dst []Event) (n int, missed int64) {

@@ -1,13 +1,15 @@
 // Package record is a flight recorder: a process records each operation, phase, error and change
 // once, as a fixed-size [Event]. Any number of readers can follow, such as package trace.
 //
-//	rec := record.New(record.Config{})         // of this process; a job has one, ringo.Job.Recorder
-//	bucket := rec.Name("bucket 3 (fc.bias)")   // once: events hold a number in the place of a text
+//	rec := record.New(record.Config{})       // a job has its own: ringo.Job.Recorder
+//	bucket := rec.Name("bucket 3 (fc.bias)") // once: events hold the number of a text
 //
-//	op := rec.Begin(&record.Event{Kind: record.Operation, Name: allreduce, Seq: 17, Label: bucket, Begun: rec.Now()})
-//	op.Wait().For(2, rec.Now())                // meanwhile: it waits for rank 2
-//	op.End(rec.Now(), sent, false)             // now readers get it
-//	rec.Span(record.Update, bucket, begun, done) // something that has ended
+//	op := rec.Begin(&record.Event{
+//		Kind: record.Operation, Name: allreduce, Seq: 17, Label: bucket, Begun: rec.Now(),
+//	})
+//	op.Wait().For(2, rec.Now())                  // waits for rank 2
+//	op.End(rec.Now(), sent, false)               // readers get the event
+//	rec.Span(record.Update, bucket, begun, done) // a phase that has ended
 //
 //	reader := rec.Follow()
 //	for range reader.Ready() {
@@ -15,13 +17,12 @@
 //		…
 //	}
 //
-// The events are in memory of a fixed size, with the layout in docs/formats/record.md, in two
-// rings: one for the last operations, messages, requests, faults and changes, which are rare and
-// explain failures, and one for the last phases and steps. A table holds the events in progress, so
-// that ended events never displace them, and an [OpRing] the short operations of each group. The
-// memory may be a file held by another process ([Create], [Map]), as by the launcher of a job: the
-// memory then survives the process. [Read] and [Decode] read the memory, also while the process
-// records.
+// The events are in memory of a fixed size, laid out as in docs/formats/record.md, in two rings:
+// one for the last operations, messages, requests, faults and changes, which are rare and explain
+// failures, and one for the last phases and steps. A table holds the events in progress, so that
+// ended events never displace them, and an [OpRing] the short operations of each group. The memory
+// may be a file held by another process ([Create], [Map]), as by a launcher: the memory then
+// survives the process. [Read] and [Decode] read the memory, also while the process records.
 //
 // Cost, on an EPYC core with 13 ns for an uncontended lock: 24 ns for an event, 50 ns for an event
 // with begin and end, 10 ns for an event in a lane, and 30 ns per clock reading. Recording
@@ -48,16 +49,14 @@ const (
 
 // Config sets the sizes of a Recorder.
 type Config struct {
-	// Operations is the number of kept events other than phases and steps, a power of two. 0 means
-	// 1024.
+	// Operations is the number of kept events but phases and steps, a power of two. 0 means 1024.
 	Operations int
 	// Phases is the number of kept phases and steps, a power of two. 0 means 4096.
 	Phases int
-	// Open is the maximum number of events in progress. Further events are counted and not
-	// recorded. 0 means 512.
+	// Open is the maximum of events in progress; others are only counted. 0 means 512.
 	Open int
-	// Lanes is the maximum number of groups with a ring of Operations events for short operations,
-	// see OpRing. 0 means 8.
+	// Lanes is the number of groups with a ring of Operations short operations, see OpRing. 0 means
+	// 8.
 	Lanes int
 	// Names is the number of bytes for names; each name needs two more bytes than its length. 0
 	// means 256 KiB. Names without space become "".
@@ -109,8 +108,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Recorder is the recorder of one process. The methods are safe for concurrent use, and a nil
-// Recorder does no work.
+// Recorder records for one process. Safe for concurrent use; nil does no work.
 type Recorder struct {
 	memory
 	epoch time.Time
@@ -201,8 +199,7 @@ const (
 	ParameterServer               // server with parameters
 )
 
-// SetPaused pauses or resumes recording. Benchmarks use SetPaused to measure the recorder's cost.
-// Events in progress still end.
+// SetPaused pauses or resumes recording, to measure its cost. Events in progress still end.
 func (r *Recorder) SetPaused(on bool) {
 	if r != nil {
 		r.rests.Store(on)
@@ -216,8 +213,7 @@ func (r *Recorder) SetProcess(who Identity) {
 	}
 }
 
-// Now returns the time of the recorder's clock: nanoseconds since its epoch, monotonic. 0 for a nil
-// Recorder.
+// Now returns the recorder's clock: nanoseconds since its epoch, monotonic; 0 for nil.
 func (r *Recorder) Now() int64 {
 	if r == nil {
 		return 0
@@ -298,7 +294,6 @@ func (r *Recorder) append(e *Event) {
 	r.wakeReaders(g, e.Kind == Fault)
 }
 
-// ring returns the ring of a kind.
 func (r *Recorder) ring(k Kind) *ring {
 	if k.common() {
 		return &r.phases
@@ -315,9 +310,8 @@ func (r *Recorder) wakeReaders(g *ring, now bool) {
 	}
 }
 
-// Begin records the begin of an event, which is in the table until its end and then in its ring.
-// Begin sets the event's step to the current step, except for requests. Bucket, Peer and Other are
-// -1 for none.
+// Begin records the begin of an event, which moves from the table to its ring at the end. Begin
+// sets its step to the current one, except for requests. Bucket, Peer and Other are -1 for none.
 func (r *Recorder) Begin(e *Event) Op {
 	if r == nil || r.rests.Load() {
 		return Op{}
@@ -355,9 +349,8 @@ func (o Op) Wait() *Waiting {
 	return o.at.wait()
 }
 
-// End records the end of the event: the time, the bytes sent and whether the event failed. End is
-// called once. Peer of a failed event stays the awaited peer. For an event in a lane the lock is
-// held, and done may be Unknown.
+// End records the end of the event: the time, the bytes sent and whether it failed. End is called
+// once. Peer of a failed event stays. For a lane its lock is held, and done may be Unknown.
 func (o Op) End(done, sent int64, failed bool) {
 	if o.at == nil {
 		return
@@ -393,8 +386,7 @@ func (r *Recorder) Open(dst []Event) []Event {
 	return dst
 }
 
-// Recent appends at most n of the last operations in the ring to dst, oldest first, followed by at
-// most n of each lane.
+// Recent appends the last n operations in the ring to dst, oldest first, and n of each lane.
 func (r *Recorder) Recent(dst []Event, n int) []Event {
 	if r == nil {
 		return dst

@@ -26,14 +26,12 @@ type Scalar struct {
 	Value float64 // stored as float32; NaN and infinities are displayed as such
 }
 
-// Writer appends to an event file. A Writer is not safe for concurrent use. Writes are not
-// buffered.
+// Writer appends to an event file, without buffering. Not safe for concurrent use.
 type Writer struct {
 	f    *os.File
 	text []byte // record buffer
 }
 
-// version is the file version in the first event.
 const version = "brain.Event:2"
 
 // Create creates an event file in dir, and dir if missing. The name contains the time and the host

@@ -21,7 +21,6 @@ type chrome struct {
 	err   error // first write error
 }
 
-// rankNote is the metadata of a rank.
 type rankNote struct {
 	Rank    int    `json:"rank"`
 	Offset  micros `json:"clock_offset_us"` // correction added to the times
@@ -30,7 +29,6 @@ type rankNote struct {
 	Dropped int64  `json:"spans_left_out"`
 }
 
-// event is one object of the list.
 type event struct {
 	Phase    string `json:"ph"`
 	Name     string `json:"name"`

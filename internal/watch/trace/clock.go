@@ -6,10 +6,9 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 )
 
-// Each rank's clock counts from its recorder's start. The offset of a rank's clock from rank 0's is
-// estimated as in NTP (Cristian 1989): by a round trip in which rank 0 reads its clock halfway. The
-// error is at most half the round trip, so the shortest of several counts. Two distant readings
-// also give the drift.
+// Each rank's clock counts from its recorder's start. The offset from rank 0's clock is estimated
+// as in NTP (Cristian 1989): by a round trip with rank 0's reading halfway. The error is at most
+// half the round trip, so the shortest of several counts. Two distant readings also give the drift.
 
 // pings is the number of round trips of an alignment.
 const pings = 32
@@ -47,8 +46,7 @@ func newClock(readings []reading) clock {
 	return clock{readings[0], readings[len(readings)-1]}
 }
 
-// offset returns the correction at a time, interpolated linearly between the readings, because
-// clocks of different hosts drift.
+// offset returns the correction at a time, linear between the readings, because clocks drift.
 func (c clock) offset(at int64) int64 {
 	switch {
 	case at <= c.first.at:
@@ -63,9 +61,9 @@ func (c clock) offset(at int64) int64 {
 // bound returns the maximum error between the readings, if the clocks drift linearly.
 func (c clock) bound() int64 { return max(c.first.bound, c.last.bound) }
 
-// Align compares this rank's clock with rank 0's. Align is a collective call for the time before
-// the first step. Write aligns again and removes the drift in between. Cost: 32 round trips per
-// rank except rank 0, sequentially.
+// Align compares this rank's clock with rank 0's. Align is a collective call for before the first
+// step. Write aligns again and removes the drift. Cost: 32 round trips per rank but 0,
+// sequentially.
 func (r *Timeline) Align(g *collective.Group) error {
 	if r == nil {
 		return nil

@@ -36,8 +36,7 @@ func (r *Timeline) part(rank int, base int64) part {
 	return p
 }
 
-// earliest returns the begin of the first span in rank 0's clock, or the largest number without
-// spans.
+// earliest returns the first span's begin in rank 0's clock, or the largest number.
 func (r *Timeline) earliest() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,8 +88,7 @@ func (p part) texts() (texts []string, places map[string]uint64) {
 	return texts, places
 }
 
-// decodePart decodes the output of encode. A part of another rank is an error; the length of b
-// limits the memory.
+// decodePart decodes encode's output for a rank. The length of b limits the memory.
 func decodePart(b []byte, rank int) (part, error) {
 	d := decoder{b: b}
 	if v := d.number(math.MaxUint8); v != partFormat && d.err == nil {

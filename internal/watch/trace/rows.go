@@ -12,9 +12,9 @@ func sortSpans(spans []span) {
 	})
 }
 
-// rowsOf assigns each of a track's sorted spans to a row, the first one with space: a viewer drops
-// spans that overlap in a row without nesting. With nest false, spans in a row may not overlap:
-// stacked spans look like calls.
+// rowsOf assigns each of a track's sorted spans to the first row with space: viewers drop spans
+// that overlap in a row without nesting. With nest false none overlap: stacked spans look like
+// calls.
 func rowsOf(spans []span, nest bool) (rows []int, n int) {
 	rows = make([]int, len(spans))
 	var open [][]int64 // ends of the enclosing spans, outermost first, by row

@@ -1,5 +1,4 @@
-// Package trace writes a timeline of all ranks from their records, for ui.perfetto.dev and
-// chrome://tracing.
+// Package trace writes a timeline of all ranks for ui.perfetto.dev and chrome://tracing.
 //
 //	t, err := trace.New(recorder, trace.Config{Steps: 100})
 //	defer t.Close()
@@ -92,8 +91,7 @@ type span struct {
 	track         Track
 }
 
-// New returns a Timeline of the events that rec records from now on, until Write or Close. Errors:
-// an invalid configuration.
+// New returns a Timeline of rec's events from now on. Errors: an invalid configuration.
 func New(rec *record.Recorder, cfg Config) (*Timeline, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("trace: %w", err)
@@ -185,8 +183,7 @@ func (r *Timeline) add(e *record.Event) {
 // boxes are the names of phases without a specific name.
 var boxes = [tracks]string{"data", "forward", "backward", "compress", "exchange", "update", "evaluation", "checkpoint"}
 
-// SpanCounts returns the number of kept spans, and the number of spans dropped because of Config's
-// limits.
+// SpanCounts returns the number of kept spans, and of spans dropped by Config's limits.
 func (r *Timeline) SpanCounts() (spans int, dropped int64) {
 	if r == nil {
 		return 0, 0

@@ -11,8 +11,7 @@ import (
 // format; other ranks may pass a nil w. Write is a collective call after the last step: no event
 // may be recorded during the call. Rank 0 holds the spans of one other rank at a time.
 //
-// Times are in rank 0's clock; "otherData" in the file has each rank's maximum error and the number
-// of dropped spans.
+// Times are in rank 0's clock; "otherData" has each rank's maximum error and dropped spans.
 func (r *Timeline) Write(g *collective.Group, w io.Writer) error {
 	if r == nil {
 		return nil

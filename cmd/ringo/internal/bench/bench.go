@@ -1,5 +1,4 @@
-// Package bench is the common part of the programs behind `ringo bench`. Each program is a package
-// below bench.
+// Package bench is the common part of `ringo bench`, with a package below for each program.
 package bench
 
 import (
@@ -23,11 +22,9 @@ type Ranks interface {
 	Check(cmd *cobra.Command) []error
 	// Place returns the values of the flags.
 	Place() Place
-	// CheckOutputs reports files that cannot be written, including the --json file, before ranks
-	// are started.
+	// CheckOutputs reports files, including --json's, that cannot be written, before the start.
 	CheckOutputs(json string) error
-	// Run plays the role of this process: starts the ranks and waits for them, or is a rank and
-	// calls body.
+	// Run starts the ranks and waits, or is a rank and calls body.
 	Run(cmd *cobra.Command, body func(*ringo.Job) error) error
 }
 
@@ -41,8 +38,7 @@ type Place struct {
 	Algorithm string
 }
 
-// Trainers are ranks that train a model. Their flags also set the batch size, the exchange of
-// gradients and the timeline.
+// Trainers are ranks that train a model, with flags for batch size, exchange and timeline.
 type Trainers interface {
 	// Register adds all flags.
 	Register(cmd *cobra.Command)
@@ -54,13 +50,11 @@ type Trainers interface {
 	Run(cmd *cobra.Command, body func(*ringo.Job) error) error
 	// Config returns the training.
 	Config() train.Config
-	// Traced calls body on a rank, and reports whether a timeline is drawn. Traced is a collective
-	// call.
+	// Traced calls body, and reports whether a timeline is drawn. A collective call.
 	Traced(cmd *cobra.Command, job *ringo.Job, body func(traced bool) error) error
 }
 
-// WithOutput calls do with the output: rank 0's as in cli.WithOutput, and a discarding one on other
-// ranks.
+// WithOutput calls do with rank 0's output as in cli.WithOutput, discarded on other ranks.
 func WithOutput(cmd *cobra.Command, job *ringo.Job, path string, do func(out *cli.Output) error) error {
 	if job.Rank() != 0 {
 		return do(new(cli.Output))
@@ -73,8 +67,7 @@ func WithOutput(cmd *cobra.Command, job *ringo.Job, path string, do func(out *cl
 	})
 }
 
-// Slowest returns, for each measurement, the time of the slowest rank. Slowest is a collective
-// call.
+// Slowest returns the slowest rank's time of each measurement. A collective call.
 func Slowest(g *collective.Group, own []float64) ([]float64, error) {
 	all := make([]float64, len(own)*g.Size())
 	if err := collective.AllGather(g, all, own); err != nil {

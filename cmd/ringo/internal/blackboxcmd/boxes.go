@@ -83,8 +83,7 @@ func newest() (string, error) {
 	return best, nil
 }
 
-// read reads a launcher's black box, or the record files of processes. Errors name the file and the
-// position.
+// read reads a launcher's black box or processes' record files; errors name the position.
 func read(paths []string) (*blackbox.File, error) {
 	path := paths[0]
 	f, err := pathname.Open(path)
@@ -116,7 +115,6 @@ type found struct {
 	Finding *blackbox.Finding `json:"finding"` // null: no rank was in an operation, and all had done the same
 }
 
-// process is one process of a black box.
 type process struct {
 	Event string `json:"event"` // "blackbox_process"
 	blackbox.Process

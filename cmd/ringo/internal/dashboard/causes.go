@@ -20,8 +20,7 @@ const (
 	sampleEvery = 2 * time.Second
 )
 
-// of converts a rank's mean beat to RankTimes. In beats, computation includes waits for data and
-// for servers.
+// of converts a rank's mean beat to RankTimes. A beat's computation includes waits for input.
 func of(number int, b stepStats) steptrace.RankTimes {
 	return steptrace.RankTimes{
 		Number: number, StepMS: float64(b.StepMS), ComputeMS: float64(b.ComputeMS - b.DataWaitMS - b.PullWaitMS), DataMS: float64(b.DataWaitMS), ServersMS: float64(b.PullWaitMS),
@@ -72,7 +71,6 @@ const (
 	fresh     = 15 * time.Second
 )
 
-// keep stores x, and drops the oldest.
 func (l *stepSampler) keep(x looked) {
 	if len(l.exchanges) == keptLooks {
 		l.exchanges = append(l.exchanges[:0], l.exchanges[1:]...)
@@ -102,8 +100,7 @@ func (l *stepSampler) addRecent(j *steptrace.Job, now time.Time) {
 	}
 }
 
-// saw adds the snapshots of all ranks, by rank, with at least one known. The results are false for
-// no step or an already known step.
+// saw adds the snapshots of all ranks; false results mean no step or a known step.
 func (h *Collector) saw(all []*record.Snapshot) (whole, exchanged bool) {
 	// The timeline of buckets is of the first local rank: rank 0, if its process is on this host.
 	first := slices.IndexFunc(all, func(s *record.Snapshot) bool { return s != nil })
@@ -141,8 +138,7 @@ type sample struct {
 	of  map[int]float64
 }
 
-// Owns sets the function that returns the job's processes other than this one, to be excluded from
-// the time of foreign processes.
+// Owns sets the function for the job's other processes, which are not foreign.
 func (h *Collector) Owns(processes func() []int) {
 	if h != nil {
 		h.mu.Lock()
@@ -170,15 +166,14 @@ func (p *processors) look(now time.Time) {
 	p.samples = append(p.samples, s)
 }
 
-// foreign returns the mean number of processors used by other processes between the first and the
-// last sample.
+// foreign returns the mean processors of other processes over the samples.
 func (p *processors) foreign() float64 {
 	if len(p.samples) < 2 {
 		return 0
 	}
 	first, last := p.samples[0], p.samples[len(p.samples)-1]
-	// The last sample lacks processes that have ended since: their time counts as foreign while the
-	// first sample is kept.
+	// The last sample lacks ended processes: their time counts as foreign until the first is
+	// dropped.
 	busy := last.all - first.all
 	for pid, seconds := range last.of {
 		busy -= max(0, seconds-first.of[pid]) // a new process has 0 in the first sample

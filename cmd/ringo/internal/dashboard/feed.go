@@ -27,13 +27,11 @@ type Exporter struct {
 }
 
 const (
-	// queued is the number of lines queued for a slow hub; half of them are reserved for records,
-	// which are not repeated.
+	// queued is the lines queued for a slow hub; half are for records, which are not repeated.
 	queued = 1024
 	// leave is the time after a rank's end for the hub to take the queued lines.
 	leave = time.Second
-	// beatEvery is the interval of a rank's reports of steps, and slowBeat the interval without a
-	// page.
+	// beatEvery is the interval of a rank's reports, and slowBeat the one without a page.
 	beatEvery = 250 * time.Millisecond
 	slowBeat  = time.Second
 )
@@ -148,8 +146,7 @@ type number = plot.Number
 // none is the missing number.
 var none = plot.None
 
-// stepStats are a rank's means over the steps since the last report, with the position in the run.
-// Names are as in step records.
+// stepStats are a rank's means since the last report, with the position, named as in records.
 type stepStats struct {
 	Event string `json:"event"` // "beat"
 	Rank  int    `json:"rank"`
@@ -184,9 +181,8 @@ func (b *stepStats) means() []*number {
 	return []*number{&b.Loss, &b.StepMS, &b.ComputeMS, &b.DataWaitMS, &b.PullWaitMS, &b.CompressMS, &b.ExposedCommMS, &b.UpdateMS, &b.Density, &b.SamplesPerS, &b.QueuedMS, &b.StorageBytes}
 }
 
-// Steps returns a function to be called with each step of a rank, which reports several steps
-// together to the hub. SingleSteps reports whether records of steps are sent as well. Steps of a
-// nil Exporter returns nil.
+// Steps returns a function to be called with each step of a rank, which reports several together to
+// the hub; nil of a nil Exporter. SingleSteps reports whether step records are sent as well.
 func (f *Exporter) Steps(rank int, SingleSteps bool) func(train.Step) {
 	if f == nil {
 		return nil
@@ -251,8 +247,7 @@ type progress struct {
 	Total  int    `json:"total"`
 }
 
-// Observe returns an observer that calls o and also reports rank 0's progress; o itself for a nil
-// Exporter.
+// Observe returns an observer that calls o and reports rank 0's progress; o of a nil Exporter.
 func (f *Exporter) Observe(o train.Observer) train.Observer {
 	if f == nil {
 		return o

@@ -16,15 +16,13 @@ import (
 	"github.com/ringo-ml/ringo/internal/httpguard"
 )
 
-// Profiles serves the profiles of this process below /debug/pprof/. The request sets the duration
-// of a profile.
+// Profiles serves this process's profiles below /debug/pprof/, for the requested duration.
 func Profiles() http.Handler {
 	mux := http.NewServeMux()
 	long := func(f http.HandlerFunc) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			defer httpguard.Stay(w, r)()
-			// net/http/pprof rejects durations above the server's WriteTimeout, which Stay has
-			// removed.
+			// net/http/pprof rejects durations above WriteTimeout, which Stay has removed.
 			f(w, r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{})))
 		}
 	}
@@ -34,8 +32,7 @@ func Profiles() http.Handler {
 	return mux
 }
 
-// socketOf returns the socket of a process of the job, in the folder of the hub's socket,
-// accessible to this user only.
+// socketOf returns the socket of a process, in the hub's folder, for this user only.
 func socketOf(hub, role string, number int) string {
 	return filepath.Join(filepath.Dir(hub), fmt.Sprintf("%s-%d", role, number))
 }
@@ -59,8 +56,7 @@ func AnswerAs(address, role string, number int, h http.Handler) (*http.Server, e
 	return s, nil
 }
 
-// forward returns a handler that forwards requests to a process of this host, by the number and the
-// rest of the path.
+// forward forwards requests to a process of this host, by number and path.
 func (h *Collector) forward(role string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		number, err := strconv.ParseUint(r.PathValue("number"), 10, 16)

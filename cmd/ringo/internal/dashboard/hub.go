@@ -1,6 +1,5 @@
 // Package dashboard is the web page of a running job (`ringo train --http`): a Collector combines
-// the reports of all ranks in memory of limited size, and panels, the rows of a table, display the
-// data.
+// the reports of all ranks in limited memory, and panels, the rows of a table, display the data.
 //
 // The Collector is in the launcher, which outlives ranks and sees their ends; in a job without a
 // launcher, in the process of rank 0. Ranks report over separate connections and never wait for
@@ -31,21 +30,19 @@ const (
 	mostText    = 2000 // bytes of an event's text
 )
 
-// Collector combines the reports of a job's ranks. The methods are safe for concurrent use, and a
-// nil Collector does no work.
+// Collector combines a job's reports. Safe for concurrent use; nil does no work.
 type Collector struct {
-	mu     sync.Mutex
-	log    *runlog.Log
-	begun  time.Time
-	clock  func() time.Time
-	ranks  map[int]*rank
-	now    progress
-	moved  time.Time // time of rank 0's last progress
-	origin origin
-	layers []layer
-	passed layerHistory
-	looks  stepSampler
-	// processors are the samples of this host.
+	mu         sync.Mutex
+	log        *runlog.Log
+	begun      time.Time
+	clock      func() time.Time
+	ranks      map[int]*rank
+	now        progress
+	moved      time.Time // time of rank 0's last progress
+	origin     origin
+	layers     []layer
+	passed     layerHistory
+	looks      stepSampler
 	processors processors
 	planned    *planned       // prediction for the newest choice; nil: none
 	epoch      map[string]any // last record of an epoch
@@ -66,13 +63,11 @@ type Collector struct {
 	answering     sync.WaitGroup
 }
 
-// fault is an event for the user.
 type fault struct {
 	at   time.Time
 	text string
 }
 
-// rank is the state of one rank.
 type rank struct {
 	beats      []stepStats // last beats
 	lastUpdate time.Time
@@ -178,7 +173,6 @@ func (h *Collector) record(event string, line []byte) {
 	}
 }
 
-// addLayers adds the layers of a record, if any.
 func (h *Collector) addLayers(line []byte) {
 	var s struct {
 		Done   int64   `json:"done"`
@@ -200,8 +194,7 @@ func (h *Collector) AddEvent(text string) {
 	h.fault(text)
 }
 
-// fault adds an event. The first and the last events are kept: the first explain the cause, and the
-// last the current state.
+// fault adds an event. The first ones, the cause, and the last, the state, are kept.
 func (h *Collector) fault(text string) {
 	if len(text) > mostText {
 		text = strings.ToValidUTF8(text[:mostText], "") + "…"
@@ -231,7 +224,6 @@ func (h *Collector) last() *runlog.Run {
 	return new(runlog.Run)
 }
 
-// sorted returns the ranks with reports, by number.
 func (h *Collector) sorted() (numbers []int) {
 	for n := range h.ranks {
 		numbers = append(numbers, n)

@@ -15,8 +15,7 @@ import (
 )
 
 // This process holds the memory of the ranks' records, and samples the last complete step about
-// once a second. Ranks send no data for samples. The cost is 0.1 ms of processor time per rank, at
-// most a thousandth in total.
+// once a second, without data from ranks. Cost: 0.1 ms per rank, at most a thousandth in total.
 const (
 	lookEvery = time.Second
 	lookShare = 1000        // maximum share of a sample in the time until the next sample: 1 in 1000
@@ -54,8 +53,7 @@ type sampledProcess struct {
 	record *record.Snapshot
 }
 
-// freshFor is the lifetime of a sample: more frequent or simultaneous requests cost the job no
-// more.
+// freshFor is a sample's lifetime: frequent requests cost the job no more.
 const freshFor = time.Second
 
 // processes returns the job's processes, at most freshFor old.
@@ -160,9 +158,8 @@ type Waits struct {
 	Event string `json:"event"` // "waits"
 	// Steps is the number of sampled steps.
 	Steps int `json:"steps"`
-	// Ranks are the ranks of the rows and columns of WaitMS: the mean ms per step that a row's rank
-	// waited for a column's rank to begin an exchange, and on the diagonal for exchanges that all
-	// ranks had begun.
+	// Ranks are the rows and columns of WaitMS: the mean ms per step that a row's rank waited for a
+	// column's to begin an exchange, and on the diagonal for exchanges that all had begun.
 	Ranks  []int       `json:"ranks"`
 	WaitMS [][]float64 `json:"wait_ms"`
 }
@@ -210,8 +207,7 @@ func (l *stepSampler) matrix(sum map[pair]float64, steps, most int) Waits {
 	return w
 }
 
-// readWaits fills the panel of waits, of the recent and of all sampled steps, with the rank that
-// delays the rest most.
+// readWaits fills the panel of waits, recent and in total, with the rank that delays most.
 func readWaits(h *Collector, f *panelData) {
 	l := &h.looks
 	if l.count == 0 {
@@ -235,8 +231,7 @@ func readWaits(h *Collector, f *panelData) {
 	}
 }
 
-// most returns the rank that delays other ranks most, if by more than the exchanges themselves,
-// with the mean wait in ms, or -1.
+// most returns the rank that delays most, if more than the exchanges do, with mean ms; or -1.
 func most(w Waits) (rank int, ms float64) {
 	rank = -1
 	itself := 0.
@@ -361,8 +356,7 @@ func readBuckets(h *Collector, f *panelData) {
 	}
 }
 
-// layerHistory is the layers of recorded steps, oldest first, thinned by powers of two as steps
-// accumulate.
+// layerHistory is the layers of recorded steps, oldest first, thinned as steps accumulate.
 type layerHistory struct {
 	done     []int64
 	layers   [][]layer

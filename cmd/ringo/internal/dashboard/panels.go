@@ -58,8 +58,7 @@ type grid struct {
 	Data       [][]number `json:"data"`
 }
 
-// panel is a row of the table of panels: title, kind of drawing, the function that reads the data,
-// and the text without data.
+// panel is a row of the table of panels, with its kind, reading function and text without data.
 type panel struct {
 	id, title, kind string
 	read            func(h *Collector, f *panelData)
@@ -135,15 +134,13 @@ func (h *Collector) curves(f *panelData, all ...curve) {
 // group returns the runs of the job, which differ only in their seed.
 func (h *Collector) group() runlog.RunSet { return runlog.RunSet{Runs: h.log.Runs()} }
 
-// readLoss reads the loss of steps (--log-every), of rank 0's batches, and of epochs, over all
-// ranks.
+// readLoss reads the loss of rank 0's steps (--log-every), and of epochs over all ranks.
 func readLoss(h *Collector, f *panelData) {
 	f.Note = "Of each batch on rank 0, and over all ranks after each epoch."
 	h.curves(f, curve{"a batch of rank 0", runlog.OfSteps, "loss"}, curve{"training", runlog.OfEpochs, "train_loss"}, curve{"test", runlog.OfEpochs, "eval_loss"})
 }
 
-// readMetric reads the model's metric, such as accuracy, over epochs. A model with only a loss uses
-// the panel above.
+// readMetric reads the model's metric, such as accuracy, over epochs, if not the loss.
 func readMetric(h *Collector, f *panelData) {
 	m := runlog.Metrics([]runlog.RunSet{h.group()})[0]
 	if m.Name == "loss" {
@@ -153,7 +150,6 @@ func readMetric(h *Collector, f *panelData) {
 	h.curves(f, curve{"training", runlog.OfEpochs, "train_" + m.Name}, curve{"test", runlog.OfEpochs, "eval_" + m.Name})
 }
 
-// readProgressive reads the progressive validation of a click model.
 func readProgressive(h *Collector, f *panelData) {
 	f.Note = "Of the last samples of all ranks, each scored before it was learnt from."
 	h.curves(f, curve{"AUC", runlog.OfSteps, "progressive_auc"}, curve{"log-loss", runlog.OfSteps, "progressive_logloss"},
@@ -167,8 +163,7 @@ func readRate(h *Collector, f *panelData) {
 	h.curves(f, curve{"steps", runlog.OfSteps, "samples_per_s"}, curve{"epochs", runlog.OfEpochs, "samples_per_s"})
 }
 
-// readParts reads the parts of rank 0's step. In steps, computation includes waits for data and for
-// servers.
+// readParts reads the parts of rank 0's step. Computation includes waits for data and servers.
 func readParts(h *Collector, f *panelData) {
 	f.Unit, f.Note = "ms", "Of rank 0, one above the other: together they are a step."
 	waits := []string{"waiting for data", "waiting for servers"}
@@ -185,8 +180,7 @@ func readParts(h *Collector, f *panelData) {
 	}
 }
 
-// readRanks reads each rank's last steps, the stragglers, and the training ranks without a report
-// for five seconds.
+// readRanks reads the ranks' last steps, stragglers, and ranks silent for five seconds.
 func readRanks(h *Collector, f *panelData) {
 	f.Note = "The last steps of each rank, the newest on the right: how high a mark is says how long a step took, and how dark, which part of it the rank did not wait for others."
 	slow := map[int]bool{}
@@ -261,7 +255,6 @@ func readChoices(h *Collector, f *panelData) {
 	}
 }
 
-// readMachine reads rank 0's machine.
 func readMachine(h *Collector, f *panelData) {
 	for _, r := range runlog.Machines([]runlog.RunSet{h.group()}) {
 		f.Rows = append(f.Rows, []string{r.Name, r.Values[0]})
@@ -269,7 +262,6 @@ func readMachine(h *Collector, f *panelData) {
 	f.Head, f.Note = []string{"", ""}, "Of rank 0."
 }
 
-// readSettings reads all settings that affect the result, by path.
 func readSettings(h *Collector, f *panelData) {
 	f.Head, f.Note = []string{"setting", "value"}, "All that decide on the result, as --set takes them."
 	if j := h.last().Job; j != nil {
@@ -343,8 +335,6 @@ func (h *Collector) at(out *head, i runlog.Info) {
 	out.Share = min(1, epoch/float64(max(1, p.Epochs, i.Epochs)))
 }
 
-// short formats a value with four digits.
 func short(v float64) string { return quantity.FloatDigits(v, 4) }
 
-// percent formats a share in percent, with four digits.
 func percent(v float64) string { return quantity.FloatDigits(100*v, 4) + "%" }

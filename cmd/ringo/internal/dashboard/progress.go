@@ -16,11 +16,9 @@ type Progress struct {
 	Known bool
 	// Share is the share of the job done, over all seeds, from 0 to 1.
 	Share float64
-	// TimeRemaining is the estimated time for the rest, at the run's rate until now; negative means
-	// unknown.
+	// TimeRemaining is estimated from the run's rate until now; negative means unknown.
 	TimeRemaining time.Duration
-	// Figures are the newest finite values of the records, by record name: those of steps, and the
-	// values of epochs that steps lack.
+	// Figures are the newest finite values by record name, of steps and else of epochs.
 	Figures []Figure
 }
 
@@ -53,7 +51,6 @@ func (h *Collector) Progress() Progress {
 	return out
 }
 
-// share returns the share of the current run done.
 func (h *Collector) share() float64 {
 	if h.last().Ended {
 		return 1

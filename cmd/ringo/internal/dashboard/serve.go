@@ -53,7 +53,6 @@ type site struct {
 	streams sync.WaitGroup
 }
 
-// frame is the page at one time.
 type frame struct {
 	parts  []painted
 	ended  bool
@@ -107,8 +106,7 @@ func (s *site) health(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, state+"\n")
 }
 
-// Address returns the interval of the ranks' reports and the hub's socket, for Dial, or "" if the
-// hub does not listen.
+// Address returns the interval of reports and the socket, for Dial, or "" without a socket.
 func (h *Collector) Address() string {
 	if h.socket == "" {
 		return ""
@@ -166,7 +164,6 @@ func (s *site) take(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// eachLine calls take with complete lines.
 func eachLine(from io.Reader, take func([]byte)) error {
 	var line []byte
 	b := make([]byte, 64<<10)
@@ -199,7 +196,6 @@ func (s *site) state(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(append(b, '\n'))
 }
 
-// snapshot is all data of the page.
 type snapshot struct {
 	Head   head        `json:"head"`
 	Panels []panelData `json:"panels"`
@@ -215,7 +211,6 @@ func (h *Collector) snapshot() (out snapshot) {
 	return out
 }
 
-// watched reports whether the page has viewers.
 func (s *site) watched() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -339,7 +334,6 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// send writes the changed parts of a frame.
 func (f frame) send(w io.Writer, seen map[int]uint64) error {
 	var b bytes.Buffer
 	for i, p := range f.parts {

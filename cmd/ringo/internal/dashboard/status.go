@@ -16,8 +16,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// Status is the state of a job, for programs and for text output. Names are stable; null is an
-// unknown value.
+// Status is the state of a job, for programs and text, with stable names; null is unknown.
 type Status struct {
 	Event   string `json:"event"` // "status"
 	Job     string `json:"job"`   // job ID for `ringo status`
@@ -33,8 +32,7 @@ type Status struct {
 	Model   string `json:"model"` // empty for custom programs without run records
 	Ranks   int    `json:"ranks_total"`
 	Servers int    `json:"servers_total"`
-	// Phase is "train" or "evaluate", with PhaseDone of PhaseTotal steps or batches done in an
-	// epoch of Epochs.
+	// Phase is "train" or "evaluate", with PhaseDone of PhaseTotal steps or batches done.
 	Phase      string `json:"phase"`
 	Epoch      int    `json:"epoch"`
 	Epochs     int    `json:"epochs"`
@@ -91,15 +89,14 @@ type ProcessStatus struct {
 	OwnMS  number `json:"own_ms"`
 	// SilentS is the time since the last report of a step, in seconds; null without a report.
 	SilentS number `json:"silent_s"`
-	// Doing is the oldest event in progress, WaitsFor the awaited process, or "", and WaitsS the
-	// duration of the wait.
+	// Doing is the oldest event in progress, WaitsFor the awaited process or "", WaitsS its
+	// duration.
 	Doing    string `json:"doing"`
 	WaitsFor string `json:"waits_for"`
 	WaitsS   number `json:"waits_s"`
 	// Parts are the mean parts of a rank's last steps; null if unknown.
 	Parts Parts `json:"parts"`
-	// UnderWay is the number of operations and requests in progress; for a server the length of the
-	// queue.
+	// UnderWay is the operations and requests in progress, or a server's queue length.
 	UnderWay int `json:"under_way"`
 }
 
@@ -168,7 +165,6 @@ func (h *Collector) Status() Status {
 	return out
 }
 
-// tables returns the tables of polled servers.
 func (h *Collector) tables() []TableStatus {
 	out := []TableStatus{}
 	for i, s := range h.servers {
@@ -184,7 +180,6 @@ func (h *Collector) tables() []TableStatus {
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// figures returns the newest finite values.
 func (h *Collector) figures() (out []Figure) {
 	out = []Figure{}
 	h.newest(func(name string, v float64, text func(float64) string) {
@@ -248,7 +243,6 @@ func peerName(seen []sampledProcess, peer int) string {
 	return fmt.Sprintf("rank %d", peer)
 }
 
-// beats adds a rank's reports of steps.
 func (h *Collector) beats(p *ProcessStatus, now time.Time) {
 	r := h.ranks[p.Rank]
 	if r == nil {
@@ -260,7 +254,6 @@ func (h *Collector) beats(p *ProcessStatus, now time.Time) {
 	p.StepMS, p.OwnMS, p.SilentS = mean.StepMS, number(ownTime(mean)), number(now.Sub(r.lastUpdate).Seconds())
 }
 
-// doing adds a process's events in progress, from its record.
 func doing(p *ProcessStatus, s *record.Snapshot, now time.Time, name func(int32) string) {
 	if s == nil {
 		return
@@ -292,8 +285,7 @@ func doing(p *ProcessStatus, s *record.Snapshot, now time.Time, name func(int32)
 }
 
 // Answer serves the job's state at l, a socket of this user only: /status, and /state with the
-// page's data. Ranks also send their reports to l. Answer returns immediately, and Close ends the
-// server.
+// page's data. Ranks report to l too. Answer returns immediately, and Close ends the server.
 func (h *Collector) Answer(l net.Listener) {
 	s := &site{hub: h}
 	mux := http.NewServeMux()
@@ -314,7 +306,6 @@ func (s *site) status(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(append(b, '\n'))
 }
 
-// closeLocal ends the server of Answer.
 func (h *Collector) closeLocal() {
 	if h.local != nil {
 		_ = h.local.Close()

@@ -29,7 +29,6 @@ type making struct {
 	layout      *layout.Layout
 }
 
-// clicks returns the command that generates click rows by a layout.
 func clicks() *cobra.Command {
 	m := making{values: 100_000, zipf: 1.05, seed: 1, files: 1, file: -1}
 	cmd := &cobra.Command{
@@ -89,7 +88,6 @@ func (m *making) check(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// clickFile is a file to generate.
 type clickFile struct {
 	path string
 	rows int64

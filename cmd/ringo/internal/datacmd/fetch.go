@@ -46,8 +46,7 @@ the program (` + "`--data synthetic`" + `), and on your own files in the same fo
 	return cli.Group(cmd)
 }
 
-// set is a published data set with its name on the command line, a model for the set, and its
-// fetcher.
+// set is a published data set: its name, a model for the set, and its fetcher.
 type set struct {
 	name, title, short, model string
 	data.Fetcher
@@ -96,7 +95,6 @@ func (s set) command() (cmd *cobra.Command, progress func() (*cli.Progress, erro
 	return cmd, progress
 }
 
-// fetch downloads the files and prints the result.
 func (s *set) fetch(cmd *cobra.Command, p *cli.Progress) error {
 	s.Progress = p.Update
 	err := s.Fetch(cmd.Context())

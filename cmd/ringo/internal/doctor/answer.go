@@ -19,8 +19,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Answering is the hidden command that answers another host's doctor. reached returns
-// SSH_CONNECTION.
+// Answering answers another host's doctor, hidden. reached returns SSH_CONNECTION.
 func Answering(version string, reached func() string) *cobra.Command {
 	network := ""
 	cmd := &cobra.Command{
@@ -46,8 +45,7 @@ func Answering(version string, reached func() string) *cobra.Command {
 	return cmd
 }
 
-// reachedAt returns the listen address: of the named interface, or the target of the ssh
-// connection.
+// reachedAt returns the listen address: of the named interface, or the target of ssh.
 func reachedAt(network, reached string) (net.IP, error) {
 	if words := strings.Fields(reached); network == "" && len(words) == 4 && net.ParseIP(words[2]) != nil {
 		return net.ParseIP(words[2]), nil
@@ -55,8 +53,7 @@ func reachedAt(network, reached string) (net.IP, error) {
 	return cluster.HostAddress(network, false)
 }
 
-// respond reads a ticket, reports this host's findings, and answers on links with the ticket until
-// in ends.
+// respond reads a ticket, reports findings, and answers on links until in ends.
 func respond(ctx context.Context, in io.Reader, out io.Writer, t hostReport, ip net.IP) error {
 	r := bufio.NewReader(io.LimitReader(in, 1<<10))
 	line, err := r.ReadString('\n')

@@ -32,7 +32,6 @@ const AnswerCommand = "answer-doctor"
 // within is the timeout for reaching a host, and again for its report.
 const within = 30 * time.Second
 
-// checkRun is the flags of the command.
 type checkRun struct {
 	hosts, ssh, network, json string
 	rendezvous                string
@@ -107,7 +106,6 @@ func (e *checkRun) print(ctx context.Context, out *cli.Output) error {
 	return nil
 }
 
-// parseHosts parses a list of hosts, or @FILE.
 func parseHosts(list string) ([]hosts.Host, error) {
 	file, is := strings.CutPrefix(list, "@")
 	if !is {
@@ -124,7 +122,6 @@ func parseHosts(list string) ([]hosts.Host, error) {
 	return named, nil
 }
 
-// words formats a finding on several lines.
 func (f finding) words() string {
 	return fmt.Sprintf("%-4s  %s: %s", f.Level, f.Subject, f.Found) + below("", f.Costs) + below("mend: ", f.Mend)
 }
@@ -153,7 +150,6 @@ func network(name string) finding {
 	return f
 }
 
-// by returns the interface of an address.
 func by(ip net.IP) string {
 	all, _ := net.Interfaces()
 	for _, i := range all {
@@ -167,8 +163,7 @@ func by(ip net.IP) string {
 	return ""
 }
 
-// others checks other hosts concurrently, and then measures their links sequentially, because the
-// links share this host's network.
+// others checks other hosts concurrently, and their links sequentially over this host's network.
 func (e *checkRun) others(ctx context.Context, named []hosts.Host) (out []finding) {
 	self, err := os.Executable()
 	hash := ""
@@ -196,7 +191,6 @@ func (e *checkRun) others(ctx context.Context, named []hosts.Host) (out []findin
 	return out
 }
 
-// start starts the program on a host and gets its report.
 func (e *checkRun) start(ctx context.Context, host string, program hosts.Program) (*remoteHost, error) {
 	s, err := hosts.SSH{Command: strings.Fields(e.ssh), Within: within}.StartProgram(ctx, host, program, within)
 	if err != nil {
@@ -206,7 +200,6 @@ func (e *checkRun) start(ctx context.Context, host string, program hosts.Program
 	return probeHost(host, s, s.Reason)
 }
 
-// flagFor returns --interface, quoted for a shell.
 func flagFor(network string) string {
 	if network == "" {
 		return ""
@@ -214,7 +207,6 @@ func flagFor(network string) string {
 	return " --interface '" + strings.ReplaceAll(network, "'", `'\''`) + "'"
 }
 
-// hostReport is another host's report.
 type hostReport struct {
 	Version, Hash string
 	Plain, TLS    string  // listen addresses, without and with TLS
@@ -230,8 +222,7 @@ type remoteHost struct {
 	hostReport
 }
 
-// probeHost sends a ticket to another host's command and reads the report. why returns the reason
-// for the session's end.
+// probeHost sends a ticket to another host and reads the report; why explains a session's end.
 func probeHost(name string, session io.ReadWriteCloser, why func() string) (*remoteHost, error) {
 	p := &remoteHost{name: name, session: session, ticket: transport.NewTicket()}
 	late := time.AfterFunc(within, func() { _ = session.Close() })
@@ -252,7 +243,6 @@ func probeHost(name string, session io.ReadWriteCloser, why func() string) (*rem
 	return p, nil
 }
 
-// findings returns the findings of another host and of the links to the host.
 func (p *remoteHost) findings(ctx context.Context, version, hash string) (out []finding) {
 	program := finding{Subject: p.name + ": program", Found: "version " + p.Version, Level: ok}
 	if p.Hash != hash || p.Version != version {

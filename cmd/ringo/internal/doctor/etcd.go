@@ -18,8 +18,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// etcd checks each member of the etcd cluster in a rendezvous, without credentials: only a job
-// checks access to the key.
+// etcd checks a rendezvous's etcd members, without credentials: only a job checks access.
 func etcd(ctx context.Context, address string) ([]finding, error) {
 	u, err := url.Parse(address)
 	secure := strings.HasPrefix(address, rendezvous.EtcdTLS)

@@ -34,10 +34,8 @@ type finding struct {
 // passed returns a finding without a problem.
 func passed(what, found string) finding { return finding{Subject: what, Found: found, Level: ok} }
 
-// warns marks a finding as slowing jobs.
 func (f *finding) warns(costs, mend string) { f.Level, f.Costs, f.Mend = warn, costs, mend }
 
-// fails marks a finding as failing jobs.
 func (f *finding) fails(costs, mend string) { f.Level, f.Costs, f.Mend = bad, costs, mend }
 
 // host is the inputs of the checks of this host. Checks with missing files return no finding.
@@ -50,7 +48,6 @@ type host struct {
 	reading time.Duration // time of a clock reading
 }
 
-// look runs all checks.
 func (h host) look() []finding {
 	var out []finding
 	for _, look := range []func() (finding, bool){h.processor, h.cores, h.memory, h.pages, h.sharing, h.openFiles, h.clock, h.ports} {
@@ -61,7 +58,6 @@ func (h host) look() []finding {
 	return out
 }
 
-// text returns the contents of a file, or "".
 func (h host) text(name string) string {
 	b, _ := fs.ReadFile(h.root, name)
 	return strings.TrimSpace(string(b))
@@ -99,7 +95,6 @@ func (h host) cores() (finding, bool) {
 	return f, len(m.CPUs) > 0
 }
 
-// leastMemory is the memory of a small job.
 const leastMemory = 1 << 30
 
 // memory checks the available memory, or the control group's limit.
@@ -183,11 +178,9 @@ func (h host) betterClock(source string) string {
 	return ""
 }
 
-// leastPorts is the number of ports for a few hundred ranks per host, with links to all other
-// ranks.
+// leastPorts is enough for a few hundred ranks per host, with links to all other ranks.
 const leastPorts = 10000
 
-// ports checks the range of ephemeral ports.
 func (h host) ports() (finding, bool) {
 	const file = "proc/sys/net/ipv4/ip_local_port_range"
 	var first, last int

@@ -27,7 +27,6 @@ const (
 	patience = 20 * time.Second       // maximum duration of a measurement
 )
 
-// speed is the measured speed of a link.
 type speed struct {
 	RoundTrip time.Duration `json:"round_trip_ns"` // median round trip
 	To        float64       `json:"to_bytes_per_s"`
@@ -38,7 +37,6 @@ func (s speed) String() string {
 	return fmt.Sprintf("%s there and back, %s Gbit/s to it, %s Gbit/s from it", quantity.Duration(s.RoundTrip), quantity.Float(s.To*8/1e9), quantity.Float(s.From*8/1e9))
 }
 
-// ask sends a request.
 func ask(conn net.Conn, what byte, n int) error {
 	b := binary.BigEndian.AppendUint32([]byte{what}, uint32(n))
 	_, err := conn.Write(b)
@@ -130,8 +128,7 @@ func round(conn net.Conn, buf []byte) (time.Duration, error) {
 	return time.Since(begun), err
 }
 
-// rate doubles the number of bytes until the transfer takes long enough, and returns bytes per
-// second.
+// rate doubles the bytes until a transfer takes long enough, and returns bytes per second.
 func rate(conn net.Conn, what byte, move func(n int) error) (float64, error) {
 	for n := piece; ; n *= 2 {
 		_ = conn.SetDeadline(time.Now().Add(patience))
@@ -152,8 +149,7 @@ func hello(version string) transport.Hello {
 	return transport.Hello{Version: version, Purpose: transport.Control, Rank: -1}
 }
 
-// dial connects like the ranks of a job, with or without TLS, and returns the underlying
-// connection.
+// dial connects like a job's ranks, with or without TLS, and returns the connection below.
 func dial(ctx context.Context, addr, version string, t transport.Ticket, mode string) (net.Conn, error) {
 	l, _, err := transport.Dial(ctx, addr, t.Under(transport.TLS{Mode: mode}), hello(version))
 	if err != nil {

@@ -24,8 +24,7 @@ type tried struct {
 	err   error
 }
 
-// briefly is the timeout for reaching a route: many interfaces exist only for containers of their
-// host.
+// briefly is the timeout for reaching a route: many interfaces serve only containers.
 const briefly = 3 * time.Second
 
 // otherAddresses returns this host's other reachable addresses, with their interfaces.

@@ -21,8 +21,7 @@ import (
 	"github.com/ringo-ml/ringo/onnx"
 )
 
-// Names of the files of a bundle. The description is written last: a folder without a description
-// is not a bundle.
+// Names of a bundle's files. The description is written last, and completes the bundle.
 const (
 	descriptionFile = "bundle.json"
 	graphFile       = "model.onnx"
@@ -62,8 +61,7 @@ func (m *trained) writeBundle(dir string) (string, error) {
 	return fmt.Sprintf("%s, a graph of %s and dense weights", cli.Counted(int(rows), "row"), cli.Counted(len(d.Inputs), "input")), err
 }
 
-// newFolder creates a folder, or accepts an empty one: files of another bundle must not be mixed
-// in.
+// newFolder creates a folder, or accepts an empty one: bundles must not be mixed.
 func newFolder(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -162,7 +160,6 @@ type file struct {
 	SHA256 string `json:"sha256"`
 }
 
-// write notes the files of a folder, and writes the description.
 func (d *description) write(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

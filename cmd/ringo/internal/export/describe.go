@@ -81,7 +81,6 @@ func basesOf(l *layout.Layout) map[string]uint64 {
 	return bases
 }
 
-// slots returns the columns of categories, bags and sequences.
 func (d *description) slots() (out []column) {
 	for _, c := range d.Columns {
 		if c.Kind == layout.Category || c.Kind == layout.Bag || c.Kind == layout.Sequence {
@@ -91,7 +90,6 @@ func (d *description) slots() (out []column) {
 	return out
 }
 
-// single reports whether samples have at most one key in a slot.
 func (d *description) single(slot int) bool { return d.slots()[slot].Kind == layout.Category }
 
 // inputs adds the inputs of a graph that depend on rows.

@@ -73,7 +73,6 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// writeWeights writes the weights, and returns a summary.
 func (m *trained) writeWeights(path, format string) (string, error) {
 	if m.served && len(m.ps.Tables()) > 0 {
 		rest := "`ringo ps export` writes them, and --format onnx the rest of the model"
@@ -95,7 +94,6 @@ func (m *trained) writeWeights(path, format string) (string, error) {
 	return cli.Counted(len(tensors), "tensor"), err
 }
 
-// tensors returns the weights in PyTorch's form, with metadata.
 func (m *trained) tensors() ([]weights.Tensor, map[string]string, error) {
 	nodes, err := nn.Trace(func(t *nn.Tape) { m.model.Forward(t, m.spec.Sample(1)) })
 	about := map[string]string{"format": "pt", "model": m.spec.Name, "step": fmt.Sprint(m.step)}

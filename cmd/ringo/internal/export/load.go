@@ -19,7 +19,6 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// trained is the model of a checkpoint.
 type trained struct {
 	spec  model.Spec
 	model model.Model
@@ -50,7 +49,6 @@ func load(ctx context.Context, path string) (*trained, error) {
 	return m, nil
 }
 
-// read builds the model of a checkpoint file.
 func read(ctx context.Context, path string, f *checkpoint.File) (*trained, error) {
 	spec, err := models.Lookup(f.Header.Model)
 	if err != nil {
@@ -88,8 +86,7 @@ func read(ctx context.Context, path string, f *checkpoint.File) (*trained, error
 	return m, f.ReadSome(m.arrays()...)
 }
 
-// seedOf returns the run's seed, which determines the initial weights of rows that servers never
-// had.
+// seedOf returns the run's seed, for the initial weights of rows that servers never had.
 func seedOf(h checkpoint.Header) (uint64, error) {
 	text, ok := h.Settings["training.seed"]
 	if !ok {
@@ -98,7 +95,6 @@ func seedOf(h checkpoint.Header) (uint64, error) {
 	return strconv.ParseUint(text, 10, 64)
 }
 
-// arrays returns the model's arrays in the file.
 func (m *trained) arrays() (out []checkpoint.Array) {
 	for _, p := range m.ps.List() {
 		if !m.served || p.Frozen() {

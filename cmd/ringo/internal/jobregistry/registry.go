@@ -35,8 +35,7 @@ const (
 	mostJobs = 256
 )
 
-// Base returns the parent of the jobs' folders: in memory if available, else the folder for
-// temporary files.
+// Base returns the parent of the jobs' folders, in memory or else for temporary files.
 func Base() string {
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		return "/dev/shm"
@@ -92,8 +91,7 @@ type Job struct {
 	socket string
 }
 
-// Jobs returns this user's jobs on this host, by name, at most 256. Jobs removes the folders of
-// killed jobs.
+// Jobs returns this user's jobs here, by name, at most 256, and cleans up killed ones.
 func Jobs(base string) (out []Job) {
 	paths, _ := filepath.Glob(ours(base) + "*")
 	slices.Sort(paths)

@@ -45,7 +45,6 @@ if ! declare -F _filedir >/dev/null 2>&1; then
 fi
 `
 
-// bash writes the completion script for bash.
 func bash(root *cobra.Command, to io.Writer) error {
 	if err := root.GenBashCompletionV2(to, true); err != nil {
 		return err

@@ -1,5 +1,4 @@
-// Package mangen generates shell completion scripts, completion words and man pages from the
-// commands.
+// Package mangen generates shell completion and man pages from the commands.
 package mangen
 
 import (
@@ -12,7 +11,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/cli"
 )
 
-// scripts write a shell's completion script.
 func scripts(root *cobra.Command) map[string]func(to io.Writer) error {
 	return map[string]func(io.Writer) error{
 		"bash": func(to io.Writer) error { return bash(root, to) },
@@ -69,8 +67,7 @@ func Complete(root *cobra.Command, words map[string][]string) {
 	}
 }
 
-// arguments returns the completion of a command's arguments: of the first name in capitals in its
-// usage, repeated if dots follow.
+// arguments completes the arguments: the first capitals in the usage, repeated before dots.
 func arguments(cmd *cobra.Command, words map[string][]string) cobra.CompletionFunc {
 	if strings.Contains(cmd.Use, " -- ") { // command line of a program
 		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
@@ -107,7 +104,6 @@ func commands(cmd *cobra.Command, args []string, _ string) (names []string, _ co
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// offers returns the completion for a name.
 func offers(name string, words map[string][]string) cobra.CompletionFunc {
 	switch {
 	case words[name] != nil:
@@ -131,7 +127,6 @@ func all(cmd *cobra.Command) []*cobra.Command {
 	return out
 }
 
-// path returns a command's words with a separator.
 func path(cmd *cobra.Command, between string) string {
 	return strings.ReplaceAll(cmd.CommandPath(), " ", between)
 }

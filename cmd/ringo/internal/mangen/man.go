@@ -91,7 +91,6 @@ func page(w io.Writer, cmd *cobra.Command, version string, more []Section) error
 	return err
 }
 
-// section writes text unchanged, line by line.
 func section(b *strings.Builder, title, text string) {
 	if text != "" {
 		fmt.Fprintf(b, ".SH %s\n.nf\n%s\n.fi\n", title, roff(strings.TrimRight(text, "\n")))
@@ -121,7 +120,6 @@ func options(b *strings.Builder, cmd *cobra.Command) {
 	})
 }
 
-// usual returns a flag's default, if informative.
 func usual(f *pflag.Flag) string {
 	if slices.Contains([]string{"", "0", "0s", "false", "[]"}, f.DefValue) {
 		return ""

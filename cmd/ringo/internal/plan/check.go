@@ -40,7 +40,6 @@ func (c *command) check(spec model.Spec) error {
 	return faults.Usage()
 }
 
-// plannerPart reads the planner's part of a cost profile.
 func plannerPart(path string) (bucket.Profile, error) {
 	p, err := tune.Load(path)
 	if err == nil && p.Planner == nil {

@@ -50,8 +50,7 @@ type way struct {
 	moved float64
 }
 
-// slowest returns the rate of the slowest link: a ring in host order crosses each host's link once,
-// without sharing the link.
+// slowest returns the rate of the slowest link: a ring in host order shares no host's link.
 func (c cluster) slowest() float64 {
 	switch {
 	case c.hosts == 1:
@@ -100,8 +99,8 @@ func (c cluster) dense(p bucket.Payload) []way {
 	return add(ways, collective.Naive, 2, 2*(n-1)/c.slowest(), 2*(n-1)/n)
 }
 
-// sparse returns the exchanges of entries, with the costs of exchange.Situation, and of all values
-// if cheaper:
+// sparse returns exchanges of entries, with exchange.Situation's costs, or of all values if
+// cheaper:
 //
 //	allgather  every rank's entries go round the ring of all
 //	tree       sums go to ranks twice as far away in each round
@@ -135,8 +134,8 @@ func (c cluster) abroad() float64 {
 }
 
 const (
-	// entryTime is the time in seconds to encode, decode, merge or add an entry: the value in
-	// exchange.Choose at 1 Gbit/s.
+	// entryTime is the seconds to code, decode, merge or add an entry, as exchange.Choose's at 1
+	// Gbit/s.
 	entryTime = 8e-9
 	// planLength is the vector length used for costs in general: large enough to ignore headers,
 	// and without integer overflow for any --np.
@@ -184,8 +183,7 @@ func sendsOf(ways []way) (out []bucket.Send) {
 	return out
 }
 
-// naiveTimes returns two times of the naive exchange: the commonly quoted time, without the way
-// back, and the full time.
+// naiveTimes returns the naive exchange's times: as quoted, without the way back, and full.
 func (c cluster) naiveTimes(bytes float64) (oneWay, both time.Duration) {
 	cost := collective.Cost{Bytes: bytes, Ranks: c.np, Bandwidth: c.slowest()}
 	return cost.NaiveOneWay(), cost.Naive()

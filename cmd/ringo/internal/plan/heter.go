@@ -27,8 +27,7 @@ const quotaPeriod = 0.1
 // mostProcesses limits a described job with heter-trainers.
 const mostProcesses = 4096
 
-// heterResult is the JSON line of a job with heter-trainers. All values except costs are
-// predictions.
+// heterResult is the JSON line with heter-trainers: predictions, except for costs.
 type heterResult struct {
 	Kind      string             `json:"kind"` // "heter"
 	Model     string             `json:"model"`
@@ -62,7 +61,6 @@ func optionOf(o costmodel.Option) heterOption {
 	return heterOption{o.Trainers, o.Heters, o.Rate, o.By, o.Dear}
 }
 
-// split reports whether the job has heter-trainers.
 func (c *command) split() bool { return c.heter.count() > 0 }
 
 // idleOfSplit returns the flags without effect for a job with heter-trainers.
@@ -70,8 +68,7 @@ func idleOfSplit() []string {
 	return []string{"compute-ms", "strategy", "spars", "dlgs-every", "dlgs-rule", "memory", "algorithm", "plan", "bucket-bytes"}
 }
 
-// checkSplit returns all command-line errors of a job with heter-trainers, and reads the named
-// files.
+// checkSplit checks the flags of a job with heter-trainers, and reads the named files.
 func (c *command) checkSplit(spec model.Spec) error {
 	var faults cli.Faults
 	for _, flag := range idleOfSplit() {
@@ -177,8 +174,7 @@ func (c *command) measureSplit(spec model.Spec, stop func() error) (err error) {
 	return nil
 }
 
-// predictSplit predicts the described job, the same machines without heter-trainers, and the best
-// split of the same number.
+// predictSplit predicts the job, the machines unsplit, and the best split of as many.
 func (c *command) predictSplit() heterResult {
 	batch := c.costs.Batch
 	if c.batch > 0 {
@@ -270,7 +266,6 @@ func rateOf(x float64) string {
 	return cli.Grouped(int(math.Round(x)))
 }
 
-// medianOf returns the median of x, and sorts x.
 func medianOf(x []float64) float64 {
 	slices.Sort(x)
 	return x[len(x)/2]

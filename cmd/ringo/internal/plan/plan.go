@@ -1,5 +1,4 @@
-// Package plan is `ringo plan`: predictions of a model's gradient exchange and step time on a
-// described cluster.
+// Package plan is `ringo plan`: predictions of the gradient exchange and step time on a cluster.
 package plan
 
 import (
@@ -77,9 +76,8 @@ type strategyCost struct {
 	algorithm    string // only supported algorithm; "": any
 }
 
-// Memory traffic in bytes per value. Error feedback reads a gradient and a residual and writes one
-// of them; an exact selection first makes up to four passes over magnitudes; a cast reads four
-// bytes and writes two.
+// Memory traffic in bytes per value. Error feedback reads a gradient and a residual and writes one;
+// exact selection first makes up to four passes over magnitudes; a cast reads four and writes two.
 const (
 	feedbackBytes  = 12
 	selectionBytes = 4*4 + feedbackBytes
@@ -142,7 +140,6 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// planNames returns the values of --plan.
 func planNames() (names []string) {
 	for _, p := range bucket.Planners() {
 		names = append(names, p.Name)
@@ -167,7 +164,6 @@ func planHelp() string {
 		"  saved        what the profile has\n"
 }
 
-// payload returns the payload of a bucket under the strategy.
 func (c *command) payload() bucket.Payload {
 	if c.chosen.sparse {
 		return bucket.Payload{Density: c.spars, Unit: entryBytes(c.spars)}
@@ -273,7 +269,6 @@ func (c *command) ways(f bucket.Profile) []way {
 	return ways
 }
 
-// codecName returns the strategy's codec name in a profile.
 func (c *command) codecName() string {
 	if c.chosen.reuse == 0 {
 		return c.chosen.name
@@ -281,8 +276,7 @@ func (c *command) codecName() string {
 	return tune.CodecName(c.chosen.name, compress.Rule(c.rule))
 }
 
-// codec returns the strategy's cost in computation: of an exact step, and of a step with a reused
-// threshold.
+// codec returns the strategy's cost of an exact step, and of one with a reused threshold.
 func (c *command) codec(f bucket.Profile) bucket.CodecProfile {
 	s := c.chosen
 	p, ok := f.Codec(c.codecName(), c.spars)
@@ -312,8 +306,7 @@ func (c *command) codec(f bucket.Profile) bucket.CodecProfile {
 	return p
 }
 
-// contention returns the mutual slowdown of exchanges and computation from the profile, or zero for
-// described links.
+// contention returns the profile's slowdown by overlapping exchanges, zero for described links.
 func (c *command) contention(f bucket.Profile) bucket.Contention {
 	if c.linkFrom != linksMeasured {
 		return bucket.Contention{}

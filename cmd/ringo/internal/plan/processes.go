@@ -68,7 +68,6 @@ func (p *processes) count() (n int) {
 	return n
 }
 
-// cores returns the processors of each process.
 func (p *processes) cores() (out []float64) {
 	for _, g := range p.groups {
 		out = append(out, slices.Repeat([]float64{g.cores}, g.count)...)
@@ -76,7 +75,6 @@ func (p *processes) cores() (out []float64) {
 	return out
 }
 
-// about describes the processes.
 func (p *processes) about(noun string) string {
 	var parts []string
 	for _, g := range p.groups {

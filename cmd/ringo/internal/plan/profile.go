@@ -45,8 +45,7 @@ func (c *command) shaped(spec model.Spec) (model.Spec, error) {
 	return spec, nil
 }
 
-// outlineProfile describes a model by a dry run. The time of forward and backward is divided among
-// the layers by their work.
+// outlineProfile describes a model by a dry run, with the time divided by the layers' work.
 func outlineProfile(spec model.Spec, batch int, compute float64) (bucket.Profile, error) {
 	ps := nn.NewOutline()
 	forward, backward, err := arrangeOne(ps, spec, spec.Build(ps, model.Options{Batch: 1, Input: spec.Input, Slots: spec.Slots}))
@@ -75,7 +74,6 @@ func arrangeOne(ps *nn.Params, spec model.Spec, m model.Model) (forward nn.Work,
 	return forward, backward, err
 }
 
-// batchOf converts b to the model's input.
 func batchOf(spec model.Spec, b *data.Batch) model.Batch {
 	out := model.Batch{N: b.N, IDs: b.IDs, Bags: nn.Bags{Keys: b.Bags.Keys, Offsets: b.Bags.Offsets, N: b.N}, Labels: b.Labels, Targets: b.Targets}
 	if len(spec.Input) > 0 {
@@ -84,7 +82,6 @@ func batchOf(spec model.Spec, b *data.Batch) model.Batch {
 	return out
 }
 
-// profileOf returns the profile of an arranged model on one rank.
 func profileOf(spec model.Spec, ps *nn.Params, batch int, forward float64, backward []float64) bucket.Profile {
 	f := bucket.Profile{Model: spec.Name, Ranks: 1, Batch: batch, Forward: forward}
 	for i, s := range ps.Slots() {
@@ -136,8 +133,7 @@ func measuredProfile(spec model.Spec, batch, threads int, stop func() error) (bu
 	return profileOf(spec, ps, batch, forward, backward), nil
 }
 
-// measureCodec measures the strategy's codec, on one thread as in a job, and adds the cost to the
-// profile.
+// measureCodec adds the cost of the strategy's codec, on one thread as in a job.
 func (c *command) measureCodec(f *bucket.Profile) error {
 	cfg := distopt.Config{Strategy: distopt.Strategy(c.chosen.name)}
 	if c.chosen.sparse {

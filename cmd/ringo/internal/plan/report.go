@@ -42,8 +42,7 @@ type result struct {
 	StepReuseMS float64 `json:"step_reuse_ms,omitempty"`
 	// BytesSent is the number of bytes sent by a rank per step, or the mean if ranks differ.
 	BytesSent float64 `json:"bytes_sent"`
-	// NaiveOneWayMS and NaiveMS are the naive exchange alone: as commonly quoted, without the way
-	// back, and in full.
+	// NaiveOneWayMS and NaiveMS are the naive exchange's: as quoted, one way, and in full.
 	NaiveOneWayMS float64 `json:"naive_one_way_ms,omitempty"`
 	NaiveMS       float64 `json:"naive_ms,omitempty"`
 
@@ -67,7 +66,6 @@ type group struct {
 	AgreedMS float64 `json:"agreed_ms"`
 }
 
-// report writes the results of all plans, and the buckets of the fastest.
 func (c *command) report(out *cli.Output, spec model.Spec, f bucket.Profile) error {
 	results, plans, err := c.predict(spec, f)
 	if err != nil {

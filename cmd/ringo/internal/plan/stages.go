@@ -13,8 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// measuredCosts measures both sides of a split model sequentially, and the whole model, without
-// rows, servers and messages.
+// measuredCosts measures a split model's sides and the whole, without rows, servers and messages.
 func measuredCosts(spec model.Spec, batch, threads int, stop func() error) (costmodel.Costs, error) {
 	o := model.Options{Batch: batch, Input: spec.Input, Slots: spec.Slots}
 	cut, err := heter.Find(spec, o, nil)

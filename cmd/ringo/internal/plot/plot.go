@@ -1,6 +1,6 @@
-// Package plot has the charts of two pages, the dashboard and `ringo report`: uPlot, the script
-// that uses uPlot, the style, and the data of a chart as JSON. Programs in bench use the same
-// colours for pictures in documents.
+// Package plot has the charts of the dashboard and of `ringo report`: uPlot, the script that uses
+// uPlot, the style, and a chart's data as JSON. Programs in bench use the same colours for
+// pictures.
 package plot
 
 import (
@@ -55,8 +55,7 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*float64)(n))
 }
 
-// Lines is the data of a chart: a column of Data for each X, and a row of Data for each label, with
-// null for missing values.
+// Lines is a chart's data: a column of Data per X, a row per label, null for missing values.
 type Lines struct {
 	XLabel  string     `json:"x_label,omitempty"`
 	Unit    string     `json:"unit,omitempty"`
@@ -69,8 +68,7 @@ type Lines struct {
 	High [][]Number `json:"high,omitempty"`
 }
 
-// Curve is a future row of Lines. If several points have one X, the last counts; points without a
-// finite X are left out.
+// Curve is a future row of Lines. The last point of an X counts; X must be finite.
 type Curve struct {
 	Label  string
 	Points []Point

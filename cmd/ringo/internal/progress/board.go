@@ -27,7 +27,6 @@ func (r *Reporter) TensorBoard(dir string, seeds bool) { r.board = &board{dir: d
 // place is the fields with the position in the run, which are not drawn.
 var place = map[string]bool{"epoch": true, "step": true, "seed": true, "done": true, "wall_s": true}
 
-// add writes a record and keeps the first error.
 func (b *board) add(v any) {
 	if b != nil && b.fault == nil {
 		b.fault = b.record(v)
@@ -86,7 +85,6 @@ func (b *board) close() error {
 	return w.Close()
 }
 
-// scalars returns the numbers of a record, by name.
 func scalars(event string, text []byte) (out []tensorboard.Scalar) {
 	var fields map[string]any
 	if json.Unmarshal(text, &fields) != nil {

@@ -8,8 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/tune"
 )
 
-// choiceEvent is the JSON line of a choice, and again after the comparison with measured steps.
-// Times are in ms.
+// choiceEvent is the JSON line of a choice, and of its comparison with steps. Times are in ms.
 type choiceEvent struct {
 	Event      string            `json:"event"` // "choice", then "choice_measured"
 	Strategy   string            `json:"strategy"`
@@ -112,7 +111,6 @@ func (r *Reporter) Choice(made tune.Report) {
 	r.write(e)
 }
 
-// lines returns the text of a choice.
 func (e choiceEvent) lines() []string {
 	if e.Event == "choice_measured" {
 		text := fmt.Sprintf("%s, plan %s: predicted %s ms a step, measured %s (%+.1f %%) over %s", e.Strategy, e.Plan, cli.Milliseconds(e.Predicted), cli.Milliseconds(e.Step), 100*(e.Step/e.Predicted-1), cli.Counted(e.Steps, "step"))

@@ -6,16 +6,14 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// Begin sets the first record, written with the next record: a run that cannot start leaves the
-// file unchanged. A resumed run writes the record again after the earlier lines, because the
-// version or machine may differ.
+// Begin sets the first record, written with the next: a run that cannot start leaves the file
+// unchanged. A resumed run writes the record again, because version or machine may differ.
 func (r *Reporter) Begin(job runlog.Job) { r.job = &job }
 
 // Also sets a function that is called with each record.
 func (r *Reporter) Also(tell func(v any)) { r.also = tell }
 
-// SetStepSource sets the function that returns rank 0's last complete step, reported after each
-// epoch.
+// SetStepSource sets the source of rank 0's last complete step, reported after each epoch.
 func (r *Reporter) SetStepSource(step func() (steptrace.Step, bool)) { r.seen = step }
 
 func (r *Reporter) tellStep() {

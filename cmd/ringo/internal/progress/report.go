@@ -90,8 +90,7 @@ func (r *Reporter) Start(i train.Info) {
 	r.write(newInfo(i))
 }
 
-// merged describes the buckets. The paper on DLGS merges layers by the predicted step time, which
-// needs a measurement.
+// merged describes the buckets. DLGS's paper merges layers by step times, which are measured.
 func merged(i train.Info) string {
 	if i.Strategy == string(distopt.DLGS) && i.Plan == distopt.PlanFixed {
 		return fmt.Sprintf("layers merged by size into %s, unless --plan says otherwise", cli.Counted(i.Buckets, "bucket"))
@@ -226,12 +225,10 @@ func (r *Reporter) Remark(m train.Remark) {
 	r.write(m)
 }
 
-// shown returns the model's metrics for text output.
 func (r *Reporter) shown() []model.Metric {
 	return slices.DeleteFunc(slices.Clone(r.info.Metrics), func(m model.Metric) bool { return m.Detail })
 }
 
-// epochFigures formats the metrics of an epoch.
 func (r *Reporter) epochFigures(e train.Epoch) string {
 	var parts []string
 	for _, m := range r.shown() {

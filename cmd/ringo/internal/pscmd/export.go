@@ -10,7 +10,6 @@ import (
 	"github.com/ringo-ml/ringo/ps/offline"
 )
 
-// exporting is `ringo ps export`.
 type exporting struct {
 	table, format, out string
 }

@@ -115,8 +115,7 @@ func unfinished(of []store.Object) []store.Object {
 	return slices.DeleteFunc(of, func(o store.Object) bool { return time.Since(o.At) < leftAlone })
 }
 
-// Close uploads the remaining files and removes the spool. After a failure the spool stays, and the
-// error names its path.
+// Close uploads the rest and removes the spool. After a failure it stays, named in the error.
 func (s *Spool) Close() error {
 	var err error
 	if s.carries {
@@ -205,10 +204,9 @@ func sweep(dir string) {
 
 var errNone = errors.New("no checkpoint is there")
 
-// Checkpoint downloads a checkpoint, or a folder's last one, with the files of its servers, if word
-// is a URL. path is the local path, or word itself if not a URL; file:// URLs are read in place.
-// parts returns the prefix of the objects of a local checkpoint file. end removes the downloaded
-// files.
+// Checkpoint downloads a checkpoint, or a folder's last one, with its servers' files, if word is a
+// URL. path is the local path, or word itself if not a URL; file:// URLs are read in place. parts
+// returns the prefix of a local checkpoint file's objects. end removes the downloaded files.
 func Checkpoint(ctx context.Context, word string, parts func(file string) (prefix string, err error)) (path string, end func() error, err error) {
 	end = func() error { return nil }
 	if !remote.IsURL(word) {
@@ -239,8 +237,7 @@ func Checkpoint(ctx context.Context, word string, parts func(file string) (prefi
 	return path, end, nil
 }
 
-// bring downloads the last checkpoint, or the checkpoint of the given name, and its parts to a new
-// spool.
+// bring downloads the last checkpoint, or the one named only, with its parts to a new spool.
 func (s *Spool) bring(ctx context.Context, from store.Store, only string, parts func(file string) (prefix string, err error)) (path string, err error) {
 	if err := s.make(from); err != nil {
 		return "", err

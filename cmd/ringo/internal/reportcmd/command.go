@@ -14,7 +14,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/runlog"
 )
 
-// options are the flags.
 type options struct {
 	out, target string
 }
@@ -95,8 +94,7 @@ func readFile(path string) (*runlog.Log, error) {
 	return runlog.Read(path, f)
 }
 
-// aim sets the target of the runs: a value of the first metric, or of a named one. A value with %
-// is for a metric in percent.
+// aim sets the runs' target: a value of the first metric, or name=value; % is for percentages.
 func (q *question) aim(text string) error {
 	if text == "" {
 		q.target = runlog.Common(q.groups, q.metric)
@@ -119,7 +117,6 @@ func (q *question) aim(text string) error {
 	return nil
 }
 
-// choose selects the metric by name.
 func (q *question) choose(name string) error {
 	var known []string
 	for _, m := range runlog.Metrics(q.groups) {

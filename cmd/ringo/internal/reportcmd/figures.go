@@ -9,7 +9,6 @@ import (
 // whole spread, so that the size of a page does not depend on the number of steps.
 const shownPoints = 300
 
-// axis is the X axis of curves.
 type axis struct {
 	label string
 	of    func(runlog.Point) float64
@@ -34,7 +33,6 @@ type figure struct {
 	plot.Lines
 }
 
-// figures returns all charts with data.
 func (q question) figures() (out []figure) {
 	curves := func(name, title, unit string, percent bool, over axis, table func(*runlog.Run) *runlog.Table, field string) {
 		if all := q.curves(table, field, over); all != nil {

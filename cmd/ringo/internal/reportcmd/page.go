@@ -28,11 +28,9 @@ var source string
 //go:embed report.js
 var reportScript string
 
-// script returns the whole script of a report.
 func script() string { return plot.Script() + reportScript }
 
-// ScriptSource returns the hash of the report's script for a Content-Security-Policy that permits
-// no other script.
+// ScriptSource returns the hash of the report's script for a Content-Security-Policy.
 func ScriptSource() string {
 	sum := sha256.Sum256([]byte(script()))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
@@ -45,7 +43,6 @@ type table struct {
 	Rows        [][]string
 }
 
-// content is the data of the page.
 type content struct {
 	Title   string
 	Facts   []string
@@ -59,7 +56,6 @@ type content struct {
 	Script template.JS
 }
 
-// write writes the page.
 func (c content) write(to io.Writer) error {
 	c.Policy = "default-src 'none'; style-src 'unsafe-inline'; script-src " + ScriptSource()
 	c.Style, c.Script = template.CSS(plot.Style()), template.JS(script())
@@ -81,7 +77,6 @@ func Write(to io.Writer, log *runlog.Log, notes []string) error {
 	return q.answer().write(to)
 }
 
-// question is the input of a report.
 type question struct {
 	groups []runlog.RunSet
 	metric runlog.Metric // metric for comparing runs
@@ -90,7 +85,6 @@ type question struct {
 	notes  []string
 }
 
-// answer returns the contents of the page.
 func (q question) answer() content {
 	c := content{Title: q.title(), Notes: q.notes, Results: q.results(), Figures: q.figures()}
 	c.Facts = q.facts()
@@ -102,7 +96,6 @@ func (q question) answer() content {
 	return c
 }
 
-// count returns the number of runs in all groups.
 func (q question) count() (n int) {
 	for _, g := range q.groups {
 		n += len(g.Runs)
@@ -110,7 +103,6 @@ func (q question) count() (n int) {
 	return n
 }
 
-// title returns the title: the number of runs and their models.
 func (q question) title() string {
 	var models []string
 	for _, g := range q.groups {
@@ -136,7 +128,6 @@ func contains(all []string, one string) bool {
 	return false
 }
 
-// facts returns the lines below the title.
 func (q question) facts() (out []string) {
 	r := q.groups[0].Runs[0]
 	if i := r.Info; i.Event != "" {
@@ -183,8 +174,7 @@ func spread(s runlog.Spread, text func(float64) string) string {
 	return text(s.Mean) + " ± " + text(deviation)
 }
 
-// number formats a value with four digits, and large values as integers with commas or, beyond int,
-// with an exponent.
+// number formats a value with four digits, and large ones as integers or with exponents.
 func number(v float64) string {
 	if v >= 1000 && v < 1e15 {
 		return cli.Grouped(int(math.Round(v)))
@@ -225,9 +215,8 @@ func (q question) results() table {
 	return t
 }
 
-// reached returns the time at which a group has reached the target, as a mean over the runs that
-// have. The number of these runs is added if other runs have not, because the mean over the best
-// runs alone is too good.
+// reached returns the time to the target, as a mean over the runs that have reached it, with their
+// number if others have not: the mean over the best runs alone is too good.
 func (q question) reached(g runlog.RunSet) []string {
 	r := g.Reach(q.metric, q.target)
 	if r.Runs == 0 {
@@ -248,8 +237,7 @@ func (q question) unit() string {
 	return "samples"
 }
 
-// rate returns tokens if all groups count tokens, and otherwise samples, so that all rates are
-// comparable.
+// rate returns tokens if all groups count tokens, else samples: all rates are comparable.
 func (q question) rate() string {
 	for _, g := range q.groups {
 		if g.Last(runlog.OfEpochs, "tokens_per_s").N == 0 {
@@ -259,8 +247,7 @@ func (q question) rate() string {
 	return "tokens_per_s"
 }
 
-// parts returns the parts of a step as a table, without parts that are zero in all groups, such as
-// codecs of dense exchanges.
+// parts returns the parts of a step as a table, except parts that are zero in all groups.
 func (q question) parts() table {
 	t := table{Title: "Parts of the step", Note: "Milliseconds, means over ranks and epochs but the first.", Head: []string{""}}
 	for _, g := range q.groups {
@@ -283,8 +270,7 @@ func (q question) parts() table {
 	return t
 }
 
-// bytes returns the bytes sent per step and in total, with the share of values, the basis for
-// comparing sparse strategies.
+// bytes returns the bytes sent, with the share of values for comparing sparse strategies.
 func (q question) bytes() table {
 	t := table{Title: "Bytes", Note: "Payload that is sent; ranks that share memory send none. On the wire headers, handshakes and control connections count, too.", Head: []string{""}}
 	for _, g := range q.groups {

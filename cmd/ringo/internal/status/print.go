@@ -58,7 +58,6 @@ func Print(to io.Writer, s dashboard.Status) {
 	_, _ = io.WriteString(to, strings.Map(visible, b.String())) // writes to memory
 }
 
-// title writes the job on two lines.
 func title(b *strings.Builder, s dashboard.Status) {
 	fmt.Fprintf(b, "job %s: %s", s.Job, s.State)
 	if s.Model != "" {
@@ -79,7 +78,6 @@ func title(b *strings.Builder, s dashboard.Status) {
 	}
 }
 
-// place describes the position in the run.
 func place(s dashboard.Status) string {
 	if s.PhaseTotal == 0 {
 		return ""
@@ -105,7 +103,6 @@ func parts(p dashboard.Parts) string {
 	return fmt.Sprintf("a step of rank 0, %s ms: %s", cli.Milliseconds(float64(p.StepMS)), strings.Join(all, ", "))
 }
 
-// processes writes the table of processes.
 func processes(b *strings.Builder, all []dashboard.ProcessStatus) {
 	if len(all) == 0 {
 		return
@@ -141,7 +138,6 @@ func milliseconds(v float64) string {
 // quiet is the number of seconds without a step after which the silence is printed.
 const quiet = 5
 
-// does describes a process's activity.
 func does(p dashboard.ProcessStatus) string {
 	text := p.Doing
 	switch {

@@ -13,8 +13,7 @@ package status
 //	what has happened, at most an eighth
 //	the keys
 //
-// Narrow screens lack columns: the bar of each rank's step below 90 columns, a rank's own time
-// below 60.
+// Below 90 columns the bar of each rank's step is omitted, below 60 a rank's own time.
 
 import (
 	"cmp"
@@ -29,8 +28,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// tone is the style of text; without colours all tones except plain, strong and faint look the
-// same.
+// tone is the style of text; without colours only plain, strong and faint differ.
 type tone int
 
 const (
@@ -71,8 +69,7 @@ var orders = []struct {
 	{"waits", func(a, b dashboard.ProcessStatus) int { return greater(a.WaitsS, b.WaitsS) }},
 }
 
-// greater compares values in descending order, unknown values last: servers have no steps, and new
-// ranks none yet.
+// greater orders values descending, unknown last, such as servers' and new ranks' steps.
 func greater[T ~float64](a, b T) int {
 	known := func(x T) float64 {
 		if math.IsNaN(float64(x)) {
@@ -97,8 +94,7 @@ var stepParts = []struct {
 	{"update", "▪", func(p dashboard.Parts) float64 { return float64(p.UpdateMS) }},
 }
 
-// lines returns a job's screen of the given size: job, position, cause, parts of a step, processes,
-// servers, events and keys.
+// lines returns a screen: job, position, cause, step, processes, servers, events and keys.
 func lines(s dashboard.Status, v view, width, height int) []line {
 	if v.help {
 		return helpLines
@@ -145,8 +141,7 @@ var helpLines = []line{
 	{{"`ringo status` says the same as text and as JSON.", faint}},
 }
 
-// header returns the job, its position and its newest values, with a bar if at least ten columns
-// remain.
+// header returns the job, its position, newest values, and a bar of at least ten columns.
 func header(s dashboard.Status, v view, width int) (out []line) {
 	var b strings.Builder
 	title(&b, s)
@@ -179,8 +174,7 @@ func header(s dashboard.Status, v view, width int) (out []line) {
 	return out
 }
 
-// folded breaks text into at most two lines, between words if possible. A cause with its remedy is
-// wider than most screens.
+// folded breaks text into at most two lines. A cause with its remedy is wider than most screens.
 func folded(s span, width int) []line {
 	if columns(s.text) <= width || width < 10 {
 		return []line{{s}}
@@ -203,8 +197,7 @@ func leftOf(s dashboard.Status) time.Duration {
 	return time.Duration(left * float64(time.Second))
 }
 
-// slows returns the lines about the cause with its cost, and up to three stragglers other than in
-// the cause.
+// slows returns the cause with its cost, and up to three other stragglers.
 func slows(s dashboard.Status) (out []line) {
 	if s.Cause != nil {
 		out = append(out, line{{fmt.Sprintf("! cause: %s of a step: %s", quantity.Percent(s.Cause.Share), s.Cause.Text), alarm}})
@@ -268,9 +261,8 @@ func stacked(p dashboard.Parts, size int) (out line) {
 	return append(out, span{strings.Repeat(" ", size-used), plain})
 }
 
-// processLines returns the visible processes in the chosen order, below a line of column headings
-// with the order and the displayed range. The name column is as wide as the longest name, up to a
-// quarter of the screen.
+// processLines returns the visible processes in the chosen order, below column headings with the
+// order and range. Names get the longest's width, up to a quarter of the screen.
 func processLines(s dashboard.Status, v view, width, room int) (out []line) {
 	all := slices.Clone(s.Processes)
 	slices.SortStableFunc(all, orders[v.sort].less)

@@ -1,5 +1,4 @@
-// Package status is `ringo status`: the state of this user's jobs on this host, as text, as JSON,
-// and as a live terminal screen.
+// Package status is `ringo status`: this user's jobs on this host as text, JSON or a live screen.
 package status
 
 import (
@@ -74,8 +73,7 @@ func oneJob(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// ask requests the status of all jobs below base, or of those with names that begin with name; no
-// job is an error.
+// ask requests the status of all jobs below base, or with the name's prefix; none is an error.
 func ask(ctx context.Context, base, name string) ([]dashboard.Status, error) {
 	var jobs []jobregistry.Job
 	for _, j := range jobregistry.Jobs(base) {

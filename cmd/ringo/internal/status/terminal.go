@@ -32,9 +32,8 @@ const (
 // errElsewhere is the end of the error without a terminal.
 const errElsewhere = "`ringo status` prints the same as text, and with --json as JSON"
 
-// openTerminal takes over a terminal until close. Before any output openTerminal rejects
-// non-terminals, and terminals without sequences (TERM=dumb, as in editors). An unknown size means
-// 80 by 24.
+// openTerminal takes over a terminal until close. It first rejects non-terminals, and terminals
+// without sequences (TERM=dumb, as in editors). An unknown size means 80 by 24.
 func openTerminal(in io.Reader, out io.Writer, env func(string) (string, bool)) (*terminal, error) {
 	keys, isFile := in.(*os.File)
 	if !isFile || !term.IsTerminal(int(keys.Fd())) {
@@ -125,9 +124,8 @@ func cut(l line, width int) (out line) {
 	return out
 }
 
-// columns returns the display width of a text: two for each ideograph and emoji, zero for combining
-// marks. Terminals differ for new Unicode characters; the terminal cuts a line that is too long by
-// a column.
+// columns returns a text's display width: two for ideographs and emoji, zero for combining marks.
+// Terminals differ for new characters; the terminal cuts a line that is too long by a column.
 func columns(text string) (n int) {
 	for _, r := range text {
 		switch {

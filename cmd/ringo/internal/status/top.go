@@ -35,9 +35,9 @@ func watch(cmd *cobra.Command, job string) error {
 	return nil
 }
 
-// top is the state of the screen: the jobs' last replies and the viewer's choices. Only run's
-// goroutine uses top; replies and keys arrive over channels, so that neither a silent job nor a
-// slow terminal delays the other.
+// top is the screen's state: the jobs' last replies and the viewer's choices. Only run's goroutine
+// uses top; replies and keys arrive over channels, so a silent job and a slow terminal delay
+// neither.
 type top struct {
 	base, name string
 	all        []dashboard.Status
@@ -158,7 +158,6 @@ func (t *top) typed(k key) bool {
 // sort selects the next order, or with one less than their number the previous.
 func (t *top) sort(by int) { t.view.sort = (t.view.sort + by) % len(orders) }
 
-// scroll scrolls the processes, within limits.
 func (t *top) scroll(by int) {
 	if len(t.all) > 0 {
 		t.view.first = max(0, min(t.view.first+by, len(t.all[t.view.at].Processes)-1))

@@ -127,7 +127,6 @@ func (t told) print(out *cli.Output) {
 	}
 }
 
-// row prints a line of the table, for a rank or the mean.
 func row(out *cli.Output, name string, r steptrace.RankSummary) {
 	out.Line("%4s  %11s  %8s  %9s  %10s  %6s  %7s  %s", name, quantity.Percent(r.Compute), quantity.Percent(r.Exchange), quantity.Percent(r.Data), quantity.Percent(r.Other), quantity.Percent(r.Idle),
 		quantity.Percent(r.Overlap), cli.Bytes(r.StepBytesSent))
@@ -136,8 +135,7 @@ func row(out *cli.Output, name string, r steptrace.RankSummary) {
 // parts is the maximum number of printed parts of the critical path; JSON has all.
 const parts = 6
 
-// printPath prints the critical path: the ranks' shares and the largest parts, the targets for
-// speeding up the job.
+// printPath prints the critical path: the ranks' shares and the parts worth speeding up.
 func (t told) printPath(out *cli.Output) {
 	if len(t.Path.Parts) == 0 {
 		return
@@ -165,7 +163,6 @@ func times(n int) string {
 	return cli.Grouped(n) + " times"
 }
 
-// waited describes a wait with the cause.
 func waited(w steptrace.Wait) string {
 	text := fmt.Sprintf("rank %d", w.Rank)
 	if w.Step >= 0 {

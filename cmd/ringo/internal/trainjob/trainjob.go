@@ -1,6 +1,5 @@
-// Package trainjob reports a job's progress to Kubeflow Trainer, for the status of its TrainJob:
-// share, remaining time and newest values. Package trainjob polls the dashboard's data and never
-// delays training.
+// Package trainjob reports a job's progress to Kubeflow Trainer, for its TrainJob's status: share,
+// remaining time and newest values. It polls the dashboard's data and never delays training.
 //
 // The protocol is that of Kubeflow Trainer 2.2 (KEP-2779): an HTTPS POST of an
 // UpdateTrainJobStatusRequest with the pod's token, at most every five seconds, of at most 256
@@ -38,8 +37,7 @@ const (
 	usualTimeout = 5 * time.Second
 	// farewell limits the last request: a terminated pod has seconds.
 	farewell = 2 * time.Second
-	// longest is the maximum pause after failures, in units of Config.Every, to spare an
-	// unavailable server.
+	// longest is the maximum pause after failures, in Config.Every, to spare the server.
 	longest = 32
 )
 
@@ -77,8 +75,7 @@ const (
 	Stopped                // stopped by a signal: the job may be resumed
 )
 
-// Start sends the job's progress, from the begin of rank 0's run until Close, and returns
-// immediately.
+// Start sends the job's progress from rank 0's begin until Close, and returns immediately.
 func Start(cfg Config) *Reporter {
 	if cfg.Every == 0 {
 		cfg.Every = usualEvery
@@ -133,7 +130,6 @@ func (t *Reporter) Close(how End) {
 	_ = t.post(context.Background(), p, how, min(farewell, t.cfg.Timeout)) // already reported
 }
 
-// post sends one request, and reports the first failure.
 func (t *Reporter) post(ctx context.Context, p dashboard.Progress, how End, patience time.Duration) error {
 	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -146,8 +142,7 @@ func (t *Reporter) post(ctx context.Context, p dashboard.Progress, how End, pati
 	return err
 }
 
-// deliver sends a status. The files are read for each request, because the system renews token and
-// authority.
+// deliver sends a status. It reads token and authority each time: the system renews both.
 func (t *Reporter) deliver(ctx context.Context, s status) error {
 	body, err := json.Marshal(request{s})
 	if err != nil {
@@ -208,7 +203,6 @@ type status struct {
 	LastUpdatedTime           time.Time `json:"lastUpdatedTime"`
 }
 
-// metric is a Metric.
 type metric struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`

@@ -23,8 +23,7 @@ func Run(t *testing.T, at func(t *testing.T, name string) rendezvous.Backend, wa
 	}
 }
 
-// meet checks that other processes find rank 0's notice, with or without the job's name, until
-// withdrawal.
+// meet checks that rank 0's notice is found, with or without the name, until withdrawal.
 func meet(t *testing.T, at func(*testing.T, string) rendezvous.Backend, _ bool) {
 	rank0, other := at(t, "a"), at(t, "a")
 	if n, err := other.Lookup(t.Context(), ""); err == nil {
@@ -75,7 +74,6 @@ func withdrawsItsOwn(t *testing.T, at func(*testing.T, string) rendezvous.Backen
 	}
 }
 
-// apart checks that Backends with different names are independent.
 func apart(t *testing.T, at func(*testing.T, string) rendezvous.Backend, _ bool) {
 	one, two := post(t, at(t, "d"), rendezvous.Endpoint{Address: "h:1"}), post(t, at(t, "d2"), rendezvous.Endpoint{Address: "h:2"})
 	defer two()
@@ -88,7 +86,6 @@ func apart(t *testing.T, at func(*testing.T, string) rendezvous.Backend, _ bool)
 	}
 }
 
-// givesUp checks that Lookup ends with its context.
 func givesUp(t *testing.T, at func(*testing.T, string) rendezvous.Backend, _ bool) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -1,5 +1,4 @@
-// Package scrape serves the metrics of a job's processes (package metrics) to Prometheus, with
-// Prometheus's client.
+// Package scrape serves the metrics of a job (package metrics) to Prometheus, by its client.
 package scrape
 
 import (
@@ -45,7 +44,6 @@ func Handler(collect func() []Sample, roles ...metrics.Role) http.Handler {
 // mostAtOnce limits concurrent requests.
 const mostAtOnce = 8
 
-// collector is the collector for Prometheus's client.
 type collector struct {
 	collect func() []Sample
 	descs   map[metrics.ID]*prometheus.Desc

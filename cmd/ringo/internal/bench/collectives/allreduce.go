@@ -51,8 +51,7 @@ func AllReduce(ranks bench.Ranks) *cobra.Command {
 	return allReduceBy(ranks, func(g *collective.Group, x []float32) error { return collective.AllReduce(g, x, collective.Sum) })
 }
 
-// allReduceBy returns the command that times reduce, which must leave the sum over all ranks on
-// each rank.
+// allReduceBy returns the command for reduce, which must leave the sum on each rank.
 func allReduceBy(ranks bench.Ranks, reduce func(*collective.Group, []float32) error) *cobra.Command {
 	c := &allReduce{Ranks: ranks, reduce: reduce}
 	cmd := &cobra.Command{

@@ -16,8 +16,7 @@ import (
 )
 
 // arrivals are calls with computation in between, as in real programs: some ranks arrive late, and
-// other ranks wait. The cost of such a call is the time from the last rank's arrival to the last
-// rank's end.
+// others wait. The cost is the time from the last rank's arrival to the last rank's end.
 type arrivals struct {
 	gap  time.Duration // computation of all ranks before each call
 	skew time.Duration // maximum additional computation, drawn for each rank and call
@@ -93,9 +92,8 @@ func (s *stopwatch) measureArrivals(t trial) (timing, error) {
 	return found, err
 }
 
-// apart returns the times in microseconds of the given number of calls, equal on every rank: from
-// the last arrival to the last end, and the mean time between calls. Every result is verified
-// before the computation.
+// apart returns the times in microseconds of some calls, equal on every rank: from the last arrival
+// to the last end, and the mean between calls. Results are verified before the computation.
 func (s *stopwatch) apart(t trial, r *runner, calls int) (us []float64, loop float64, err error) {
 	arrived, ended := make([]float64, calls), make([]float64, calls)
 	if err := s.begin(t, 0); err != nil {
@@ -166,7 +164,6 @@ func clockOffset(base time.Time, wall int64) time.Duration {
 	return looks[len(looks)/2]
 }
 
-// now returns the common time in microseconds.
 func (r *runner) now() float64 { return micros(r.ahead + time.Since(r.base)) }
 
 // compute uses processor time for the next gap, regardless of waits for a core.
@@ -178,7 +175,6 @@ func (r *runner) compute() {
 	r.spin(int(r.perUS * micros(d)))
 }
 
-// spin makes dependent multiplications.
 func (r *runner) spin(steps int) {
 	x := r.spun
 	for range steps {

@@ -183,7 +183,6 @@ func (c *command) checkSizes(cmd *cobra.Command, value int, faults *cli.Faults) 
 	}
 }
 
-// reductionOf returns a reduction by name.
 func reductionOf(name string) collective.ReduceOp {
 	i := slices.Index(reductionNames(), name)
 	return reductions()[i]
@@ -213,7 +212,6 @@ func (c *command) rank(job *ringo.Job, out *cli.Output) error {
 	return nil
 }
 
-// sizesOf returns the sizes of an operation in bytes.
 func (c *command) sizesOf(op string) []int {
 	if op == "barrier" {
 		return []int{0}
@@ -221,7 +219,6 @@ func (c *command) sizesOf(op string) []int {
 	return c.bytes
 }
 
-// one measures an operation of one size.
 func (c *command) one(watch *stopwatch, memory operandMemory, out *cli.Output, op string, bytes int) error {
 	job, typ, shape := watch.job, elementTypes()[c.typ], shapes[op]
 	s := spec{g: job.Group(), op: op, typ: c.typ, count: bytes / typ.size, dst: memory.dst, src: memory.src}

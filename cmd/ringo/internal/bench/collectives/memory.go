@@ -11,14 +11,12 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// operandMemory is the memory of a rank's operands.
 type operandMemory struct {
 	kind     string // value "arena" or "private"
 	dst, src []byte
 	windows  *transport.SharedMemory // shared memory of an arena
 }
 
-// newOperandMemory returns memory for two operands of n bytes.
 func newOperandMemory(job *ringo.Job, kind string, n int) (operandMemory, error) {
 	w := job.SharedMemory()
 	if kind == "private" || kind == "auto" && w == nil {
@@ -34,13 +32,12 @@ func newOperandMemory(job *ringo.Job, kind string, n int) (operandMemory, error)
 	return m, nil
 }
 
-// alignedBytes returns n bytes aligned for values of any type, in memory like Job.Alloc's without
-// sharing.
+// alignedBytes returns n bytes aligned for any type, in Job.Alloc's kind of memory.
 func alignedBytes(n int) []byte { return bytesview.Bytes(hugepage.Floats((n + 3) / 4))[:n] }
 
 // onePass turns t into the lower bound of an allreduce in shared memory: each rank reduces its
-// share of all arenas and writes the result to all arenas, without waiting. Only the own share in
-// the own arena is checked.
+// share of all arenas into all of them, without waiting. Only the own share of its arena is
+// checked.
 func (m operandMemory) onePass(g *collective.Group, t trial, count int) trial {
 	at, _ := m.windows.Offset(m.dst)
 	n, me := len(m.windows.Ranks), m.windows.Index

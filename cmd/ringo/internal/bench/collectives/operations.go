@@ -79,7 +79,6 @@ func (m *maker[T]) reduceScatter() trial {
 	}
 }
 
-// everyRank returns the operands of all ranks.
 func (m *maker[T]) everyRank() (all [][salts]block[T]) {
 	for r := range m.np {
 		all = append(all, operandBlocks(m.as, m.redop, r))
@@ -87,8 +86,7 @@ func (m *maker[T]) everyRank() (all [][salts]block[T]) {
 	return all
 }
 
-// compareParts compares the parts of dst, counts[r] values each, with rank r's values from first[r]
-// on.
+// compareParts compares dst's parts, counts[r] values, with rank r's from first[r] on.
 func (m *maker[T]) compareParts(all [][salts]block[T], salt int, counts, first []int) (wrong int, text string) {
 	at := 0
 	for r, n := range counts {
@@ -110,7 +108,6 @@ func (m *maker[T]) weight(r int) int {
 	return 1
 }
 
-// parts divides count values by weight.
 func (m *maker[T]) parts() (counts, starts []int) {
 	all, before := 0, 0
 	for r := range m.np {

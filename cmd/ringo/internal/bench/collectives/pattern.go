@@ -14,12 +14,10 @@ const (
 	period   = 5
 	blockLen = period * 1024 // maximum length of one copy
 	salts    = 2
-	// summed is the maximum number of ranks with non-neutral operands: larger sums are not exact in
-	// bfloat16.
+	// summed is the maximum of ranks with non-neutral operands, for exact sums in bfloat16.
 	summed = 51
 )
 
-// operandOf returns value i of a rank's operand.
 func operandOf(op collective.ReduceOp, rank, i, salt int) int64 {
 	v := (i + 2*rank + salt) % period
 	switch {
@@ -91,7 +89,6 @@ func reducedBlocks[T collective.Number](as number[T], op collective.ReduceOp, ra
 	return out
 }
 
-// fill writes the values from first on to x.
 func (b block[T]) fill(x []T, first int) {
 	from := b[first%period:][:blockLen]
 	for len(x) > blockLen {
@@ -101,8 +98,7 @@ func (b block[T]) fill(x []T, first int) {
 	copy(x, from)
 }
 
-// wrong counts the values of x that differ from the block from value first on, bit by bit; at is
-// the first difference.
+// wrong counts the values of x that differ from the block's from first on; at is the first.
 func (b block[T]) wrong(x []T, first int) (count, at int) {
 	from := b[first%period:][:blockLen]
 	for done := 0; done < len(x); done += blockLen {

@@ -16,8 +16,7 @@ import (
 type trial struct {
 	name  string // description, "allreduce of 4096 float32"
 	bytes int    // bytes of the operand
-	// rewrite writes the operands of the next call, at the cost of a copy, and leaves their cache
-	// lines with this rank's core.
+	// rewrite copies the next call's operands, leaving their cache lines with this rank's core.
 	rewrite func(salt int)
 	call    func() error
 	// check counts the wrong values of the result and describes the first.
@@ -34,7 +33,6 @@ const (
 	leastTimes = 5
 )
 
-// timing is the measurement of a trial.
 type timing struct {
 	us    []float64 // times of one call on the slowest rank, ascending
 	sent  int64     // payload per call of the busiest rank
@@ -53,8 +51,7 @@ type stopwatch struct {
 	first    string // description of the first
 }
 
-// measure times a trial for about the budget: 5 to 2,000 samples, after a warm-up. Wrong results
-// are counted; fault describes them.
+// measure times a trial for about the budget: 5 to 2,000 samples. Wrong results are counted.
 func (s *stopwatch) measure(t trial) (timing, error) {
 	s.wrong, s.first = 0, ""
 	if s.arrivals.on {
@@ -92,7 +89,6 @@ func (s *stopwatch) samples(us float64) (int, error) {
 	return int(count[0]), err
 }
 
-// overRanks combines the measurements of all ranks.
 func (s *stopwatch) overRanks(us []float64, sent int64) (timing, error) {
 	all, err := bench.Slowest(s.job.Group(), append(us, float64(sent)))
 	if err != nil {
@@ -122,7 +118,6 @@ func (s *stopwatch) fault(found timing) error {
 	return nil
 }
 
-// sent returns the payload of one call on this rank.
 func (s *stopwatch) sent(t trial) (int64, error) {
 	if err := s.begin(t, 0); err != nil {
 		return 0, err
@@ -136,8 +131,7 @@ func (s *stopwatch) sent(t trial) (int64, error) {
 	return sent, nil
 }
 
-// singles fills us with the times of single calls in microseconds. Ranks start each call together;
-// every result is verified.
+// singles fills us with times of single calls in microseconds, synchronized and verified.
 func (s *stopwatch) singles(t trial, us []float64) error {
 	for i := range us {
 		if err := s.begin(t, i); err != nil {
@@ -185,7 +179,6 @@ func (s *stopwatch) begin(t trial, i int) error {
 	return collective.Barrier(s.job.Group())
 }
 
-// verify checks the result of the call with the operands of turn.
 func (s *stopwatch) verify(t trial, iteration, turn int) {
 	n, first := t.check(turn % salts)
 	if n > 0 && s.wrong == 0 {

@@ -49,7 +49,6 @@ var shapes = map[string]shape{
 	"barrier":        {bus: whole},
 }
 
-// operations lists the names of all operations.
 func operations() []string { return slices.Sorted(maps.Keys(shapes)) }
 
 // elementType is a type of values.
@@ -81,7 +80,6 @@ func number16[T collective.Float16 | collective.BFloat16](round func(dst []uint1
 	}
 }
 
-// elementTypes returns the types by name.
 func elementTypes() map[string]elementType {
 	return map[string]elementType{
 		"float32": typeOf(4, float32s),
@@ -99,7 +97,6 @@ func elementTypes() map[string]elementType {
 
 func typeNames() []string { return slices.Sorted(maps.Keys(elementTypes())) }
 
-// maker creates the trials of one type.
 type maker[T collective.Number] struct {
 	spec
 	as       number[T]
@@ -107,7 +104,6 @@ type maker[T collective.Number] struct {
 	np, me   int
 }
 
-// newTrial creates the trial of s with values of T.
 func newTrial[T collective.Number](s spec, as number[T]) trial {
 	m := &maker[T]{spec: s, as: as, dst: bytesview.As[T](s.dst)[:s.count], src: bytesview.As[T](s.src), np: s.g.Size(), me: s.g.Rank()}
 	t := map[string]func() trial{
@@ -119,7 +115,6 @@ func newTrial[T collective.Number](s spec, as number[T]) trial {
 	return t
 }
 
-// operands returns this rank's operands.
 func (m *maker[T]) operands() [salts]block[T] { return operandBlocks(m.as, m.redop, m.me) }
 
 func (m *maker[T]) reduced() [salts]block[T] { return reducedBlocks(m.as, m.redop, m.np) }

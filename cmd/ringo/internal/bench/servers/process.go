@@ -32,7 +32,6 @@ import (
 // its standard input, when its parent has ended.
 const ServerName = "bench-ps-server"
 
-// settings are the server's flags.
 type settings struct {
 	clients      int
 	memory, disk cli.Size
@@ -66,7 +65,6 @@ type places struct {
 	Admin string `json:"admin"`
 }
 
-// serve runs the server's process.
 func (s *settings) serve(cmd *cobra.Command) error {
 	text, _ := os.LookupEnv(launch.TicketVar)
 	ticket, err := transport.ParseTicket(text)
@@ -102,8 +100,7 @@ func (s *settings) serve(cmd *cobra.Command) error {
 	return err
 }
 
-// serverProcess is a server in a separate process, with separate heap, threads and garbage
-// collector, as in production.
+// serverProcess is a server in a separate process, with its heap, threads and collector.
 type serverProcess struct {
 	places
 	ticket transport.Ticket
@@ -217,7 +214,6 @@ func (p *serverProcess) removeDir() error {
 	return os.RemoveAll(p.dir)
 }
 
-// serverFigures are a server's metrics.
 type serverFigures struct {
 	Service service.Stats   `json:"service"`
 	Tables  engine.Stats    `json:"tables"`

@@ -62,8 +62,7 @@ type result struct {
 	RowsPerS    float64 `json:"rows_s"`
 	MinRowsPerS float64 `json:"min_rows_s"`
 	MaxRowsPerS float64 `json:"max_rows_s"`
-	// P50US to P999US are percentiles of batches sent one at a time; p99.9 is 0 for fewer than 1000
-	// batches.
+	// P50US to P999US are percentiles of single batches; p99.9 needs 1000, else 0.
 	P50US           float64 `json:"p50_us"`
 	P99US           float64 `json:"p99_us"`
 	P999US          float64 `json:"p999_us"`
@@ -153,7 +152,6 @@ func (m *measurement) report(k *work) error {
 	return m.out.Result(r, format, r.columns()...)
 }
 
-// columns returns a case's values for format.
 func (r *result) columns() []any {
 	p999 := "-"
 	if r.P999US > 0 {
@@ -165,7 +163,6 @@ func (r *result) columns() []any {
 	}
 }
 
-// result converts the measurements of a case.
 func (m *measurement) result(k *work) result {
 	w := k.work
 	r := result{
@@ -193,7 +190,6 @@ func (m *measurement) result(k *work) result {
 	return r
 }
 
-// limitOf returns the memory bound of an operation.
 func limitOf(op loadgen.Op, r loadgen.Rates) float64 {
 	switch op {
 	case loadgen.Pull:

@@ -126,7 +126,6 @@ func (c *command) check(changed func(string) bool) error {
 	return errors.Join(faults...)
 }
 
-// table returns the server's table.
 func (c *command) table() schema.Sparse {
 	return schema.Sparse{
 		Name: "bench", Dim: c.dim, Rule: schema.Rule{Name: c.optimizer, LR: 0.05}, Init: schema.Init{Name: "uniform", Value: 0.05},
@@ -148,7 +147,6 @@ func (c *command) works() (out []loadgen.Work) {
 // errServerEnded is replaced by the reason of the server's end.
 var errServerEnded = errors.New("the server has ended")
 
-// run starts the server, measures and ends the server.
 func (c *command) run(ctx context.Context, out *cli.Output, bar *cli.Progress) error {
 	p, err := c.start(ctx)
 	if err != nil {
@@ -201,7 +199,6 @@ type measurement struct {
 	memory *loadgen.Memory
 }
 
-// work is the measurements of one case.
 type work struct {
 	work          loadgen.Work
 	rates         []float64 // rows per second, by repetition
@@ -272,7 +269,6 @@ func (m *measurement) turn(ctx context.Context, k *work) error {
 	return err
 }
 
-// limit measures the memory bound.
 func (m *measurement) limit(ctx context.Context, k *work) error {
 	if m.memory == nil {
 		var err error

@@ -40,9 +40,8 @@ type result struct {
 	NP      int    `json:"np"`
 	Servers int    `json:"servers,omitempty"` // aggregation servers
 	Threads int    `json:"threads"`           // threads per rank
-	// StepMS is the median over steps, and StepMeanMS the mean, of the slowest rank in each step.
-	// The break-down is of the same ranks: a mean over the steps within 1 % of the median, so that
-	// the parts add up to the median.
+	// StepMS is the median over steps, and StepMeanMS the mean, of the slowest rank in each. The
+	// break-down is its mean over the steps within 1 % of the median, so that the parts add up.
 	StepMS      float64             `json:"step_ms"`
 	StepMeanMS  float64             `json:"step_mean_ms"`
 	SamplesPerS float64             `json:"samples_per_s"` // rate at StepMS
@@ -58,8 +57,7 @@ type result struct {
 	Plan      string `json:"plan"`
 	Buckets   int    `json:"buckets"`
 	Kernels   string `json:"kernels"`
-	// AllocsPerStep is the number of allocations of the process with the most; with --transport mem
-	// one process has all ranks.
+	// AllocsPerStep is of the process with the most allocations; --transport mem has one process.
 	AllocsPerStep float64 `json:"allocs_per_step"`
 	// RSSGrowthBytes is the growth of the largest process's memory from before the model was built
 	// to after the steps; 0 means unknown.
@@ -89,7 +87,6 @@ func Command(ranks bench.Trainers) *cobra.Command {
 	return cmd
 }
 
-// likePyTorch returns the settings of the comparison with PyTorch.
 func likePyTorch(spec model.Spec) []setting.Assignment {
 	out := []setting.Assignment{{Path: "training.clip-norm", Text: "0"}}
 	if spec.Defaults.Optimizer == "adamw" {

@@ -111,7 +111,6 @@ func (t *stepTimes) breakDown() train.BreakDown {
 	}
 }
 
-// medianOf returns the median of the steps of a kind.
 func (t *stepTimes) medianOf(kind train.StepKind) train.OptionalFloat {
 	var ms []float64
 	for step, k := range t.parts[kindPart] {

@@ -26,8 +26,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/launch/extenv"
 )
 
-// Status is a decoded request, by published names and types; deploy/check decodes such a request
-// into the Go type itself.
+// Status is a request decoded by published names; deploy/check decodes it into the Go type.
 type Status struct {
 	ProgressPercentage        *int32
 	EstimatedRemainingSeconds *int32
