@@ -15,37 +15,38 @@ import (
 
 const pathChoices setting.Path = "tuning.choices"
 
-// Choice is what a Tuner did to its Optimizer between two steps.
+// Choice is a Tuner's change to its Optimizer between two steps.
 type Choice struct {
-	// Step is how many steps of the run had been done.
+	// Step is the number of finished steps of the run.
 	Step int64
-	// Strategy is that of the following steps; empty: as before.
+	// Strategy is the strategy of the next steps; empty: unchanged.
 	Strategy distopt.Strategy
-	// Plan is the name of the following steps' plan; empty: as before.
+	// Plan is the plan's name for the next steps; empty: unchanged.
 	Plan string
-	// Ends are the indices of the last layers of the plan's buckets. The text says how many layers each bucket has.
+	// Ends are the indices of the last layers of the plan's buckets. The text has the number of
+	// layers of each bucket.
 	Ends []int
-	// Reselect makes the next selections exact. It stands alone.
+	// Reselect makes the next selections exact. A choice with Reselect has no other field.
 	Reselect bool
 }
 
-// Choices are those of a run, in their order. Results depend on them and on nothing else that was measured.
+// Choices are a run's choices in order, the only measured input of results.
 //
-// As text each is the number of steps done before, a colon, and what was done, such as
+// The text of a choice is the number of finished steps, a colon, and the change, such as
 //
 //	0:fp32/one=16; 12:dlgs/exact=3,4,9; 15:reselect
 //
-// a strategy, a plan with the layers of its buckets, or both with a slash between them.
+// a strategy, a plan with the layers of its buckets, or both with a slash between.
 type Choices []Choice
 
-// What the text of a choice is made of.
+// Parts of a choice's text.
 const (
 	between      = "; "
 	wordReselect = "reselect"
-	maxLayers    = 1 << 20 // of a plan, so that their number is one
+	maxLayers    = 1 << 20 // of the plan, a bound for the number of layers
 )
 
-// String is what MarshalText writes.
+// String is the text of MarshalText.
 func (c Choices) String() string {
 	words := make([]string, len(c))
 	for i, one := range c {
@@ -57,7 +58,6 @@ func (c Choices) String() string {
 // MarshalText writes one line.
 func (c Choices) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// text is what a choice is in that of Choices.
 func (c Choice) text() string {
 	what := string(c.Strategy)
 	if c.Reselect {
@@ -77,7 +77,7 @@ func (c Choice) text() string {
 	return strconv.FormatInt(c.Step, 10) + ":" + what
 }
 
-// UnmarshalText reads what MarshalText writes, and nothing else.
+// UnmarshalText reads exactly the texts of MarshalText.
 func (c *Choices) UnmarshalText(text []byte) error {
 	var out Choices
 	if len(text) > 0 {
@@ -131,7 +131,7 @@ func parseChoice(text string) (c Choice, err error) {
 	return c, nil
 }
 
-// count reads a number as it is written here.
+// count reads a number in canonical form.
 func count(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || strconv.Itoa(n) != text {
@@ -140,7 +140,7 @@ func count(text string) (int, error) {
 	return n, nil
 }
 
-// validate reports the first fault of choices of whatever model.
+// validate reports the first error, of choices for any model.
 func (c Choices) validate() error {
 	var strategy distopt.Strategy
 	for i, one := range c {
@@ -186,7 +186,8 @@ func (c Choice) validate() error {
 	return nil
 }
 
-// validateChoices reports choices beside another source, without anything to choose, or that are none.
+// validateChoices reports invalid choices, and choices with another source or without a strategy or
+// plan to choose.
 func (c Config) validateChoices(auto, measured bool) (errs []error) {
 	if len(c.Choices) == 0 {
 		return nil
@@ -213,7 +214,7 @@ func (c Config) validateChoices(auto, measured bool) (errs []error) {
 	return errs
 }
 
-// fit reports plans that are not of these layers.
+// fit reports plans for other layers.
 func (c Choices) fit(layers []bucket.Param) error {
 	for _, one := range c {
 		if one.Plan == "" {
@@ -226,7 +227,7 @@ func (c Choices) fit(layers []bucket.Param) error {
 	return nil
 }
 
-// make does c to the optimizer, on every rank, and notes it if that changes anything.
+// make applies c to the optimizer, on every rank, and records a change.
 func (t *Tuner) make(c Choice) error {
 	changed, err := t.apply(c)
 	if err != nil || !changed {
@@ -260,7 +261,7 @@ func (t *Tuner) apply(c Choice) (changed bool, err error) {
 	return changed, t.opt.SetPlan(c.Plan, plan)
 }
 
-// due makes the given choices whose time has come.
+// due makes the due choices.
 func (t *Tuner) due() error {
 	for !t.waiting && len(t.replay) > 0 && t.replay[0].Step <= t.opt.Steps() {
 		c := t.replay[0]
@@ -275,7 +276,8 @@ func (t *Tuner) due() error {
 	return nil
 }
 
-// goOn continues the given choices after those that a checkpoint's run had made; it is an error if that had made others.
+// goOn continues the given choices after the checkpoint's choices; other choices in the checkpoint
+// are an error.
 func (t *Tuner) goOn(made Choices) error {
 	all, done, n := t.cfg.Choices, t.opt.Steps(), len(made)
 	other := func(a, b Choice) bool { return a.text() == b.text() }

@@ -70,7 +70,7 @@ func TestChoicesThatAreNone(t *testing.T) {
 	}
 }
 
-// What is read is written as it was, and as a value of a setting.
+// Parsed choices have the original text, and a setting's syntax.
 func FuzzChoices(f *testing.F) {
 	for _, text := range []string{"", "0:one=16; 12:dlgs/exact=3,4,9; 15:reselect; 200:topk", "0:fp16/saved=1,1", "1:fp32;", "5:reselect; 5:exact=1"} {
 		f.Add(text)
@@ -90,8 +90,8 @@ func FuzzChoices(f *testing.F) {
 	})
 }
 
-// The same choices after the same steps give the same bits without measuring, from the beginning as well as from a
-// checkpoint between any two of them.
+// The same choices after the same steps give the same bits without measuring, from the beginning
+// and from a checkpoint in between.
 func TestChoicesReplay(t *testing.T) {
 	dlgs := func(plan string, rule compress.Rule) Config {
 		return Config{Exchange: distopt.Config{Strategy: distopt.DLGS, Spars: 0.01, Every: 5, Rule: rule, Plan: plan}, Measure: true}
@@ -161,7 +161,8 @@ func TestChoicesReplay(t *testing.T) {
 	}
 }
 
-// A run that goes on from a checkpoint and measures anew, or keeps what it finds there, has choices from the beginning on.
+// A run resumed from a checkpoint, with new measurements or the old choice, has choices since step
+// 0.
 func TestChoicesOfAResumedRun(t *testing.T) {
 	for _, measure := range []bool{false, true} {
 		j := small(slow, auto(0.01))
@@ -183,7 +184,6 @@ func TestChoicesOfAResumedRun(t *testing.T) {
 	}
 }
 
-// A profile's choice is one, too.
 func TestChoicesByProfile(t *testing.T) {
 	f := small(slow, auto(0.01)).run(t, 30).profile
 	for _, plan := range []string{"", SavedPlan} {
@@ -205,7 +205,7 @@ func TestChoicesRefused(t *testing.T) {
 	strategy := Choices{{Strategy: distopt.TopK}}
 	for _, c := range []struct {
 		cfg  Config
-		want string // "": it is valid
+		want string // "": valid
 	}{
 		{Config{Exchange: distopt.Config{Strategy: Auto}, Choices: strategy}, ""},
 		{Config{Exchange: distopt.Config{Strategy: Auto, Plan: SavedPlan}, Choices: one}, ""},

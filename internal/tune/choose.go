@@ -10,25 +10,24 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Prediction is what a step under a candidate with its plan is predicted to take, in
-// seconds.
+// Prediction holds the predicted step times, in seconds, of a candidate with a plan.
 type Prediction struct {
 	Strategy string
-	Rule     compress.Rule // of DLGS; empty of others
+	Rule     compress.Rule // of DLGS, else empty
 	Plan     bucket.Plan
 	PlanName string
-	// Step is the mean step, Exact and Reuse a step that selects exactly and one that
-	// reuses a threshold; all equal where there is no difference.
+	// Step is the mean step, Exact an exact selection's step, Reuse the step with reused
+	// thresholds; all equal without reuse.
 	Step, Exact, Reuse float64
-	// Parts of the mean step besides forward, backward and the update.
+	// Parts of the mean step except forward, backward and the update.
 	Compress, Exposed float64
-	// Timeline is that of a step, one that reuses a threshold where there is a difference: most are.
+	// Timeline is the step's timeline, with reused thresholds if the strategy reuses any.
 	Timeline bucket.Timeline
 }
 
-// Predict plans for a candidate by what a profile, which must be valid, holds of a
-// group of that many ranks and hosts that sums through so many servers, 0 for none,
-// and predicts its step. The error says what the profile lacks.
+// Predict plans for a candidate by a valid profile and predicts the step, for sums of a group with
+// these numbers of ranks, hosts and servers (0: no servers). The error names the costs missing from
+// the profile.
 func Predict(f bucket.Profile, c Candidate, ranks, hosts, servers int) (Prediction, error) {
 	step, err := stepOf(f, c, ranks, hosts, servers)
 	if err != nil {
@@ -52,19 +51,18 @@ func Predict(f bucket.Profile, c Candidate, ranks, hosts, servers int) (Predicti
 	return out, nil
 }
 
-// unmeasured is what a group more costs besides what was measured, as a share of
-// Contention.Late: 0.6 to 1.2 ms in steps of 120 ms to 1.9 s of ranks without a core to spare,
-// whose messages were 2 to 5 ms late. Eight groups in place of two, predicted to be as
-// fast, took 6 % longer.
+// unmeasured is an extra group's unmeasured cost as a share of Contention.Late: 0.6 to 1.2 ms in
+// steps of 120 ms to 1.9 s, on ranks without a spare core and with messages 2 to 5 ms late. Eight
+// groups instead of two, predicted as fast, took 6 % longer.
 const unmeasured = 0.25
 
-// Plan is the planner's plan of a step whose costs were measured: without groups that gain
-// less than groups cost beyond that.
+// Plan is the planner's plan of a measured step, without groups that gain less than the unmeasured
+// cost.
 func Plan(planner bucket.Named, s bucket.Step) bucket.Plan {
 	return bucket.Worthwhile(planner.Plan, s, unmeasured*s.Costs.Contention.Late)
 }
 
-// stepOf is the profile's step with what the candidate's exchanges cost; Kinds adds its
+// stepOf is the profile's step with the costs of the candidate's exchanges; Kinds adds the
 // selections.
 func stepOf(f bucket.Profile, c Candidate, ranks, hosts, servers int) (bucket.Step, error) {
 	step := f.Step()
@@ -102,14 +100,13 @@ func stepOf(f bucket.Profile, c Candidate, ranks, hosts, servers int) (bucket.St
 	return step, nil
 }
 
-// errCosts is what a profile without some cost gives, which says what it lacks.
+// errCosts reports a profile without some cost.
 var errCosts = errors.New("the profile lacks costs")
 
 type costsError struct{ error }
 
 func (e *costsError) Is(target error) bool { return target == errCosts }
 
-// codecOf is the cost of the candidate's chain; none where gradients travel as they are.
 func codecOf(f bucket.Profile, c Candidate) bucket.CodecProfile {
 	if c.Chain == nil {
 		return bucket.CodecProfile{}
@@ -118,7 +115,7 @@ func codecOf(f bucket.Profile, c Candidate) bucket.CodecProfile {
 	return codec
 }
 
-// densityIn is the candidate's density, in the profile where it does not say it itself.
+// densityIn is the candidate's density, or the profile's if the candidate has none.
 func densityIn(f bucket.Profile, c Candidate) float64 {
 	for _, codec := range f.Codecs {
 		if c.sparse() && c.Density == 0 && codec.Name == c.codec() {
@@ -128,14 +125,11 @@ func densityIn(f bucket.Profile, c Candidate) float64 {
 	return c.Density
 }
 
-// otherKind tells whether a profile is of a job with servers while this one has none, or
-// the reverse.
+// otherKind reports whether a profile is of a job with servers and servers is 0, or the reverse.
 func otherKind(f bucket.Profile, servers int) bool {
 	return len(f.Links) > 0 && !slices.ContainsFunc(f.Links, func(l bucket.LinkProfile) bool { return (l.Servers > 0) == (servers > 0) })
 }
 
-// serversText says through what an exchange goes, and that a profile is of the other
-// way.
 func serversText(f bucket.Profile, servers int) string {
 	other := otherKind(f, servers)
 	switch {
@@ -156,14 +150,13 @@ func densityText(d float64) string {
 	return fmt.Sprintf(" at density %s", quantity.Exact(d))
 }
 
-// margin is by how much a candidate must be predicted to be faster than the first, as
-// a share of its step: what makes gradients smaller also changes what is learned.
-// Candidates share most of what predictions err in: gains that were predicted to be 2.9 %
-// were 3 to 5 % (ResNet-20, 1 Gbit/s).
+// margin is the least predicted gain over the first candidate, as a share of the first's step:
+// smaller gradients change training, too. Candidates share most prediction errors: gains predicted
+// as 2.9 % were 3 to 5 % (ResNet-20, 1 Gbit/s).
 const margin = 0.02
 
-// Choose returns which prediction to go with: the fastest, unless the first, gradients
-// as they are, is slower by less than measurements can tell.
+// Choose returns the index of the fastest prediction, or 0 (uncompressed gradients) if the gain is
+// below margin.
 func Choose(all []Prediction) int {
 	best := 0
 	for i, p := range all {

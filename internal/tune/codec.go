@@ -10,11 +10,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/median"
 )
 
-// Codec measures what the candidate costs on the compute path of a model of so many
-// values, on all ranks of g at once and with the threads of pool, as in a step, and fits
-// curves to it; unit is the bytes of an entry of its payload, or of a value where all
-// are sent. Encoding payloads and casts to 16 bits are the exchange's, see Exchange. It
-// is a collective call and takes about a second.
+// Codec measures the candidate's cost on the compute path of a model with the given number of
+// values, on all ranks of g together and with the threads of pool, as in a step, and fits curves to
+// the times; unit is the bytes per payload entry, or per value of a dense payload. Encoding of
+// payloads and casts to 16 bits belong to Exchange. Codec is a collective call and takes about 1 s.
 func Codec(g *collective.Group, c Candidate, pool compress.Pool, values int) (cost bucket.CodecProfile, unit float64, err error) {
 	cost, unit = bucket.CodecProfile{Name: c.codec(), Density: c.Density}, c.payload(0).Unit
 	chain := c.local()
@@ -26,7 +25,7 @@ func Codec(g *collective.Group, c Candidate, pool compress.Pool, values int) (co
 	if err != nil {
 		return cost, 0, fmt.Errorf("tune: %s: %w", c.Name, err)
 	}
-	var all []float64 // exact, reuse and bytes an entry of each sample
+	var all []float64 // exact, reuse and bytes per entry, by sample
 	for _, s := range samples {
 		all = append(all, max(s.Exact, 1e-9), max(s.Reuse, 1e-9), float64(s.Bytes)/float64(max(1, s.Entries)))
 	}
@@ -39,13 +38,13 @@ func Codec(g *collective.Group, c Candidate, pool compress.Pool, values int) (co
 		exact = append(exact, bucket.Sample{Size: size, Seconds: all[3*i]})
 		reuse = append(reuse, bucket.Sample{Size: size, Seconds: all[3*i+1]})
 		if c.sparse() {
-			unit = all[3*i+2] // of the longest, in the end
+			unit = all[3*i+2] // of the longest in the end
 		}
 	}
 	switch {
 	case relative:
 		exact = reuse
-	case !c.reuses(): // the two are alike
+	case !c.reuses(): // both alike
 		exact = append(exact, reuse...)
 		reuse = exact
 	}
@@ -55,5 +54,5 @@ func Codec(g *collective.Group, c Candidate, pool compress.Pool, values int) (co
 	return cost, unit, err
 }
 
-// medianOf is the median of x, which stays as it is.
+// medianOf is the median of x, and leaves x in order.
 func medianOf(x []float64) float64 { return median.Of(slices.Clone(x)) }

@@ -14,66 +14,64 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// Auto is the strategy that chooses one of AutoStrategies.
+// Auto is the strategy that chooses from AutoStrategies.
 const Auto distopt.Strategy = "auto"
 
-// AutoStrategies are what Auto chooses from; the first where no other pays.
+// AutoStrategies are Auto's options; the first is the default if none pays.
 func AutoStrategies() []distopt.Strategy {
 	return []distopt.Strategy{distopt.FP32, distopt.FP16, distopt.BF16, distopt.DLGS, distopt.TopK}
 }
 
-// SavedPlan is the name of the plan that a profile holds.
+// SavedPlan is the name of a profile's plan.
 const SavedPlan = "saved"
 
-// Plans are the names of plans that are made of measurements.
+// Plans are the names of plans made from measurements.
 func Plans() []string { return []string{"mgwfbp", "dlgs-scan", "exact", SavedPlan} }
 
-// Config says what a Tuner chooses and by what.
+// Config is a Tuner's configuration.
 type Config struct {
-	// Exchange is the configuration of the optimizer, except that its strategy may also be
-	// Auto, and its plan one of Plans; under Auto the empty plan is "exact". Base returns
-	// what the Optimizer itself is made with.
+	// Exchange is the optimizer's configuration, with Auto as an additional strategy and Plans as
+	// additional plans; under Auto the empty plan is "exact". Base is the Optimizer's
+	// configuration.
 	Exchange distopt.Config
-	// Among are the strategies that Auto chooses from, of AutoStrategies; nil: all of them.
+	// Among are Auto's options, a subset of AutoStrategies; nil: all.
 	Among []distopt.Strategy
-	// Measure takes the times of the job's own first steps, which Auto does anyhow
-	// unless there is a Profile. Choices, and with them results, then differ from run
-	// to run.
+	// Measure times the job's first steps; Auto without a Profile measures in any case. Choices,
+	// and therefore results, then differ from run to run.
 	Measure bool
-	// Profile is what to choose by instead of measuring, the same on every rank. nil: none.
+	// Profile replaces measuring, and is equal on every rank. nil: no profile.
 	Profile *bucket.Profile
-	// Choices, if there are any, are what an earlier run's Tuner did (State): the same is done after the same steps, nothing
-	// is measured, and the bits are the same. They take the place of Measure and Profile.
+	// Choices are an earlier run's choices (State), repeated after the same steps, without
+	// measuring and with the same bits. Choices replace Measure and Profile.
 	Choices Choices
-	// MayKeep says that Resumed will be called, which may bring a choice to keep: then
-	// a plan needs neither Measure nor Profile, and one by Profile is made there.
+	// MayKeep announces a call of Resumed, with a possible choice: a plan then needs neither
+	// Measure nor Profile, and a plan by Profile is made in Resumed.
 	MayKeep bool
-	// Model is the name of the model, for the profile.
+	// Model is the model's name, for the profile.
 	Model string
-	// Batch is how many samples a rank takes in a step, for the profile.
+	// Batch is a rank's number of samples per step, for the profile.
 	Batch int
-	// Report is called on every rank, within New and Step, with what was chosen, and once
-	// steps were measured with how long they took. nil: nothing is reported.
+	// Report is called on every rank, within New and Step, with each choice and later with the
+	// measured steps. nil: no reports.
 	Report func(Report)
-	// Measuring is called before codecs and links are measured, which takes seconds. nil:
-	// nothing is called.
+	// Measuring is called ahead of the measurement of codecs and links, which takes seconds. nil:
+	// no call.
 	Measuring func()
-	// Save is called with what was measured when a choice was made by it. nil: it is not kept.
-	// Its error ends the step.
+	// Save is called with the profile behind a choice. nil: the profile is not kept. An error ends
+	// the step.
 	Save func(bucket.Profile) error
 }
 
-// Chooses tells whether there is anything to choose: whether strategy or plan are of
-// those that distopt does not know.
+// Chooses reports whether there is a choice: a strategy or plan unknown to distopt.
 func (c Config) Chooses() bool {
 	return c.Exchange.Strategy == Auto || slices.Contains(Plans(), c.Exchange.Plan)
 }
 
-// Base is the configuration of the Optimizer: Exchange, where it is what distopt knows.
+// Base is the Optimizer's configuration: Exchange, reduced to distopt's strategies and plans.
 func (c Config) Base() distopt.Config {
 	out := c.Exchange
 	if out.Strategy == Auto {
-		out.Strategy, out.Spars, out.Every, out.Rule = distopt.FP32, 0, 0, "" // of later ones
+		out.Strategy, out.Spars, out.Every, out.Rule = distopt.FP32, 0, 0, "" // later strategies' settings
 	}
 	if slices.Contains(Plans(), out.Plan) {
 		out.Plan = ""
@@ -81,7 +79,7 @@ func (c Config) Base() distopt.Config {
 	return out
 }
 
-// Validate reports every fault of c at once.
+// Validate reports all errors of c.
 func (c Config) Validate() error {
 	var errs []error
 	add := func(wrong bool, p setting.Path, format string, args ...any) {
@@ -96,7 +94,7 @@ func (c Config) Validate() error {
 		add(true, "exchange.plan", "%q is not known%s: use one of %s", base.Plan, spelling.Hint(base.Plan, known...), strings.Join(known, ", "))
 		base.Plan = ""
 	}
-	if auto { // the settings of what it may choose
+	if auto { // the settings of Auto's options
 		errs = append(errs, distopt.Config{Strategy: distopt.DLGS, Spars: x.Spars, Every: x.Every, Rule: x.Rule}.Validate())
 	}
 	errs = append(errs, base.Validate())
@@ -109,7 +107,7 @@ func (c Config) Validate() error {
 		"%s is to choose from %v: want several of %v, and the first of them first", Auto, c.Among, AutoStrategies())
 	errs = append(errs, c.validateChoices(auto, measured)...)
 	switch {
-	case len(c.Choices) > 0: // which are a source
+	case len(c.Choices) > 0: // a source
 	case c.lacksPlan() && (c.Measure || !c.MayKeep):
 		errs = append(errs, noSource(SavedPlan))
 	case measured && !auto && !c.Measure && c.Profile == nil && !c.MayKeep:
@@ -122,17 +120,17 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// lacksPlan tells whether the plan is to be a profile's that is not there.
+// lacksPlan reports whether the plan is a missing profile's.
 func (c Config) lacksPlan() bool {
 	return c.Exchange.Plan == SavedPlan && (c.Profile == nil || c.Profile.Plan == nil)
 }
 
-// canMeasure tells whether a choice can be made of what is measured.
+// canMeasure reports whether a choice from measurements is possible.
 func (c Config) canMeasure() bool {
 	return (c.Measure || c.Exchange.Strategy == Auto) && !c.lacksPlan()
 }
 
-// noSource says what a plan can be made of.
+// noSource lists the sources of a plan.
 func noSource(plan string) error {
 	if plan == SavedPlan {
 		return setting.Errorf("exchange.plan", "%s is the one that a profile holds: name a file that has one with %v", plan, setting.Path("tuning.profile"))
@@ -141,12 +139,10 @@ func noSource(plan string) error {
 		plan, setting.Path("tuning.profile"), setting.Path("tuning.tune"))
 }
 
-// measureThis is what to do without a profile of this job.
 func measureThis() error {
 	return setting.Errorf("", "measure this job (%v) and save that", setting.Path("tuning.tune"))
 }
 
-// among are the strategies that Auto chooses from.
 func (c Config) among() []distopt.Strategy {
 	if c.Among == nil {
 		return AutoStrategies()
@@ -154,7 +150,7 @@ func (c Config) among() []distopt.Strategy {
 	return c.Among
 }
 
-// candidates are the strategies to choose from, each with its planner.
+// candidates are the possible strategies, each with a planner.
 func (c Config) candidates() ([]Candidate, error) {
 	names := []distopt.Strategy{c.Base().Strategy}
 	if c.Exchange.Strategy == Auto {
@@ -188,8 +184,7 @@ func (c Config) candidates() ([]Candidate, error) {
 	return out, nil
 }
 
-// planner is the one of that name, the only one of a strategy, or else the configured
-// one.
+// planner is the named planner, the strategy's only planner, or the configured planner.
 func (c Config) planner(only string) (bucket.Named, error) {
 	name := only
 	if name == "" {
@@ -206,7 +201,6 @@ func (c Config) planner(only string) (bucket.Named, error) {
 	return bucket.LookupPlanner(name)
 }
 
-// candidate is the one of that name.
 func (t *Tuner) candidate(name string) Candidate {
 	for _, c := range t.candidates {
 		if c.Name == name {

@@ -10,31 +10,31 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// The load whose contention with exchanges is measured.
+// The load during exchanges.
 const (
-	loadValues      = 16 << 10 // of the two operands, which stay in the nearest caches
-	loadLeast       = 10e-3    // seconds: longer than a core is taken away for
-	loadFactor      = 1.5      // how many times as long as the exchange it is, alone
-	loadBudget      = 2.0      // seconds of all rounds of one length, about
-	longestMeasured = 0.15     // seconds of the longest exchange that is measured so,
-	shortestTelling = 1e-3     // and of the shortest that tells how much longer its bytes take
-	messages        = 8        // one after the other: a single one is lost in noise
+	loadValues      = 16 << 10 // of two operands, within the nearest caches
+	loadLeast       = 10e-3    // seconds: longer than a core's preemption
+	loadFactor      = 1.5      // load time over exchange time, both alone
+	loadBudget      = 2.0      // seconds of all rounds of a length, about
+	longestMeasured = 0.15     // seconds of the longest exchange to measure
+	shortestTelling = 1e-3     // seconds of the shortest exchange that shows the stretch of bytes
+	messages        = 8        // in a row: a single message is lost in noise
 )
 
-// contention measures what exchanges and a computation lose to each other, all ranks at once:
-// the longest exchange that does not take too long tells what happens to speeds, and some
-// shorter ones that are no longer together, of no more than half of the arena, how much
-// later a message ends and what it takes of the computation. Shorter ones still
-// are later: bytes make up for what they waited, from buffers and idle links. Links on which
-// the shortest takes too long are not measured so: what processors do is little beside them.
+// contention measures the mutual losses of exchanges and a computation, on all ranks together. The
+// longest exchange within longestMeasured shows the loss of speed; a row of shorter messages, in
+// total within the limit and half of the arena, shows a message's lateness and cut of the
+// computation. Still shorter messages are later: bytes recover waiting time from buffers and idle
+// links. Links with a too long shortest exchange are skipped: processors matter little on such
+// links.
 func (b *exchangeBench) contention() (out bucket.Contention, err error) {
-	if b.points[0].Seconds > longestMeasured { // nor would a computation as long end soon
+	if b.points[0].Seconds > longestMeasured { // nor would an equally long computation end soon
 		return out, nil
 	}
 	if b.load, err = b.newLoad(); err != nil || b.load.turn == 0 {
 		return out, err
 	}
-	short, long := b.points[0], b.points[0] // short: one of several
+	short, long := b.points[0], b.points[0] // short: a message of the row
 	for _, p := range b.points {
 		if p.Seconds <= longestMeasured {
 			long = p
@@ -57,7 +57,7 @@ func (b *exchangeBench) contention() (out bucket.Contention, err error) {
 		}
 		out.Share, out.Cut = lost(t, l, n)
 		if l.exchange >= shortestTelling {
-			for range 8 { // both follow from each other: the error falls to an n-th or so each time
+			for range 8 { // mutually dependent: each round divides the error by about n
 				out.Stretch = l.stretch(out.Late)
 				out.Late = t.late(out.Stretch) / n
 			}
@@ -66,9 +66,9 @@ func (b *exchangeBench) contention() (out bucket.Contention, err error) {
 	return out, nil
 }
 
-// lost is what the computation lost: a share of its speed by the bytes of a long exchange,
-// and what each of n short ones took beyond that. A long one that is over before a core is taken
-// away for once cannot tell the two apart, so that all of it is a share.
+// lost splits the computation's loss into a share of speed, by the bytes of a long exchange, and a
+// cut by each of n short exchanges. A long exchange too short for a preemption does not separate
+// the parts, and the whole loss counts as share.
 func lost(short, long overlapped, n float64) (share, cut float64) {
 	if long.together() < loadLeast {
 		both := short.slower() + long.slower()
@@ -78,7 +78,7 @@ func lost(short, long overlapped, n float64) (share, cut float64) {
 	return share, max(0, short.slower()-share*short.together()) / n
 }
 
-// row are exchanges of so many values, one after the other.
+// row is a row of exchanges of the given length.
 func (b *exchangeBench) row(values int) (ops []*exchange.Request) {
 	for at := 0; len(ops) < messages && at+values <= len(b.arena); at += values {
 		op := b.op(values)
@@ -88,7 +88,7 @@ func (b *exchangeBench) row(values int) (ops []*exchange.Request) {
 	return ops
 }
 
-// covered is overlap with a load that all of ops end beside, which take so long without it.
+// covered is overlap with a load that outlasts all ops; took is the time of ops alone.
 func (b *exchangeBench) covered(ops []*exchange.Request, took float64) (overlapped, error) {
 	const doublings = 5
 	long := max(2*loadLeast, loadFactor*took)
@@ -105,13 +105,12 @@ func (b *exchangeBench) covered(ops []*exchange.Request, took float64) (overlapp
 	return b.overlap(ops, long)
 }
 
-// turns take so long when all ranks compute.
+// turns is the number of turns in a time with all ranks computing.
 func (b *exchangeBench) turns(seconds float64) int { return max(1, int(seconds/b.load.turn)) }
 
-// load is a computation of turns.
 type load struct {
 	compute func()  // a turn
-	turn    float64 // seconds of one when all ranks compute; 0: the clock stands still meanwhile
+	turn    float64 // seconds per turn with all ranks computing; 0: the clock stands still meanwhile
 }
 
 // adds is a turn of some 50 us.
@@ -124,7 +123,7 @@ func adds() func() {
 	}
 }
 
-// newLoad finds out how long a turn takes.
+// newLoad measures a turn's time.
 func (b *exchangeBench) newLoad() (load, error) {
 	if b.load.compute == nil {
 		b.load.compute = adds()
@@ -145,18 +144,18 @@ func (b *exchangeBench) newLoad() (load, error) {
 	return b.load, nil
 }
 
-// overlapped are the medians, in seconds on the slowest rank, of a load and exchanges each
-// alone, and of both at once.
+// overlapped holds medians, in seconds on the slowest rank, of a load and exchanges each alone, and
+// of both together.
 type overlapped struct {
 	load, exchange float64
 	both           contended
 }
 
-// contended are when a load and the last exchange of those that began together ended.
+// contended holds the ends of a load and of the last exchange, after a common start.
 type contended struct{ load, end float64 }
 
-// overlap measures ops and a load beside them that takes so long, or loadLeast. Turns are
-// taken, so that a machine whose speed changes is compared with itself.
+// overlap measures ops and a load of the given time, at least loadLeast. Rounds alternate, against
+// changes of the machine's speed.
 func (b *exchangeBench) overlap(ops []*exchange.Request, long float64) (out overlapped, err error) {
 	long = max(loadLeast, long)
 	turns := b.turns(long)
@@ -180,22 +179,22 @@ func (b *exchangeBench) overlap(ops []*exchange.Request, long float64) (out over
 	return overlapped{medianOf(loads), medianOf(exchanges), contended{medianOf(bothLoads), medianOf(bothEnds)}}, nil
 }
 
-// together is how long both went on at once.
+// together is the time with both in progress.
 func (t overlapped) together() float64 { return max(1e-9, min(t.both.load, t.both.end)) }
 
-// share is what the computation lost of its speed meanwhile.
+// share is the computation's loss of speed in the overlap.
 func (t overlapped) share() float64 {
 	return min(1, max(0, t.slower()/t.together()))
 }
 
-// slower is how much longer the computation took, in seconds.
+// slower is the computation's extra time, in seconds.
 func (t overlapped) slower() float64 { return t.both.load - t.load }
 
-// late is how much later the exchanges ended, where their bytes took so many times as long.
+// late is the exchanges' extra time without the stretch.
 func (t overlapped) late(stretch float64) float64 { return max(0, t.both.end-stretch*t.exchange) }
 
-// stretch is how many times as long the exchange took meanwhile, apart from what it was
-// late. What was left of it when the load had ended took as long as alone.
+// stretch is the factor on the exchange's time during the load, without lateness. The rest after
+// the load's end went at the speed of an exchange alone.
 func (t overlapped) stretch(late float64) float64 {
 	const most = 16
 	together := max(1e-9, t.together()-late)
@@ -206,7 +205,7 @@ func (t overlapped) stretch(late float64) float64 {
 	return max(1, together/done)
 }
 
-// run computes so many turns when all ranks are there, beside exchanges if there are any.
+// run starts the exchanges and computes the turns, after a barrier.
 func (b *exchangeBench) run(ops []*exchange.Request, turns int) (t contended, err error) {
 	for _, op := range ops {
 		clean(op)
@@ -219,7 +218,7 @@ func (b *exchangeBench) run(ops []*exchange.Request, turns int) (t contended, er
 		b.r.Start(op)
 	}
 	if b.c.casts() {
-		start = time.Now() // they count apart
+		start = time.Now() // casts count apart
 	}
 	for range turns {
 		b.load.compute()

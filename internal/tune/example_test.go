@@ -7,7 +7,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/tune"
 )
 
-// A profile is read whole and valid, or all its faults are told together.
+// A profile is read whole and valid, or all errors are reported together.
 func ExampleDecode() {
 	measured := tune.Profile{Planner: &bucket.Profile{
 		Model: "my-model", Ranks: 2, Batch: 32, Forward: 0.004,

@@ -14,29 +14,28 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// Format and Version stand at the head of a profile's file. A reader refuses any other
-// version: costs that are read in another sense than they were written are worse than
-// none.
+// Format and Version are the header of a profile's file. A reader refuses other versions: misread
+// costs are worse than no costs.
 const (
 	Format  = "ringo-profile"
 	Version = 6
 )
 
-// maxFile bounds what is read of a file.
+// maxFile bounds a file's size.
 const maxFile = 64 << 20
 
-// Profile is what was measured of a job, and what a later run needs to choose as it
-// did, with the same bits. Parts may be nil, not all of them.
+// Profile is a job's measurements, enough for a later run to make the same choices with the same
+// bits. Parts may be nil, but not all of them.
 type Profile struct {
-	// Planner is what plans and strategies are chosen by.
+	// Planner is the source of plans and strategies.
 	Planner *bucket.Profile `json:"planner,omitempty"`
-	// Collectives are the rules by which a group chooses algorithms.
+	// Collectives are a group's rules for algorithms.
 	Collectives *collective.Profile `json:"collectives,omitempty"`
-	// Heter are what stages of a model take that is split for heter-trainers, which ringo plan predicts by.
+	// Heter holds the costs of a model's stages for heter-trainers, for predictions of ringo plan.
 	Heter *costmodel.Costs `json:"heter,omitempty"`
 }
 
-// Validate reports every fault of all parts at once.
+// Validate reports all errors of all parts.
 func (p Profile) Validate() error {
 	var errs []error
 	if p.Planner == nil && p.Collectives == nil && p.Heter == nil {
@@ -59,14 +58,13 @@ func (p Profile) Validate() error {
 	return nil
 }
 
-// file is a profile as it is saved.
 type file struct {
 	Format  string `json:"format"`
 	Version int    `json:"version"`
 	Profile
 }
 
-// Encode returns the profile's file, one JSON object, or every fault of p.
+// Encode returns the profile's file, one JSON object, or every error of p.
 func Encode(p Profile) ([]byte, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -78,8 +76,7 @@ func Encode(p Profile) ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
-// Decode is the inverse of Encode. Whatever the bytes, the profile it returns is
-// valid, or there is an error that reports all its faults.
+// Decode is the inverse of Encode. The profile is valid, or the error reports all errors.
 func Decode(data []byte) (Profile, error) {
 	if len(data) > maxFile {
 		return Profile{}, fmt.Errorf("tune: a profile of more than %d bytes", maxFile)

@@ -45,7 +45,7 @@ func testProfile(t testing.TB) Profile {
 func TestRoundTrip(t *testing.T) {
 	whole := testProfile(t)
 	path := filepath.Join(t.TempDir(), "profile.json")
-	for _, p := range []Profile{whole, {Planner: whole.Planner}, {Collectives: whole.Collectives}} { // each replaces the one before
+	for _, p := range []Profile{whole, {Planner: whole.Planner}, {Collectives: whole.Collectives}} { // each replaces the last
 		if err := Save(path, p); err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// The faults of both parts are told together.
+// The errors of all parts are reported together.
 func TestValidate(t *testing.T) {
 	p := testProfile(t)
 	p.Planner.Forward, p.Planner.Plan.SHA256, p.Collectives.Rules[1].UpTo = math.NaN(), "x", 5
@@ -149,8 +149,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A file that this version wrote is read, and written again byte for byte: whoever
-// changes the format raises its version.
+// The file of this version is read, and written again byte for byte: a change of the format raises
+// the version.
 func TestFormat(t *testing.T) {
 	const file = "testdata/profile-v6.json"
 	got, err := Encode(testProfile(t))

@@ -13,22 +13,20 @@ import (
 	"github.com/ringo-ml/ringo/internal/exchange"
 )
 
-// What an exchange is timed with.
+// Sizes and limits for timing an exchange.
 const (
 	linkLeast  = 1 << 10 // values of the shortest
-	linkRounds = 9       // most of one size
-	linkBudget = 0.2     // seconds of one size; the first is always timed twice
-	linkLong   = 0.5     // seconds of an exchange after which none is longer
-	lineMiss   = 0.05    // by how much a line may miss a point: medians differ by as much
+	linkRounds = 9       // at most, per size
+	linkBudget = 0.2     // seconds per size; the first size has two rounds at least
+	linkLong   = 0.5     // seconds of an exchange that ends the series
+	lineMiss   = 0.05    // bound for a line's relative error: the spread of medians
 )
 
-// Exchange measures how long r takes to exchange a candidate's groups, by their size,
-// on the job's own links with all its ranks: the lines that fit the times of each
-// algorithm that r chose, what exchanges and a computation lose to each other,
-// and what r takes of its caller's own time. unit is the bytes of an entry of the payload, from Codec.
-// arena is the job's own arena of gradients between two steps, since where values lie
-// matters to what carries them; it is left all zero. It is a collective call that
-// takes some seconds on slow links.
+// Exchange measures the exchange times of a candidate's groups by size, on the job's links with all
+// ranks: lines fitted per algorithm of r, the contention of exchanges and a computation, and the
+// caller's time in r. unit is the bytes per payload entry, from Codec. arena is the job's arena of
+// gradients between two steps, as the place of values matters to transports; Exchange leaves the
+// arena zero. Exchange is a collective call that takes some seconds on slow links.
 func Exchange(g *collective.Group, r exchange.Reducer, c Candidate, unit float64, arena []float32) ([]bucket.LinkProfile, Calls, error) {
 	if g.Size() == 1 && serversOf(r) == 0 {
 		return nil, Calls{}, nil
@@ -62,13 +60,12 @@ func Exchange(g *collective.Group, r exchange.Reducer, c Candidate, unit float64
 	return links, calls, nil
 }
 
-// Calls are what a Reducer's caller spends in it by the values of a group: Start on the
-// path of the computation, and Wait after the exchange has ended. That is casting to 16
-// bits and back; of other codes both are zero, since what they take is no more than what
-// one notes of an operation.
+// Calls holds the caller's times in a Reducer by a group's values: Start on the computation's path,
+// and Wait after the exchange's end. The times are of casts to 16 bits and back; both are zero for
+// other codes, with mere bookkeeping.
 type Calls struct{ Start, Wait bucket.Curve }
 
-// calls fits curves to what casts took.
+// calls fits curves to the times of casts.
 func (b *exchangeBench) calls() (out Calls, err error) {
 	if !b.c.casts() {
 		return out, nil
@@ -84,7 +81,7 @@ func (b *exchangeBench) calls() (out Calls, err error) {
 	return out, err
 }
 
-// linkSizes are the lengths that are timed: by a factor of 4, the arena's last.
+// linkSizes are the timed lengths: by factors of 4, the arena's last.
 func linkSizes(values int) (sizes []int) {
 	for n := linkLeast; n < values; n *= 4 {
 		sizes = append(sizes, n)
@@ -104,15 +101,13 @@ type exchangeBench struct {
 	load    load
 }
 
-// point is a measured exchange.
 type point struct {
 	bucket.Sample         // bytes of payload
-	algorithm     string  // empty: the reducer does not tell
+	algorithm     string  // empty: unknown
 	values        int     // of the group
 	start, wait   float64 // seconds in Start, and in Wait after the end
 }
 
-// op is an exchange of a group of so many values.
 func (b *exchangeBench) op(size int) *exchange.Request {
 	op := &exchange.Request{X: b.arena[:size]}
 	if b.c.Chain != nil {
@@ -127,16 +122,16 @@ func (b *exchangeBench) op(size int) *exchange.Request {
 	return op
 }
 
-// clean makes op what it was before it was exchanged.
+// clean restores op's input.
 func clean(op *exchange.Request) {
 	clear(op.X)
-	if s := op.Sparse; s != nil && s.Count() < op.MaxEntries { // of some entries, all of a value, the sum had no room
+	if s := op.Sparse; s != nil && s.Count() < op.MaxEntries { // the sum dropped some entries, all of equal value
 		s.Index, s.Value = s.Index[:op.MaxEntries], s.Value[:op.MaxEntries]
 		slices.Sort(s.Index)
 	}
 }
 
-// time measures one length and returns how long it takes, the same on every rank.
+// time measures a length and returns the time, equal on every rank.
 func (b *exchangeBench) time(size int) (float64, error) {
 	op := b.op(size)
 	rounds := 2
@@ -167,9 +162,8 @@ func (b *exchangeBench) time(size int) (float64, error) {
 	return took, nil
 }
 
-// once exchanges op when all ranks are there, and returns the seconds of the exchange,
-// of Start and of Wait after the end. Of casts the exchange begins behind Start, which
-// counts apart.
+// once exchanges op after a barrier, and returns the seconds of the exchange, of Start, and of Wait
+// after the end. An exchange of casts begins after Start.
 func (b *exchangeBench) once(op *exchange.Request) (seconds []float64, err error) {
 	clean(op)
 	if err := collective.Barrier(b.g); err != nil {
@@ -187,8 +181,8 @@ func (b *exchangeBench) once(op *exchange.Request) (seconds []float64, err error
 	return []float64{end.Sub(start).Seconds(), spent.Seconds(), after.Seconds()}, err
 }
 
-// entries are as many of size values as the candidate sends, anywhere: ranks choose
-// different ones, as they do of gradients.
+// entries are random indices, as many as the candidate sends of size values: ranks choose different
+// entries of gradients, too.
 func (b *exchangeBench) entries(size int) *compress.Sparse {
 	k := b.payload.Entries(size)
 	s := &compress.Sparse{}
@@ -201,8 +195,8 @@ func (b *exchangeBench) entries(size int) *compress.Sparse {
 	return s
 }
 
-// lines fits lines to the points of each algorithm. Algorithms follow each other by
-// size; one that was seen at a single size is taken with what follows it.
+// lines fits lines to the points of each algorithm. Algorithms follow each other by size; an
+// algorithm with a single size joins the next.
 func (b *exchangeBench) lines() ([]bucket.LinkProfile, error) {
 	var out []bucket.LinkProfile
 	link := bucket.LinkProfile{Payload: bucket.DensePayload, Code: b.c.code(), Ranks: b.g.Size(), Hosts: b.g.Hosts(), Servers: serversOf(b.r)}
@@ -221,7 +215,7 @@ func (b *exchangeBench) lines() ([]bucket.LinkProfile, error) {
 		if link.Algorithm = run[len(run)-1].algorithm; link.Algorithm == "" {
 			link.Algorithm = "exchange"
 		}
-		if n := len(out); n > 0 { // half-way, as sizes grow by factors
+		if n := len(out); n > 0 { // geometric middle, as sizes grow by factors
 			link.Above = math.Sqrt(out[n-1].UpTo * run[0].Size)
 			out[n-1].UpTo = link.Above
 		}
@@ -239,17 +233,16 @@ func samplesOf(run []point) (out []bucket.Sample) {
 	return out
 }
 
-// pieces cuts the points of one algorithm where the line through all misses one by more
-// than lineMiss, and lines through the parts by less than half of that. Links bend: what
-// fits into buffers, or into the burst that a shaper lets pass, takes next to no time.
-// Neighbours share a point where that is as good, and the sizes of each differ by a factor
-// of two at least, or the line would have no slope.
+// pieces cuts the points of an algorithm if the line through all has an error above lineMiss, and
+// lines through the parts less than half of the error. Links bend: data within buffers, or within a
+// shaper's burst, takes next to no time. Neighbours share a point if the fit is as good, and the
+// sizes of each differ by a factor of 2 at least, for a slope.
 func pieces(run []point) [][]point {
 	all := missed(run)
 	if all <= lineMiss {
 		return [][]point{run}
 	}
-	least := all / 2 // a cut must pay
+	least := all / 2 // the least gain of a cut
 	var first, second []point
 	for i := 1; i < len(run); i++ {
 		for _, end := range []int{i + 1, i} {
@@ -268,9 +261,9 @@ func pieces(run []point) [][]point {
 	return append(pieces(first), pieces(second)...)
 }
 
-// longest cuts points that no two lines fit well, because some short one is noise, where
-// the line through all misses the last one: long messages are most of a step's time. They get
-// a line of their own, of as many as it fits.
+// longest cuts points without two good lines, due to noise in short exchanges, if the line through
+// all misses the last point: long messages are most of a step's time. The tail gets a line through
+// as many points as fit.
 func longest(run []point) [][]point {
 	if missedLast(run) <= lineMiss {
 		return [][]point{run}
@@ -284,7 +277,7 @@ func longest(run []point) [][]point {
 	return [][]point{run}
 }
 
-// missed is by how much the line through points misses one at most, as a share.
+// missed is the largest relative error of the line through the points.
 func missed(run []point) (most float64) {
 	for _, m := range misses(run) {
 		most = max(most, m)
@@ -292,13 +285,12 @@ func missed(run []point) (most float64) {
 	return most
 }
 
-// missedLast is by how much it misses the last one.
 func missedLast(run []point) float64 {
 	m := misses(run)
 	return m[len(m)-1]
 }
 
-// misses are by how much the line through points misses each, as a share.
+// misses are the relative errors of the line through the points.
 func misses(run []point) []float64 {
 	out := make([]float64, len(run))
 	fixed, per, err := bucket.FitLine(samplesOf(run))
@@ -311,8 +303,8 @@ func misses(run []point) []float64 {
 	return out
 }
 
-// runs cuts points, in the order of their sizes, where the algorithm changes. No run
-// is of one point, unless there is no other.
+// runs cuts points, in the order of sizes, at changes of the algorithm. A run has at least two
+// points, unless all points are a single point.
 func runs(points []point) (out [][]point) {
 	for i, p := range points {
 		if i == 0 || p.algorithm != points[i-1].algorithm {
@@ -327,7 +319,7 @@ func runs(points []point) (out [][]point) {
 			out[i+1] = append(out[i], out[i+1]...)
 			out = slices.Delete(out, i, i+1)
 			i--
-		default: // the longest: with what comes before
+		default: // the longest: with the points before
 			out[i-1] = append(out[i-1], out[i]...)
 			out = out[:i]
 		}

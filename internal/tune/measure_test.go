@@ -19,7 +19,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/transport/mem"
 )
 
-// onRanks runs f on n ranks at once.
 func onRanks(t *testing.T, n int, f func(g *collective.Group) error) {
 	t.Helper()
 	errs := make([]error, n)
@@ -43,15 +42,15 @@ func onRanks(t *testing.T, n int, f func(g *collective.Group) error) {
 	}
 }
 
-// channel is a reducer of which an exchange takes a time that is known: one after the
-// other, by its bytes. It sums nothing.
+// channel is a reducer with known exchange times, by bytes, one exchange at a time, and without
+// sums.
 type channel struct {
-	short, long         time.Duration // of a message, up to so many bytes and beyond
+	short, long         time.Duration // per message, up to bound bytes and beyond
 	bound               int64
 	perByte             time.Duration
 	perEntry            int64
-	slower              time.Duration // of this rank
-	cast                time.Duration // of a value to 16 bits, and as long back
+	slower              time.Duration // this rank's extra time
+	cast                time.Duration // per value to 16 bits, and the same back
 	servers             int
 	mu                  sync.Mutex
 	busy                time.Time
@@ -60,7 +59,6 @@ type channel struct {
 	withoutNames, fails bool
 }
 
-// casts is how long those of op take.
 func (c *channel) casts(op *exchange.Request) time.Duration {
 	if op.Code == nil || op.Code.Code() != compress.CodeFP16 || op.Sparse != nil {
 		return 0
@@ -126,8 +124,8 @@ func chainOf(t testing.TB, stages ...compress.Stage) *compress.Chain {
 
 func close1(got, want, tolerance float64) bool { return math.Abs(got-want) <= tolerance*want }
 
-// The lines are those of the channel, of each algorithm, as the slowest rank sees
-// them; the same on all ranks; and nothing is left in the arena.
+// The lines match the channel, per algorithm, on the slowest rank; all ranks agree; and the arena
+// is left zero.
 func TestExchange(t *testing.T) {
 	for name, c := range map[string]struct {
 		candidate Candidate
@@ -144,7 +142,7 @@ func TestExchange(t *testing.T) {
 			onRanks(t, 3, func(g *collective.Group) error {
 				arena := make([]float32, 1<<20)
 				arena[len(arena)-1] = 7
-				// 1,000 bytes a millisecond; rank 1 takes a millisecond longer
+				// 10 ns per byte; rank 1 takes 1 ms more
 				r := &channel{short: time.Millisecond, long: 5 * time.Millisecond, bound: c.bound, perByte: 10, perEntry: 6}
 				if g.Rank() == 1 {
 					r.slower = time.Millisecond
@@ -190,8 +188,8 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// A slow link is not measured for minutes, a reducer that tells no algorithm is one
-// line, and a single size is a constant.
+// A slow link is not measured for minutes, a reducer without algorithms gives one line, and a
+// single size a constant.
 func TestExchangeOfSlowLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		onRanks(t, 2, func(g *collective.Group) error {
@@ -225,18 +223,18 @@ func TestExchangeOfSlowLinks(t *testing.T) {
 	})
 }
 
-// shared is a machine on which exchanges and a computation slow each other down as a
-// Contention says, by a fake clock: the reducer and the load of one rank.
+// shared is a machine with a known Contention between exchanges and a computation, by a fake clock:
+// the reducer and the load of one rank.
 type shared struct {
 	channel
 	contention bucket.Contention
-	credit     time.Duration // of lateness that links make up for, no more than an exchange takes
+	credit     time.Duration // lateness recovered by links, at most an exchange's time
 	turn       time.Duration
-	queue      []queued // the exchanges that have not been seen beside the load
-	late       float64  // ns for which the one under way still only waits
+	queue      []queued // exchanges not yet seen beside the load
+	late       float64  // ns of pure waiting left of the current exchange
 }
 
-// queued is when an exchange begins, and for how long it waits before that beside a load.
+// queued is an exchange's start and its wait beside a load.
 type queued struct {
 	begin time.Time
 	late  float64 // ns
@@ -253,7 +251,7 @@ func (s *shared) Start(op *exchange.Request) {
 }
 
 func (s *shared) Wait(op *exchange.Request) (time.Time, error) {
-	s.queue = nil // nothing is computed any more
+	s.queue = nil // the computation is over
 	return s.channel.Wait(op)
 }
 
@@ -278,7 +276,7 @@ func (s *shared) compute() {
 	s.delay(start, time.Duration(more))
 }
 
-// delay is what happens to exchanges that have not ended.
+// delay delays all exchanges in progress.
 func (s *shared) delay(start time.Time, more time.Duration) {
 	for i := range s.queue {
 		s.queue[i].begin = s.queue[i].begin.Add(more)
@@ -291,7 +289,7 @@ func (s *shared) delay(start time.Time, more time.Duration) {
 	s.busy = s.busy.Add(more)
 }
 
-// What is measured is what the machine does, of short and of long exchanges.
+// The measured contention is the machine's, for short and long exchanges.
 func TestContention(t *testing.T) {
 	for _, want := range []bucket.Contention{
 		{Stretch: 1},
@@ -326,8 +324,8 @@ func TestContention(t *testing.T) {
 	}
 }
 
-// Messages are measured that are as long as those of plans: what they make up for of their
-// lateness, because links were idle meanwhile, is not counted.
+// Measured messages are as long as a plan's messages: lateness recovered by idle links does not
+// count.
 func TestContentionMakesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &shared{channel: channel{short: time.Millisecond, long: time.Millisecond, perByte: 100 * time.Nanosecond}, contention: bucket.Contention{Late: 6e-3, Stretch: 1}, credit: 5 * time.Millisecond, turn: 100 * time.Microsecond}
@@ -348,7 +346,7 @@ func TestContentionMakesUp(t *testing.T) {
 	})
 }
 
-// Where the shortest message takes long nothing is measured beside it for minutes.
+// A slow shortest message has no minutes of contention measurements.
 func TestContentionOfSlowLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &shared{channel: channel{short: time.Second, long: time.Second}, contention: bucket.Contention{Late: 6e-3, Stretch: 1}, turn: 100 * time.Microsecond}
@@ -367,8 +365,8 @@ func TestContentionOfSlowLinks(t *testing.T) {
 	})
 }
 
-// bounding has no room for half of the entries of a sum that may be bounded, and leaves them
-// as a Group does: in front, those it took behind.
+// bounding drops half of the entries of a bounded sum, with a Group's result: some later entries in
+// front.
 type bounding struct {
 	channel
 	t     *testing.T
@@ -410,8 +408,7 @@ func TestExchangeBounded(t *testing.T) {
 	})
 }
 
-// What the computation lost goes by time, beyond that by messages; exchanges that are over
-// soon cannot tell.
+// The computation's loss is by time, and the rest by messages; short exchanges cannot tell.
 func TestLost(t *testing.T) {
 	short := overlapped{load: 0.02, both: contended{load: 0.024, end: 0.01}}
 	for _, c := range []struct {
@@ -431,7 +428,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// Over real links what is measured is valid, and the same on all ranks.
+// Measurements of real links are valid, and equal on all ranks.
 func TestContentionOverLinks(t *testing.T) {
 	links := make([][]bucket.LinkProfile, 2)
 	onRanks(t, 2, func(g *collective.Group) error {
@@ -454,7 +451,7 @@ func TestContentionOverLinks(t *testing.T) {
 	}
 }
 
-// A bend is followed, noise is not, and no line is without a slope.
+// A bend is followed, noise is not, and every line has a slope.
 func TestPieces(t *testing.T) {
 	for name, c := range map[string]struct {
 		seconds map[float64]float64
@@ -462,7 +459,7 @@ func TestPieces(t *testing.T) {
 	}{
 		"line":  {map[float64]float64{1: 2, 4: 5, 16: 17, 64: 65}, "1-64"},
 		"noise": {map[float64]float64{1: 2.05, 4: 4.9, 16: 17.3, 64: 64}, "1-64"},
-		"burst": {map[float64]float64{1: 1, 4: 1.5, 16: 3.5, 64: 32, 256: 128, 257: 129}, "1-16 64-257"}, // what is beyond it is slow
+		"burst": {map[float64]float64{1: 1, 4: 1.5, 16: 3.5, 64: 32, 256: 128, 257: 129}, "1-16 64-257"}, // slow beyond the burst
 		"close": {map[float64]float64{16: 17, 20: 40}, "16-20"},
 		"alone": {map[float64]float64{16: 17}, "16-16"},
 		"rough": {map[float64]float64{1: 1, 4: 8, 16: 11, 64: 64, 256: 256, 300: 300}, "1-64 64-300"}, // the second is noise
@@ -505,12 +502,12 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// Codecs cost something, more for more values, the same on every rank, and what they
-// send is what the payload says.
+// Codec costs are positive, grow with the values, and agree on all ranks, and the sent bytes match
+// the payload.
 func TestCodec(t *testing.T) {
 	for _, c := range []struct {
 		candidate   Candidate
-		least, most float64 // bytes of an entry
+		least, most float64 // bytes per entry
 	}{
 		{Candidate{Name: "fp32"}, 4, 4},
 		{Candidate{Name: "fp16", Chain: chainOf(t, compress.FP16{})}, 2, 2}, // cast by the exchange
@@ -540,7 +537,7 @@ func TestCodec(t *testing.T) {
 	}
 }
 
-// Times are those of the rank on which a gradient is final last.
+// Times are of the rank with the last final gradient.
 func TestComputation(t *testing.T) {
 	onRanks(t, 2, func(g *collective.Group) error {
 		backward := [][]float64{{1, 5, 1}, {3, 1, 1}}[g.Rank()]

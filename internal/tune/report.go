@@ -6,34 +6,31 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Report tells of a choice, and later of how steps then went. Times are in seconds.
+// Report describes a choice and later the steps that followed. Times are in seconds.
 type Report struct {
-	// Chosen is what the job goes on with, of All; its times are 0 where nothing was
-	// predicted.
+	// Chosen is the adopted prediction, of All; times are 0 without a prediction.
 	Chosen Prediction
 	All    []Prediction
 	Reason string
-	// Groups and SHA256 are those of its plan.
+	// Groups and SHA256 describe the plan.
 	Groups int
 	SHA256 string
-	// Replans counts how often it was chosen anew.
+	// Replans is the number of new choices.
 	Replans int
-	// Measured are the steps since the choice; nil when it has just been made.
+	// Measured covers the steps since the choice; nil for a new choice.
 	Measured *Measured
 }
 
-// Measured is what steps took on the slowest rank: medians, in seconds.
+// Measured holds step times on the slowest rank: medians, in seconds.
 type Measured struct {
-	Steps int // how many
-	// Step is the mean step that Prediction.Step predicts.
+	Steps int // number of steps
+	// Step is the mean step, as in Prediction.Step.
 	Step float64
-	// Exact and Reuse are of steps that selected exactly and of others; 0: there was
-	// none.
+	// Exact and Reuse are of exact steps and of steps with reused thresholds; 0: no such step.
 	Exact, Reuse float64
 	Exposed      float64
 }
 
-// report completes r and hands it on.
 func (t *Tuner) report(r Report) {
 	if t.cfg.Report == nil {
 		return
@@ -47,7 +44,7 @@ func (t *Tuner) report(r Report) {
 	t.cfg.Report(r)
 }
 
-// reason says in words why all[0] or another was chosen.
+// reason explains the choice in words.
 func reason(all []Prediction, chosen Prediction) string {
 	first := all[0]
 	if chosen.Strategy != first.Strategy {

@@ -5,7 +5,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Settings are the rows of Config.Exchange: distopt's, but that the strategy may be Auto, and the plan one of Plans.
+// Settings are the rows of Config.Exchange: distopt's, plus the strategy Auto and the plans of
+// Plans.
 func Settings(x *distopt.Config) []setting.Row {
 	rows := x.Settings()
 	for i := range rows {
@@ -16,7 +17,7 @@ func Settings(x *distopt.Config) []setting.Row {
 		case "exchange.plan":
 			r.Value = setting.Choice(&x.Plan, append(append(distopt.Plans(), Plans()...), "")...)
 			r.About += ", exact of auto; mgwfbp, dlgs-scan and exact are made of measurements, saved is a profile's"
-		case "exchange.spars", "exchange.dlgs-every", "exchange.dlgs-rule": // of DLGS, which it may choose
+		case "exchange.spars", "exchange.dlgs-every", "exchange.dlgs-rule": // DLGS's, a choice of Auto
 			r.Needs = setting.Any(setting.Equals("exchange.strategy", string(Auto)), r.Needs)
 		}
 	}

@@ -15,13 +15,12 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Where ranks share updates they make them whole while the computation is profiled, or the
-// update's time would be lost in that of the exchange, and share them again afterwards.
+// Ranks with shared updates make whole updates during profiling, to separate the update's time from
+// the exchange's, and share updates again afterwards.
 func TestUpdatesAreWholeWhileProfiled(t *testing.T) {
 	onShared(t, sharedRank)
 }
 
-// onShared runs body on two ranks that share memory.
 func onShared(t *testing.T, body func(g *collective.Group, w *transport.SharedMemory) error) {
 	t.Helper()
 	meshes := mem.NewShared(2, 4<<20)
@@ -40,7 +39,7 @@ func onShared(t *testing.T, body func(g *collective.Group, w *transport.SharedMe
 	}
 }
 
-// inShared is a rank's tuner of two layers in shared memory.
+// inShared makes a rank's tuner of two layers in shared memory.
 func inShared(g *collective.Group, w *transport.SharedMemory, cfg Config) (t *Tuner, params []float32, err error) {
 	const n = 40000
 	alloc := func() []float32 {
@@ -56,8 +55,8 @@ func inShared(g *collective.Group, w *transport.SharedMemory, cfg Config) (t *Tu
 	return t, params, err
 }
 
-// Ranks that measure make whole updates at first, those that are given their choices share them from the beginning: with
-// the same bits.
+// Ranks that measure make whole updates at first; ranks with given choices share updates from the
+// beginning, with the same bits.
 func TestChoicesReplayInSharedMemory(t *testing.T) {
 	for _, cfg := range []Config{
 		{Exchange: distopt.Config{Plan: "exact"}, Measure: true},

@@ -9,8 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// measure ends the profiling of the computation: it times codecs and links, and
-// chooses.
+// measure ends the computation's profile, times codecs and links, and chooses.
 func (t *Tuner) measure() error {
 	if t.cfg.Measuring != nil {
 		t.cfg.Measuring()
@@ -28,14 +27,14 @@ func (t *Tuner) measure() error {
 	if err := t.sent(&f); err != nil {
 		return err
 	}
-	if codec, ok := f.Codec(t.candidate(string(t.opt.Strategy())).codec(), 0); ok { // it was part of the update
+	if codec, ok := f.Codec(t.candidate(string(t.opt.Strategy())).codec(), 0); ok { // part of the update
 		f.Update = max(0, f.Update-codec.After.At(t.values))
 	}
 	return t.choose(f, "")
 }
 
-// densities finds the density of a strategy that does not say it, such as that of a
-// threshold, in the steps of this phase.
+// densities measures the density of a strategy without a configured density, such as a threshold,
+// from the phase's steps.
 func (t *Tuner) densities() error {
 	if t.auto || t.cfg.Exchange.Density() > 0 {
 		return nil
@@ -52,12 +51,11 @@ func (t *Tuner) densities() error {
 	return nil
 }
 
-// sent finds how much more than asked for steps send that reuse thresholds, where those of
-// this phase do. The rank that sends most keeps the others waiting, and need not be that of
-// the next step.
+// sent measures the sent entries of steps with reused thresholds, relative to the density. The rank
+// with the most entries delays all ranks, and may differ from step to step.
 func (t *Tuner) sent(f *bucket.Profile) error {
 	c := t.candidate(string(t.opt.Strategy()))
-	if !c.reuses() || c.Density == 0 || t.spars != t.opt.Spars() { // a warm-up has changed it meanwhile
+	if !c.reuses() || c.Density == 0 || t.spars != t.opt.Spars() { // changed by a warm-up meanwhile
 		return nil
 	}
 	n := len(t.steps.density)
@@ -79,7 +77,7 @@ func (t *Tuner) sent(f *bucket.Profile) error {
 	return nil
 }
 
-// computation is the profile of the steps of this phase, without costs.
+// computation is the profile of the phase's steps, without costs.
 func (t *Tuner) computation() (bucket.Profile, error) {
 	f := bucket.Profile{Model: t.cfg.Model, Ranks: t.g.Size(), Batch: t.cfg.Batch}
 	forward, backward, err := t.profiler.Medians()
@@ -94,9 +92,8 @@ func (t *Tuner) computation() (bucket.Profile, error) {
 		return f, err
 	}
 	f.Rows = rows[0]
-	// What is neither exchange nor update is computation, and what the caller does
-	// between steps: waiting for data, for one. The slowest rank of a step need not
-	// be that of the next.
+	// The rest is computation and the caller's time between steps, such as waits for data. The
+	// slowest rank may differ from step to step.
 	whole := slices.Clone(recent(t.steps.compute))
 	if err := slowest(t.g, whole); err != nil {
 		return f, err
@@ -117,8 +114,8 @@ func (t *Tuner) computation() (bucket.Profile, error) {
 	return f, nil
 }
 
-// atEnd are the candidates of the share that is sent in the end, where that is another than
-// now: who starts again by what is measured plans for it.
+// atEnd are the candidates at the final density, if different from the current density: a later run
+// with the profile plans for the final density.
 func (t *Tuner) atEnd() ([]Candidate, error) {
 	if t.auto || t.cfg.Exchange.Density() == 0 || t.cfg.Exchange.Density() == t.candidates[0].Density {
 		return nil, nil
@@ -126,8 +123,7 @@ func (t *Tuner) atEnd() ([]Candidate, error) {
 	return t.cfg.candidates()
 }
 
-// current makes the candidates those of the share that is sent now, which a warm-up
-// changes over a run.
+// current sets the candidates to the current density, which a warm-up changes over a run.
 func (t *Tuner) current() (err error) {
 	cfg := t.cfg
 	spars := t.opt.Spars()
@@ -138,13 +134,13 @@ func (t *Tuner) current() (err error) {
 	return t.makeCandidates(cfg)
 }
 
-// costs measures what the candidates' codecs and exchanges cost.
+// costs measures the candidates' codecs and exchanges.
 func (t *Tuner) costs(f *bucket.Profile) error {
 	if err := t.current(); err != nil {
 		return err
 	}
 	f.Codecs, f.Links = nil, nil
-	type wire struct { // exchanges that cost the same
+	type wire struct { // a class of exchanges with equal costs
 		sparse  bool
 		density float64
 		unit    float64
@@ -169,7 +165,7 @@ func (t *Tuner) costs(f *bucket.Profile) error {
 		}
 		w := wire{c.sparse(), c.Density, c.payload(unit).Unit}
 		if w.sparse {
-			w.unit = 0 // its entries may differ by chance
+			w.unit = 0 // random within a density
 		}
 		known, ok := seen[w]
 		if !ok {
@@ -194,7 +190,7 @@ func (t *Tuner) costs(f *bucket.Profile) error {
 	return nil
 }
 
-// verify compares the steps since the choice with what was predicted.
+// verify compares the steps since the choice with the prediction.
 func (t *Tuner) verify() error {
 	m, err := t.compare("")
 	if err != nil {
@@ -208,7 +204,7 @@ func (t *Tuner) verify() error {
 	return t.enter(watching, t.period)
 }
 
-// compare tells how the steps of this phase went.
+// compare reports the phase's steps.
 func (t *Tuner) compare(why string) (Measured, error) {
 	m, err := t.measured()
 	if err != nil {
@@ -225,8 +221,8 @@ func (t *Tuner) compare(why string) (Measured, error) {
 	return m, nil
 }
 
-// End tells how steps went so far where the run ends before they were compared with the
-// prediction, or that nothing was chosen. It is a collective call after the last step.
+// End reports the steps of a run that ends ahead of verification, or the lack of a choice. End is a
+// collective call after the last step.
 func (t *Tuner) End() error {
 	switch t.phase {
 	case settling, profiling:
@@ -241,7 +237,7 @@ func (t *Tuner) End() error {
 	return t.Stay()
 }
 
-// measured are the times of the phase's steps, of the slowest rank.
+// measured holds the slowest rank's times of the phase's steps.
 func (t *Tuner) measured() (Measured, error) {
 	exact, reuse := t.steps.split(t.candidate(t.choice.Strategy).reuses())
 	all := []float64{medianOf(t.steps.total), medianOf(t.steps.exposed), medianOr0(exact), medianOr0(reuse)}
@@ -250,14 +246,13 @@ func (t *Tuner) measured() (Measured, error) {
 	}
 	m := Measured{Step: all[0], Exposed: all[1], Exact: all[2], Reuse: all[3], Steps: len(t.steps.total)}
 	if c := t.candidate(t.choice.Strategy); c.reuses() && m.Exact > 0 && m.Reuse > 0 {
-		m.Step = m.Reuse + (m.Exact-m.Reuse)/float64(c.Every) // as it is predicted
+		m.Step = m.Reuse + (m.Exact-m.Reuse)/float64(c.Every) // as predicted
 	}
 	return m, nil
 }
 
-// split are the times of steps that selected nearly all anew and of those that selected
-// hardly anything so or, where there is none, less than nearly all; without reuses all
-// steps are alike.
+// split separates steps with almost all selections exact from steps with almost no exact selection
+// or, failing such steps, partly exact steps; without reuses all steps are equal.
 func (s *stepTimes) split(reuses bool) (exact, reuse []float64) {
 	var between []float64
 	for i, t := range s.total {
@@ -276,8 +271,8 @@ func (s *stepTimes) split(reuses bool) (exact, reuse []float64) {
 	return exact, reuse
 }
 
-// look compares the last steps with those when the choice was new. Where they have moved
-// too far, and have so some steps later, it chooses anew.
+// look compares the last steps with the steps after the choice. Drift confirmed some steps later
+// leads to a new choice.
 func (t *Tuner) look() error {
 	f, err := t.computation()
 	if err != nil {
@@ -296,14 +291,14 @@ func (t *Tuner) look() error {
 		return t.enter(watching, t.period)
 	}
 	t.replans++
-	t.period *= 2 // a machine that never settles is not measured all the time
+	t.period *= 2 // a restless machine is not measured all the time
 	if f, err = t.alone(f); err != nil {
 		return err
 	}
 	if err := t.densities(); err != nil {
 		return err
 	}
-	f.Update = t.planned.Update // some of this one's happened while groups travelled
+	f.Update = t.planned.Update // the measured update overlaps exchanges
 	if err := t.costs(&f); err != nil {
 		return err
 	}
@@ -313,8 +308,8 @@ func (t *Tuner) look() error {
 	return t.choose(f, fmt.Sprintf("again: steps have moved by %s", quantity.Percent(drift)))
 }
 
-// alone takes off a computation that was measured beside exchanges what these took from
-// it, by the last prediction: what the planned step lost, backward lost in proportion.
+// alone subtracts the predicted loss to exchanges from a computation measured during exchanges:
+// backward lost in proportion to the planned step.
 func (t *Tuner) alone(f bucket.Profile) (bucket.Profile, error) {
 	c := t.candidate(t.choice.Strategy)
 	step, err := stepOf(t.planned, c, t.g.Size(), t.g.Hosts(), serversOf(t.opt.Reducer()))

@@ -11,8 +11,8 @@ import (
 	"github.com/ringo-ml/ringo/distopt"
 )
 
-// Casts that the reducer makes on the path of the computation are predicted as that,
-// and those back as what follows an exchange.
+// Casts by the reducer on the computation's path are predicted as compression, and casts back as
+// time after an exchange.
 func TestMeasuredCasts(t *testing.T) {
 	link := func() *channel {
 		return &channel{short: 3 * time.Millisecond, long: 3 * time.Millisecond, perByte: 100, cast: 100 * time.Nanosecond}
@@ -30,7 +30,7 @@ func TestMeasuredCasts(t *testing.T) {
 	}
 }
 
-// A run that ends early says how far it came.
+// A run that ends early reports its progress.
 func TestEnd(t *testing.T) {
 	for _, c := range []struct {
 		steps    int
@@ -59,7 +59,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// However rarely a strategy selects exactly, one such step is measured.
+// At least one exact step is measured, however rare.
 func TestMeasuredRareExact(t *testing.T) {
 	cfg := auto(0.01)
 	cfg.Exchange.Every = 1000
@@ -71,8 +71,8 @@ func TestMeasuredRareExact(t *testing.T) {
 	}
 }
 
-// What was measured through servers is not used without them, nor the other way round;
-// with servers even one rank has something to measure.
+// Costs through servers do not serve a job without servers, nor the reverse; with servers even one
+// rank has measurements.
 func TestServers(t *testing.T) {
 	served := func() *channel { c := slow(); c.servers = 2; return c }
 	cfg := Config{Exchange: distopt.Config{Plan: "exact"}, Measure: true}
@@ -100,8 +100,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// Where tables' rows travel after the dense gradients, what these are updated with is
-// no communication.
+// If tables' rows travel after the dense gradients, the dense update is no communication.
 func TestStepTimes(t *testing.T) {
 	var s stepTimes
 	s.add(30*time.Millisecond, distopt.StepTimes{Compress: time.Millisecond, Exposed: 9 * time.Millisecond, Dense: 2 * time.Millisecond, Rows: 4 * time.Millisecond, Update: 5 * time.Millisecond})

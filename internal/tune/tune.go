@@ -1,16 +1,14 @@
-// Package tune measures what the steps of a running job are made of, and chooses from
-// that how its gradients travel: how they are cut into groups, and whether making
-// them smaller pays.
+// Package tune measures the parts of a running job's steps, and chooses how gradients travel: the
+// groups, and whether compression pays.
 //
-// Backward is timed layer by layer where it runs (bucket.Profiler). Here codecs are
-// timed on the job's own threads, all ranks at once as in a step, and exchanges on
-// its own links by the very Reducer that carries its steps; curves and lines are
-// fitted to both. Every figure is that of the slowest rank, because the others wait
-// for it, and is the same on all.
+// Backward is timed layer by layer in place (bucket.Profiler). Codecs are timed on the job's
+// threads, on all ranks together as in a step, and exchanges on the job's links by the Reducer of
+// the steps; curves and lines are fitted to both. Every number is the slowest rank's, as the other
+// ranks wait, and is equal on all ranks.
 //
-// A Profile keeps what was measured in a file, so that a later run chooses the same
-// without measuring: choices that rest on measurements differ from run to run, and
-// with them the order of sums; those that rest on a file do not.
+// A Profile keeps the measurements in a file, for later runs with the same choices and no
+// measuring: choices from measurements, and with the choices the order of sums, differ from run to
+// run; choices from a file do not.
 package tune
 
 import (
@@ -22,32 +20,31 @@ import (
 	"github.com/ringo-ml/ringo/internal/exchange"
 )
 
-// Candidate is a way to carry gradients that a job could choose.
+// Candidate is a possible way to carry gradients.
 type Candidate struct {
-	// Name is that of the strategy, such as "dlgs".
+	// Name is the strategy's name, such as "dlgs".
 	Name string
-	// Chain is what makes gradients smaller; nil: nothing, they travel as they are.
+	// Chain compresses gradients; nil: no compression.
 	Chain *compress.Chain
-	// Density is the share of values that a chain with a selection sends.
+	// Density is the share of values sent by a chain with a selection.
 	Density float64
-	// Every is how many selections there are for each exact one, of a chain that
-	// reuses thresholds; otherwise 1 or 0.
+	// Every is the number of selections per exact selection for a chain with reused thresholds;
+	// otherwise 1 or 0.
 	Every int
-	// Clipped says that the norm of the whole gradient is bounded, so that no group is
-	// updated before the last is agreed.
+	// Clipped reports whether the whole gradient's norm is bounded, so that no group is updated
+	// before the last group's exchange.
 	Clipped bool
-	// Shared says that the ranks share the work of the update (distopt.UpdateSharded), each
-	// making its part and writing it to all within the exchange. Writing costs what the
-	// exchange of sums alone writes, so that what it takes longer is about one rank's part.
+	// Shared reports whether ranks share the update (distopt.UpdateSharded), each rank computing a
+	// part and writing the part to all within the exchange. The writes cost as much as an exchange
+	// of sums alone, so the extra time is about one rank's part.
 	Shared bool
-	// Bounded says that the sum may keep to as many entries as a rank sends
+	// Bounded reports whether the sum may keep only as many entries as a rank sends
 	// (exchange.Request.MaxEntries).
 	Bounded bool
-	// Planner cuts the layers: the only one that the strategy has, or the best.
+	// Planner cuts the layers: the strategy's only planner, or the best.
 	Planner bucket.Named
 }
 
-// code is the name of the code of its values.
 func (c Candidate) code() string {
 	if c.Chain == nil {
 		return compress.FP32{}.Name()
@@ -55,7 +52,7 @@ func (c Candidate) code() string {
 	return c.Chain.Quantiser().Name()
 }
 
-// rule is that of a chain which reuses thresholds; empty of others.
+// rule is the rule of a chain with reused thresholds, else empty.
 func (c Candidate) rule() compress.Rule {
 	if c.Chain == nil {
 		return ""
@@ -63,11 +60,11 @@ func (c Candidate) rule() compress.Rule {
 	return c.Chain.Rule()
 }
 
-// codec is the name of its chain's cost in a profile.
+// codec is the name of the chain's cost in a profile.
 func (c Candidate) codec() string { return CodecName(c.Name, c.rule()) }
 
-// CodecName is what the cost of a strategy's codec is called in a profile: the strategy's name,
-// and the rule of its thresholds where that is not the default, such as "dlgs-paper".
+// CodecName is the name of a codec's cost in a profile: the strategy, and the thresholds' rule if
+// not the default, such as "dlgs-paper".
 func CodecName(strategy string, rule compress.Rule) string {
 	if rule == "" || rule == compress.RuleCorrected {
 		return strategy
@@ -77,8 +74,7 @@ func CodecName(strategy string, rule compress.Rule) string {
 
 func (c Candidate) sparse() bool { return c.Chain != nil && c.Chain.Sparse() }
 
-// local is what of the chain happens on the compute path; nil: nothing. Values in 16
-// bits are made by the exchange.
+// local is the part of the chain on the compute path, or nil. The exchange casts values to 16 bits.
 func (c Candidate) local() *compress.Chain {
 	if c.Chain == nil {
 		return nil
@@ -92,8 +88,7 @@ func (c Candidate) local() *compress.Chain {
 	return c.Chain
 }
 
-// casts tells whether the reducer's caller may make 16 bits of the values, and values
-// of these.
+// casts reports whether the reducer's caller may cast values to 16 bits and back.
 func (c Candidate) casts() bool {
 	if c.Chain == nil || c.sparse() {
 		return false
@@ -102,9 +97,9 @@ func (c Candidate) casts() bool {
 	return q == compress.CodeFP16 || q == compress.CodeBF16
 }
 
-// payload is what a group sends, if entries are of unit bytes.
+// payload is a group's payload, with entries of unit bytes.
 func (c Candidate) payload(unit float64) bucket.Payload {
-	const entry = 8 // an index and a value, where nothing was measured
+	const entry = 8 // an index and a value, without a measurement
 	if c.sparse() && unit == 0 {
 		unit = entry
 	}
@@ -120,10 +115,10 @@ func (c Candidate) payload(unit float64) bucket.Payload {
 	return bucket.Payload{Unit: unit}
 }
 
-// reuses tells whether most of its steps are unlike its exact ones.
+// reuses reports whether most steps reuse thresholds.
 func (c Candidate) reuses() bool { return c.Every > 1 }
 
-// serversOf is how many servers a reducer has, 0 where the ranks sum among themselves.
+// serversOf is a reducer's number of servers, 0 for sums among ranks.
 func serversOf(r exchange.Reducer) int {
 	if s, ok := r.(interface{ Servers() int }); ok {
 		return s.Servers()
@@ -131,8 +126,7 @@ func serversOf(r exchange.Reducer) int {
 	return 0
 }
 
-// slowest makes each figure that of the rank on which it is largest, on every rank of
-// the group.
+// slowest sets each number to its maximum over all ranks of the group.
 func slowest(g *collective.Group, figures []float64) error {
 	if g.Size() == 1 {
 		return nil
@@ -143,12 +137,12 @@ func slowest(g *collective.Group, figures []float64) error {
 	return nil
 }
 
-// computation makes a step's times, of this rank, those of the slowest one: a group is
-// exchanged when the last rank has its gradients. It is a collective call.
+// computation merges this rank's step times to the slowest rank's: an exchange waits for the last
+// rank's gradients. A collective call.
 func computation(g *collective.Group, forward, update float64, backward []float64) (float64, float64, []float64, error) {
 	all := append([]float64{update, forward}, backward...)
 	for i := 2; i < len(all); i++ {
-		all[i] += all[i-1] // when each is final
+		all[i] += all[i-1] // the time of each final gradient
 	}
 	if err := slowest(g, all); err != nil {
 		return 0, 0, nil, err

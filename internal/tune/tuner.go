@@ -13,20 +13,20 @@ import (
 	"github.com/ringo-ml/ringo/internal/exchange"
 )
 
-// Steps of a measurement: how many settle caches and buffers first, over how many
-// medians are, and after how many the times are compared with those before.
+// Steps to settle caches and buffers, steps per median, and steps between two checks of times.
 const (
 	settleSteps  = 3
 	measureSteps = 9
 	watchSteps   = 64
 )
 
-// driftBound is the share of a step by which times must have moved for a new plan:
-// below a tenth plans hardly change, and a busy machine moves them by as much.
+// driftBound is the share of a step by which times must drift for a new plan: plans hardly change
+// below 10 %, and busy machines drift as much.
 const driftBound = 0.25
 
-// Optimizer is what a Tuner times and changes: a *distopt.Optimizer, or what exchanges gradients for a loop of another kind. All
-// methods are called between two steps, on every rank the same, but that the two that begin parts of one are called within.
+// Optimizer is the timed and tuned side of a Tuner: a *distopt.Optimizer, or an exchange of another
+// kind of loop. All methods are called between two steps, in the same order on every rank, except
+// the Begin methods, called within steps.
 type Optimizer interface {
 	Step() error
 	Steps() int64
@@ -49,8 +49,7 @@ type Optimizer interface {
 	BeginForward()
 }
 
-// Tuner stands beside an Optimizer: it times its steps and chooses its plan and, under
-// Auto, its strategy.
+// Tuner times an Optimizer's steps and chooses the plan and, under Auto, the strategy.
 //
 //	cfg := tune.Config{Exchange: distopt.Config{Strategy: tune.Auto}}
 //	opt, err := distopt.New(group, sgd, layers, params, grads, nil, cfg.Base())
@@ -60,68 +59,65 @@ type Optimizer interface {
 //	    err = t.Step() // in the place of opt.Step
 //	}
 //
-// Where it measures, the first steps go on as any others, but with all gradients in
-// one group, so that nothing is exchanged while backward is timed, and with whole updates
-// (Optimizer.SetSharding), so that these can be. Then codecs and
-// links are timed between two steps, the choice is made, and the steps that follow are
-// compared with what was predicted. From then on times are watched: where they have
-// moved far from those that the choice was made by, and stay so, it is made again. Where
-// something else happens between two steps, Begin says when the next one begins.
+// If the Tuner measures, the first steps use one group for all gradients, so that backward is timed
+// without exchanges, and whole updates (Optimizer.SetSharding), so that updates can be timed.
+// Codecs and links are then timed between two steps, the choice is made, and later steps are
+// compared with the prediction. From then on times are watched: lasting drift leads to a new
+// choice. Begin excludes other work between two steps.
 //
-// It is used by one goroutine, and every rank calls its methods in the same order.
+// A Tuner is for one goroutine, and all ranks call the methods in the same order.
 type Tuner struct {
 	g      *collective.Group
 	opt    Optimizer
 	layers []bucket.Param
-	values int       // of the layers
-	grads  []float32 // nil: there is no arena of them
+	values int       // of all layers
+	grads  []float32 // nil: no arena of gradients
 	cfg    Config
 	auto   bool
 
 	phase          phase
-	stepsRemaining int  // steps of the phase
+	stepsRemaining int  // steps left of the phase
 	waiting        bool // for Resumed
 	chosen         bool
-	applied        Choices          // so far, by the whole run
-	replay         Choices          // those given that are still to be made
-	profiler       *bucket.Profiler // of the phase; nil: it needs none
-	begun          time.Time        // the step under way
+	applied        Choices          // since step 0 of the run
+	replay         Choices          // the given choices still to be made
+	profiler       *bucket.Profiler // of the phase; nil if unneeded
+	begun          time.Time        // start of the current step
 	spent          time.Duration    // between steps
 	steps          stepTimes
-	planned        bucket.Profile // what the choice was made by
+	planned        bucket.Profile // the choice's source
 	choice         Prediction
 	all            []Prediction
-	usual          baseline // what times are compared with
-	period         int      // steps between two looks
-	driftSuspected bool     // times have moved at the last look
-	replans        int      // how often it was chosen anew
-	spars          float64  // when the phase began
-	// candidate strategies with their chains, which do not change
+	usual          baseline // reference for drift
+	period         int      // steps between two checks
+	driftSuspected bool     // at the last check
+	replans        int      // number of new choices
+	spars          float64  // at the phase's start
+	// candidate strategies with constant chains
 	candidates []Candidate
 }
 
 type phase int
 
 const (
-	idle     phase = iota // nothing is measured
-	settling              // caches and buffers, before profiling
+	idle     phase = iota // no measurement
+	settling              // caches and buffers, ahead of profiling
 	profiling
-	settled // after the choice, before verifying
+	settled // after the choice, ahead of verifying
 	verifying
 	watching
 )
 
-// baseline is what steps took when the choice was new.
 type baseline struct {
 	step    bucket.Step // without costs
 	exposed float64
 	total   float64
 }
 
-// stepTimes are those of the steps of a phase, in seconds.
+// stepTimes are the times of a phase's steps, in seconds.
 type stepTimes struct {
 	total, compute, exposed, update, rows, density []float64
-	exactShare                                     []float64 // share of the values that were selected anew
+	exactShare                                     []float64 // share of the values with exact selection
 }
 
 func (s *stepTimes) reset() {
@@ -130,21 +126,20 @@ func (s *stepTimes) reset() {
 	}
 }
 
-// add counts a step that took so long.
 func (s *stepTimes) add(whole time.Duration, t distopt.StepTimes) {
 	s.total = append(s.total, whole.Seconds())
 	s.compute = append(s.compute, (whole - t.Compress - t.Exposed - t.Update).Seconds())
 	s.exposed = append(s.exposed, t.Exposed.Seconds())
-	s.update = append(s.update, (t.Update + t.Exposed - t.Dense - t.Rows).Seconds()) // of what tables wait for, too
+	s.update = append(s.update, (t.Update + t.Exposed - t.Dense - t.Rows).Seconds()) // tables' wait included
 	s.rows = append(s.rows, t.Rows.Seconds())
 	s.density = append(s.density, t.Density)
 	s.exactShare = append(s.exactShare, t.ExactShare)
 }
 
-// New makes a tuner for opt, whose layers and arena of gradients these are; grads is nil where gradients are the caller's, and lie
-// anywhere. Where
-// nothing is to be measured it chooses at once, or in Resumed where that may bring a choice. It is a collective call. Errors: what
-// Validate reports, or a profile that lacks what the choice needs.
+// New makes a tuner for opt with its layers and arena of gradients (nil if gradients are the
+// caller's). Without measurements the choice is made here, or in Resumed if a choice may come from
+// there. New is a collective call. Errors: those of Validate, or a profile without the needed
+// costs.
 func New(g *collective.Group, opt Optimizer, layers []bucket.Param, grads []float32, cfg Config) (*Tuner, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("tune: %w", err)
@@ -184,7 +179,7 @@ func New(g *collective.Group, opt Optimizer, layers []bucket.Param, grads []floa
 	return t, t.start()
 }
 
-// makeCandidates makes those of cfg, in which ranks that can share updates do.
+// makeCandidates makes cfg's candidates, with shared updates if possible.
 func (t *Tuner) makeCandidates(cfg Config) (err error) {
 	t.candidates, err = cfg.candidates()
 	for i := range t.candidates {
@@ -194,7 +189,6 @@ func (t *Tuner) makeCandidates(cfg Config) (err error) {
 	return err
 }
 
-// start begins to measure.
 func (t *Tuner) start() error {
 	t.begun = time.Now()
 	t.period = watchSteps
@@ -206,39 +200,37 @@ func (t *Tuner) start() error {
 	return t.enter(settling, settleSteps)
 }
 
-// canPlan tells whether a strategy may have any plan.
 func canPlan(strategy distopt.Strategy) bool {
 	i, err := distopt.Lookup(strategy)
 	return err == nil && i.Plan == ""
 }
 
-// enter begins a phase of so many steps.
 func (t *Tuner) enter(p phase, steps int) (err error) {
 	t.phase, t.stepsRemaining, t.spars = p, steps, t.opt.Spars()
 	t.steps.reset()
 	t.opt.EndProfile()
-	if err := t.opt.SetSharding(p != settling && p != profiling); err != nil { // within an exchange it could not be timed
+	if err := t.opt.SetSharding(p != settling && p != profiling); err != nil { // sharded updates within exchanges cannot be timed
 		return err
 	}
 	if t.profiler = nil; p == profiling || p == verifying || p == watching {
 		t.profiler, err = t.opt.Profile(measureSteps)
 	}
 	if err == nil && p == verifying && t.candidate(t.choice.Strategy).reuses() {
-		err = t.make(Choice{Reselect: true}) // one step of each kind at least is seen, however rare
+		err = t.make(Choice{Reselect: true}) // at least one step of each kind, however rare
 	}
 	return err
 }
 
-// Begin says that a step begins now: what happened since the last one, an evaluation or a
-// checkpoint, is part of none. Without it a step begins when the one before ends.
+// Begin starts a step now: work since the last step, such as an evaluation, is part of no step.
+// Without Begin a step starts at the end of the last.
 func (t *Tuner) Begin() {
 	t.begun = time.Now()
 	t.opt.BeginForward()
 }
 
-// Step ends the step that backward began: see Optimizer.Step. It may then measure and
-// choose, together with the other ranks. Where Config.Save fails it breaks the group: the others, which may save nothing, fail at once,
-// and name this rank.
+// Step ends the step that backward began (Optimizer.Step), and may then measure and choose together
+// with all ranks. An error of Config.Save breaks the group: the other ranks fail at once and name
+// this rank.
 func (t *Tuner) Step() error {
 	if t.waiting {
 		return fmt.Errorf("tune: a step before Resumed, without which there is no choice: %w", noSource(t.cfg.Exchange.Plan))
@@ -263,7 +255,6 @@ func (t *Tuner) Step() error {
 	return nil
 }
 
-// next ends a phase.
 func (t *Tuner) next() error {
 	switch t.phase {
 	case settling:
@@ -280,9 +271,8 @@ func (t *Tuner) next() error {
 	return nil
 }
 
-// verifySteps is over how many steps a prediction is compared: the first selects
-// exactly, where others need not, and three more of its kind follow if they come soon,
-// so that one which something else disturbed does not decide.
+// verifySteps is the number of steps compared with a prediction: the first step is exact, and up to
+// three more exact steps follow if frequent, so that a single disturbance does not decide.
 func (t *Tuner) verifySteps() int {
 	if c := t.candidate(t.choice.Strategy); c.reuses() {
 		return max(measureSteps, min(4*c.Every, watchSteps))
@@ -290,9 +280,9 @@ func (t *Tuner) verifySteps() int {
 	return measureSteps
 }
 
-// choose predicts every candidate's step and goes on with the one to go on with.
+// choose predicts every candidate's step and adopts the prediction of Choose.
 func (t *Tuner) choose(f bucket.Profile, why string) error {
-	t.all = nil // reports have the old ones
+	t.all = nil // reports hold the old slice
 	for _, c := range t.candidates {
 		p, err := Predict(f, c, t.g.Size(), t.g.Hosts(), serversOf(t.opt.Reducer()))
 		if err != nil {
@@ -314,14 +304,14 @@ func (t *Tuner) choose(f bucket.Profile, why string) error {
 	}
 	if f, ok := t.Profile(); ok && t.cfg.Save != nil {
 		if err := t.cfg.Save(f); err != nil {
-			_ = t.g.Fail(err) // which is this fault
+			_ = t.g.Fail(err) // returns this same error
 			return err
 		}
 	}
 	return t.enter(settled, settleSteps)
 }
 
-// adopt makes the optimizer's strategy and plan those of a prediction.
+// adopt sets a prediction's strategy and plan.
 func (t *Tuner) adopt(p Prediction) error {
 	var c Choice
 	strategy := distopt.Strategy(p.Strategy)
@@ -334,7 +324,6 @@ func (t *Tuner) adopt(p Prediction) error {
 	return t.make(c)
 }
 
-// fromProfile chooses by what was measured before.
 func (t *Tuner) fromProfile() error {
 	f := *t.cfg.Profile
 	if err := fits(f, t.layers); err != nil {
@@ -352,8 +341,8 @@ func (t *Tuner) fromProfile() error {
 	return t.choose(f, "by the profile")
 }
 
-// asSaved goes on with the plan that a profile holds, where it has no costs to predict a
-// step by: it was made for another cluster, or one that was not there.
+// asSaved adopts a profile's plan without a prediction, as the profile has no costs of this
+// cluster.
 func (t *Tuner) asSaved(f bucket.Profile) error {
 	if err := t.make(Choice{Plan: SavedPlan, Ends: f.SavedPlan().Ends()}); err != nil {
 		return err
@@ -363,7 +352,7 @@ func (t *Tuner) asSaved(f bucket.Profile) error {
 	return nil
 }
 
-// fits reports a profile of another model than the layers are of.
+// fits reports a profile of another model.
 func fits(f bucket.Profile, layers []bucket.Param) error {
 	if len(f.Layers) != len(layers) {
 		return fmt.Errorf("tune: the profile, of model %q, has %d layers, this model %d: name one of this model", f.Model, len(f.Layers), len(layers))
@@ -376,21 +365,21 @@ func fits(f bucket.Profile, layers []bucket.Param) error {
 	return nil
 }
 
-// State is what a checkpoint holds of a Tuner.
+// State is a Tuner's part of a checkpoint.
 type State struct {
-	// Chosen says that there is a choice to keep.
+	// Chosen reports whether there is a choice to keep.
 	Chosen bool `json:"chosen"`
-	// Made is all that was done to the Optimizer so far, before a checkpoint that the run goes on from, too. As
-	// Config.Choices it makes another run the same, without measuring.
+	// Made is the list of all changes to the Optimizer so far, the resumed run's included. As
+	// Config.Choices, Made reproduces the run without measuring.
 	Made Choices `json:"made"`
 }
 
-// State is that of a checkpoint which is saved now.
+// State is the state for a checkpoint now.
 func (t *Tuner) State() State { return State{t.chosen, slices.Clone(t.applied)} }
 
-// Resumed says that the optimizer was restored from a checkpoint, and what that held, or with the zero State that there was
-// none to restore from. A choice that the saved run had made is kept, unless this run was told to measure. It is a
-// collective call before the first step.
+// Resumed passes the state of the checkpoint that the optimizer was restored from, or the zero
+// State without a checkpoint. A saved choice is kept, unless Config.Measure is set. Resumed is a
+// collective call ahead of the first step.
 func (t *Tuner) Resumed(s State) error {
 	if t.opt.Steps() > 0 {
 		t.applied = slices.Clone(s.Made)
@@ -424,27 +413,25 @@ func (t *Tuner) Resumed(s State) error {
 	return t.start()
 }
 
-// Measuring tells whether steps are still measured for a choice, or compared with it.
+// Measuring reports whether steps are still measured for a choice, or compared with the prediction.
 func (t *Tuner) Measuring() bool { return t.phase != idle && t.phase != watching }
 
-// Spent is the time that measuring and choosing have taken so far, at the ends of Steps and
-// part of none: seconds where codecs and links are measured.
+// Spent is the time of measurements and choices so far, at the ends of Steps and part of no step:
+// seconds for codecs and links.
 func (t *Tuner) Spent() time.Duration { return t.spent }
 
-// Stay keeps the choice for good: times are no longer watched. It is called between
-// steps, on every rank the same.
+// Stay keeps the choice for good and ends the watch. All ranks call Stay between the same steps.
 func (t *Tuner) Stay() error {
 	t.opt.EndProfile()
 	t.phase, t.profiler = idle, nil
 	return t.opt.SetSharding(true)
 }
 
-// Choice is what steps go on with by a prediction; ok is false where nothing was
-// predicted.
+// Choice is the adopted prediction; ok is false without a prediction.
 func (t *Tuner) Choice() (p Prediction, ok bool) { return t.choice, t.choice.Strategy != "" }
 
-// Profile is what was measured, with the plan that was made of it; ok is false while
-// there is none.
+// Profile is the measured profile with the plan made from the profile; ok is false without a
+// profile.
 func (t *Tuner) Profile() (f bucket.Profile, ok bool) {
 	if t.phase == idle || len(t.planned.Layers) == 0 {
 		return f, false
@@ -458,7 +445,7 @@ func (t *Tuner) Profile() (f bucket.Profile, ok bool) {
 	return f, true
 }
 
-// recent are the last ones, as many as a Profiler keeps.
+// recent is the tail of x, of a Profiler's length.
 func recent(x []float64) []float64 { return x[max(0, len(x)-measureSteps):] }
 
 func medianOr0(x []float64) float64 {

@@ -19,38 +19,37 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// job is a training job whose computation and links take known times.
+// job is a training job with known times of computation and links.
 type job struct {
 	ranks    int
-	values   []int // of the layers
+	values   []int // per layer
 	backward []time.Duration
 	forward  time.Duration
 	link     func() *channel
 	cfg      Config
-	resumed  *State         // what Resumed is told; nil: it is not called
-	setup    *distopt.Setup // restored before, if there is one
-	stay     bool           // once it is measured
+	resumed  *State         // argument of Resumed; nil: no call
+	setup    *distopt.Setup // restored at first, unless nil
+	stay     bool           // after the measurement
 	spars    func(step int) float64
-	between  func(step int) time.Duration // of an evaluation before the step
-	ends     bool                         // the run is told to
-	varied   bool                         // gradients are, and few are large: thresholds can be reused
-	from     []saved                      // by rank, what it goes on from; nil: it begins
-	unsaved  error                        // what Save says on rank 0
-	// change is called before each step, on every rank.
+	between  func(step int) time.Duration // an evaluation's time, ahead of the step
+	ends     bool                         // whether to call End
+	varied   bool                         // varied gradients with few large values: thresholds can be reused
+	from     []saved                      // by rank, the state to resume from; nil: a new run
+	unsaved  error                        // Save's error on rank 0
+	// change is called ahead of each step, on every rank.
 	change func(step int, backward []time.Duration, c *channel)
 }
 
-// outcome is what a rank saw.
+// outcome is a rank's results.
 type outcome struct {
 	reports []Report
 	opt     *distopt.Optimizer
 	profile bucket.Profile
 	known   bool
 	chosen  bool
-	saved   []saved // at the end, by rank
+	saved   []saved // by rank, at the end
 }
 
-// saved is a rank's checkpoint.
 type saved struct {
 	setup  distopt.Setup
 	tuned  State
@@ -59,7 +58,7 @@ type saved struct {
 	state  [][]float32
 }
 
-// small has layers whose backward lasts 12 ms and gradients of 80 kB.
+// small has layers with 12 ms of backward and 80 kB of gradients.
 func small(link func() *channel, cfg Config) job {
 	return job{
 		ranks: 2, values: []int{64, 4096, 15360, 480}, forward: 4 * time.Millisecond,
@@ -68,8 +67,8 @@ func small(link func() *channel, cfg Config) job {
 	}
 }
 
-// run trains for so many steps in a bubble and returns what rank 0 saw; that the other
-// ranks go on with the same strategy and plan is checked.
+// run trains for a number of steps in a bubble, returns rank 0's outcome, and checks that all ranks
+// have equal strategies and plans.
 func (j job) run(t *testing.T, steps int) (out outcome) {
 	t.Helper()
 	outs := make([]outcome, j.ranks)
@@ -210,7 +209,7 @@ func auto(spars float64) Config {
 	return Config{Exchange: distopt.Config{Strategy: Auto, Spars: spars, Every: 4}}
 }
 
-// fast takes 10 us and 1 ns a byte, slow a millisecond and 1 us.
+// fast takes 10 us and 1 ns per byte, slow 1 ms and 1 us per byte.
 func fast() *channel {
 	return &channel{short: 10 * time.Microsecond, long: 10 * time.Microsecond, perByte: 1, perEntry: 6}
 }
@@ -218,8 +217,8 @@ func slow() *channel {
 	return &channel{short: time.Millisecond, long: time.Millisecond, perByte: time.Microsecond, perEntry: 6}
 }
 
-// Auto goes on with gradients as they are where nothing can be gained, with fewer
-// where links are slow, and steps then take what was predicted.
+// Auto keeps uncompressed gradients on fast links, compresses on slow links, and steps then take
+// the predicted time.
 func TestAuto(t *testing.T) {
 	for name, c := range map[string]struct {
 		link func() *channel
@@ -254,8 +253,7 @@ func TestAuto(t *testing.T) {
 	}
 }
 
-// Auto weighs dlgs under the rule that is asked for, tells it, and keeps its costs apart from
-// those of the other rule.
+// Auto weighs dlgs under the requested rule, reports the rule, and keeps separate costs per rule.
 func TestAutoUnderThePapersRule(t *testing.T) {
 	for rule, codec := range map[compress.Rule]string{"": "dlgs", compress.RulePaper: "dlgs-paper"} {
 		cfg := auto(0.01)
@@ -293,7 +291,7 @@ func TestAutoUnderThePapersRule(t *testing.T) {
 	}
 }
 
-// On one rank there is nothing to measure, nor a choice that more ranks could keep.
+// One rank measures nothing and makes no choice that more ranks could keep.
 func TestAutoAlone(t *testing.T) {
 	j := small(fast, auto(0.01))
 	j.ranks = 1
@@ -303,8 +301,8 @@ func TestAutoAlone(t *testing.T) {
 	}
 }
 
-// A measured plan is the one that the planner makes of the true times, is what steps
-// then take, and is made again from its profile without measuring.
+// A measured plan is the planner's plan of the true times, predicts the steps, and is reproduced
+// from the profile without measuring.
 func TestMeasuredPlan(t *testing.T) {
 	cfg := Config{Exchange: distopt.Config{Plan: "exact"}, Measure: true}
 	link := func() *channel {
@@ -331,7 +329,7 @@ func TestMeasuredPlan(t *testing.T) {
 	}
 }
 
-// Where messages are late, groups that gain less than a share of that are not made.
+// With late messages, groups that gain less than a share of the lateness are left out.
 func TestPlanIsWorthwhile(t *testing.T) {
 	step := bucket.Step{
 		Layers: []bucket.Param{{Len: 64}, {Offset: 64, Len: 4096}, {Offset: 4160, Len: 15360}, {Offset: 19520, Len: 480}}, Forward: 4e-3, Backward: []float64{1e-3, 5e-3, 4e-3, 2e-3},
@@ -358,7 +356,7 @@ func TestPlanIsWorthwhile(t *testing.T) {
 	}
 }
 
-// Exact and other steps of a strategy that reuses thresholds are told apart.
+// Exact steps and steps with reused thresholds are told apart.
 func TestMeasuredReuse(t *testing.T) {
 	j := small(slow, Config{Exchange: distopt.Config{Strategy: distopt.DLGS, Spars: 0.01, Every: 4, Plan: "dlgs-scan"}, Measure: true})
 	j.varied = true
@@ -366,7 +364,7 @@ func TestMeasuredReuse(t *testing.T) {
 	if len(out.reports) != 2 || out.opt.PlanName() != "dlgs-scan" {
 		t.Fatalf("%+v", out.reports)
 	}
-	// The thresholds of groups that send a handful of entries let through some more or fewer.
+	// The thresholds of small groups let through a few more or fewer entries.
 	if m := out.reports[1].Measured; m.Exact <= 0 || m.Reuse <= 0 || !close1(m.Step, out.reports[0].Chosen.Step, 0.05) {
 		t.Errorf("predicted %+v, measured %+v", out.reports[0].Chosen, m)
 	}
@@ -376,7 +374,7 @@ func TestMeasuredReuse(t *testing.T) {
 	}
 }
 
-// What is measured is the share that is sent now, also where it changes during the run.
+// The measured density is the current density, even if the density changes during the run.
 func TestMeasuredWarmup(t *testing.T) {
 	j := small(slow, Config{Exchange: distopt.Config{Strategy: distopt.SparseTopK, Spars: 0.01, Plan: "exact"}, Measure: true})
 	j.spars = func(step int) float64 {
@@ -394,14 +392,14 @@ func TestMeasuredWarmup(t *testing.T) {
 			t.Errorf("predicted %v s, measured %v", r.Chosen.Step, r.Measured.Step)
 		}
 	}
-	early := j.run(t, 40).profile // that of a run which has only warmed up serves the next
+	early := j.run(t, 40).profile // the profile of a warm-up serves the next run
 	j.cfg.Measure, j.cfg.Profile, j.spars = false, &early, nil
 	if out := j.run(t, 3); len(early.Codecs) != 2 || len(out.reports) != 1 || out.reports[0].Chosen.Step <= 0 {
 		t.Errorf("by the profile of a warm-up: %+v", out.reports)
 	}
 }
 
-// The density of a strategy that goes by magnitude is found out.
+// The density of a magnitude threshold is measured.
 func TestMeasuredThreshold(t *testing.T) {
 	cfg := Config{Exchange: distopt.Config{Strategy: distopt.SparseThreshold, Spars: 0.5, Plan: "exact"}, Measure: true}
 	out := small(slow, cfg).run(t, 20)
@@ -414,8 +412,7 @@ func TestMeasuredThreshold(t *testing.T) {
 	}
 }
 
-// When times leave those that the choice was made by it is made again, once; when they
-// do not, it is not.
+// Drifted times lead to one new choice; steady times to no new choice.
 func TestDriftIsPlannedAnew(t *testing.T) {
 	j := small(slow, Config{Exchange: distopt.Config{Plan: "exact"}, Measure: true})
 	if out := j.run(t, 240); len(out.reports) != 2 {
@@ -435,7 +432,7 @@ func TestDriftIsPlannedAnew(t *testing.T) {
 		t.Errorf("nobody watches, but %+v", out.reports)
 	}
 	j.stay = false
-	j.change = func(step int, backward []time.Duration, c *channel) { // at a look, and no longer at the next
+	j.change = func(step int, backward []time.Duration, c *channel) { // at a single look
 		backward[1] = 5 * time.Millisecond
 		if step >= 140 && step < 155 {
 			backward[1] *= 20
@@ -454,8 +451,7 @@ func TestDriftIsPlannedAnew(t *testing.T) {
 	}
 }
 
-// Auto may choose another strategy when links change, and choose again when it trains
-// under one that sends entries.
+// Auto may change the strategy after links change, and choose again under a sparse strategy.
 func TestAutoChoosesAnew(t *testing.T) {
 	j := small(fast, auto(0.01))
 	j.varied = true
@@ -481,7 +477,7 @@ func TestAutoChoosesAnew(t *testing.T) {
 	}
 }
 
-// What happens between two steps is part of none.
+// Time between two steps is part of no step.
 func TestBegin(t *testing.T) {
 	j := small(slow, Config{Exchange: distopt.Config{Plan: "exact"}, Measure: true})
 	j.between = func(int) time.Duration { return time.Second }
@@ -491,8 +487,8 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// What a checkpoint's run had chosen is kept; without a choice, or told to measure, it
-// is chosen now, and where it cannot be that is an error.
+// A checkpoint's choice is kept; without a choice, or with Measure, the choice is made now, and a
+// missing source is an error.
 func TestResumed(t *testing.T) {
 	yes, no := State{Chosen: true}, State{}
 	j := small(slow, auto(0.01))
@@ -529,13 +525,12 @@ func TestResumed(t *testing.T) {
 	}
 }
 
-// What a profile chooses holds after a run that was saved before it had chosen; what one
-// had chosen is kept.
+// A profile's choice holds after a run saved ahead of its choice; an existing choice is kept.
 func TestResumedByProfile(t *testing.T) {
 	yes, no := State{Chosen: true}, State{}
 	first := small(slow, Config{Exchange: distopt.Config{Plan: "exact"}, Measure: true})
 	setups := make([]distopt.Setup, 2)
-	before := first.run(t, 3) // all in one group
+	before := first.run(t, 3) // one group
 	after := first.run(t, 30)
 	setups[0], setups[1] = before.opt.Setup(), after.opt.Setup()
 	if setups[0].SHA256 == setups[1].SHA256 {
@@ -559,10 +554,9 @@ func TestResumedByProfile(t *testing.T) {
 	}
 }
 
-// A fault of an exchange that is measured is told.
 func TestFaults(t *testing.T) {
 	j := small(fast, auto(0.01))
-	j.change = func(step int, _ []time.Duration, c *channel) { c.fails = step >= 11 } // the last that is profiled
+	j.change = func(step int, _ []time.Duration, c *channel) { c.fails = step >= 11 } // the last profiled step
 	synctest.Test(t, func(t *testing.T) {
 		onRanks(t, 2, func(g *collective.Group) error {
 			if err := j.rank(g, 40, new(outcome)); err == nil || !strings.Contains(err.Error(), "a broken link") {
@@ -580,7 +574,7 @@ func TestFaults(t *testing.T) {
 			err := j.rank(g, 100, new(outcome))
 			var by *transport.AbortError
 			if g.Rank() == 0 {
-				others.Wait() // it has told them before
+				others.Wait() // after rank 0's report
 			} else if others.Done(); !errors.As(err, &by) || by.Rank != 0 {
 				return fmt.Errorf("a profile that rank 0 cannot save gave %v", err)
 			}
@@ -612,8 +606,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A saved plan needs no costs of this job: `ringo plan` saves some that were made for other
-// clusters.
+// A saved plan needs no costs of this job: `ringo plan` saves plans for other clusters.
 func TestSavedPlanWithoutCosts(t *testing.T) {
 	f := bucket.Profile{Model: "job", Ranks: 2}
 	for i, n := range small(nil, Config{}).values {
@@ -639,7 +632,7 @@ func TestSavedPlanWithoutCosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(small(slow, Config{Exchange: distopt.Config{Plan: SavedPlan}, Profile: &measured}).run(t, 5))
-	onRanks(t, 2, func(g *collective.Group) error { // but a plan is not made of it
+	onRanks(t, 2, func(g *collective.Group) error { // but not a source for a new plan
 		err := small(slow, Config{Exchange: distopt.Config{Plan: "exact"}, Profile: &measured}).rank(g, 0, new(outcome))
 		if err == nil || !strings.Contains(err.Error(), "measured with batches of 4, this run has 3") {
 			return fmt.Errorf("another batch: %v", err)
@@ -654,7 +647,7 @@ func TestConfigValidate(t *testing.T) {
 	none.Plan = nil
 	for _, c := range []struct {
 		cfg  Config
-		want []string // none: it is valid
+		want []string // none: valid
 	}{
 		{Config{}, nil},
 		{auto(0.1), nil},
@@ -692,8 +685,7 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// The fastest is chosen, unless gradients as they are are as fast for all one can
-// measure.
+// The fastest candidate is chosen, unless uncompressed gradients are about as fast.
 func TestChoose(t *testing.T) {
 	for _, c := range []struct {
 		steps []float64
@@ -709,8 +701,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// Steps that reuse thresholds send as many times what was asked for as the profile says,
-// exact ones what was.
+// Steps with reused thresholds send a multiple of the density as in the profile, exact steps the
+// density.
 func TestPredictSent(t *testing.T) {
 	f := *testProfile(t).Planner
 	f.Links = []bucket.LinkProfile{{Algorithm: "allgather", Payload: bucket.SparsePayload, Unit: 8, Ranks: 2, Hosts: 1, PerByte: 1e-6}}
@@ -736,7 +728,7 @@ func TestPredictSent(t *testing.T) {
 	}
 }
 
-// What Predict lacks is told, all of it.
+// Predict names all missing costs.
 func TestPredictNames(t *testing.T) {
 	f := *testProfile(t).Planner
 	exact, err := bucket.LookupPlanner("exact")
