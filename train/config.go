@@ -22,9 +22,9 @@ import (
 // MaxThreads limits the threads of a rank: above the cores of any host, and few enough to start.
 const MaxThreads = 1024
 
-// Config selects a model, its data and how to train it. Defaults returns a model's default values.
-// For Run every field has a useful zero value: Batch, Epochs, Optimizer and LR default to the
-// model's values, other fields as their comments state.
+// Config selects a model, data and the settings of a run. Defaults returns a model's default
+// values. For Run every field has a useful zero value: Batch, Epochs, Optimizer and LR default to
+// the model's values, other fields as documented.
 type Config struct {
 	// Model is a model of the zoo (models.Lookup) or a custom one.
 	Model model.Spec `json:"-"`
@@ -33,8 +33,7 @@ type Config struct {
 	// Data is a folder (or archive) with the model's data set, or data.Synthetic. TrainFile and
 	// EvalFile name single files.
 	Data, TrainFile, EvalFile string
-	// SkipBad is the maximum number of bad lines or images of all ranks that are skipped; one more
-	// is an error.
+	// SkipBad limits the bad lines or images of all ranks that are skipped before an error.
 	SkipBad int
 	// TrainLimit and EvalLimit limit the number of samples. 0 means all.
 	TrainLimit, EvalLimit int
@@ -60,9 +59,9 @@ type Config struct {
 	// Partition is PartitionShuffled (or ""), PartitionFixed, or PartitionFiles with Stream.
 	Partition string
 
-	// Stream reads training rows of clicks from their files when they are needed, so that they need
-	// not fit into memory; TrainFile may be a folder. Ranks share blocks of the files, or whole
-	// files with PartitionFiles.
+	// Stream reads training rows of clicks from their files on demand, so that the rows need not
+	// fit into memory; TrainFile may be a folder. Ranks share blocks of the files, or whole files
+	// with PartitionFiles.
 	Stream bool
 	// Window is the number of rows of a stream that are shuffled together, a multiple of Batch. 0
 	// means 128 batches, a negative value no shuffling. Interleave is the number of files read
@@ -75,13 +74,13 @@ type Config struct {
 	// Epochs is the number of passes over the training set. For Run 0 means the model's default, or
 	// 10.
 	Epochs int
-	// Optimizer is one of Optimizers. For Run "" means the model's optimizer with its settings if
+	// Optimizer is an element of Optimizers. For Run "" means the model's optimizer and settings if
 	// LR is 0, else "sgd".
 	Optimizer string
 	// TableRules replace the optimizer for rows of tables: PATTERN=RULE, separated by commas, such
-	// as "*=adagrad-rowwise,wide=ftrl:rate=50:l1=0.01". Patterns are those of path.Match; the last
-	// match counts, and overrides the model (nn.Table.Rule). A rule is one of optim.RowRules with
-	// settings of schema.Rule; its learning rate is the run's times rate.
+	// as "*=adagrad-rowwise,wide=ftrl:rate=50:l1=0.01". Patterns are as in path.Match; the last
+	// match counts, and overrides the model (nn.Table.Rule). A rule is a name of optim.RowRules
+	// with settings of schema.Rule. Its learning rate is the run's times rate.
 	TableRules string
 	// LR is the learning rate before the schedule. For Run 0 means the optimizer's default.
 	LR float64
@@ -109,8 +108,8 @@ type Config struct {
 	// Seed determines the initial parameters, the order and the augmentation of samples, dropout
 	// and synthetic data.
 	Seed uint64
-	// Threads is the number of threads that compute in each rank, 1 to MaxThreads. For Run 0 means
-	// this process's cores, divided by the number of ranks. Results do not depend on Threads.
+	// Threads is the number of computing threads of each rank, 1 to MaxThreads. For Run 0 means the
+	// process's cores, divided by the number of ranks. Results do not depend on Threads.
 	Threads int
 	// Servers configures parameters on servers.
 	Servers Servers
@@ -118,7 +117,8 @@ type Config struct {
 	Heter Heter
 	// Exchange configures the exchange of gradients.
 	Exchange distopt.Config
-	// Traced reports that a timeline of the run is recorded (package trace), which needs all ranks.
+	// Traced reports that a timeline of the run is recorded (package trace). All ranks must set
+	// Traced.
 	Traced bool
 	// Labelled adds labels of phases and layers to CPU profiles (nn.TapeConfig.Labels). Results do
 	// not depend on Labelled.
@@ -137,11 +137,11 @@ type Config struct {
 	Layers bool
 	// LogEvery is the number of steps between calls of Observer.Step. 0 means never.
 	LogEvery int
-	// Observer receives the events of this rank. It may be nil.
+	// Observer receives the events of this rank. nil ignores them.
 	Observer Observer `json:"-"`
 	// EachStep receives each step of this rank, on the goroutine that trains, and should return
-	// immediately. It may be nil. Unlike Callbacks.AfterStep it cannot end the run and needs no
-	// meeting of ranks, so that single ranks may have it.
+	// immediately. nil ignores the steps. Unlike Callbacks.AfterStep, EachStep cannot end the run
+	// and needs no meeting of ranks: single ranks may set it.
 	EachStep func(Step) `json:"-"`
 	// Callbacks run on every rank and may end the run.
 	Callbacks `json:"-"`
@@ -277,7 +277,6 @@ func (c Config) Validate() error {
 	return errors.Join(f...)
 }
 
-// errorList collects errors.
 type errorList []error
 
 func (f *errorList) add(wrong bool, p setting.Path, format string, args ...any) {
@@ -288,8 +287,8 @@ func (f *errorList) add(wrong bool, p setting.Path, format string, args ...any) 
 
 func (f *errorList) join(errs ...error) { *f = append(*f, errs...) }
 
-// unused reports settings that differ from their defaults and have no effect. Settings of the
-// exchange report themselves.
+// unused reports settings without an effect that differ from their defaults, except for settings of
+// the exchange.
 func (c Config) unused() error {
 	if !slices.Contains(Optimizers(), c.Optimizer) || !slices.Contains(append(Consistencies(), ""), c.Servers.Consistency) {
 		return nil // reported already; most settings would follow
@@ -358,14 +357,9 @@ func (c Config) source() string {
 	return strings.Join(parts, ", ")
 }
 
-// data returns the files and the seed for data.Open.
-func (c Config) data() data.Config {
-	return data.Config{Dir: c.Data, TrainFile: c.TrainFile, EvalFile: c.EvalFile, Seed: c.Seed}
-}
-
 // dataOf returns the configuration of data.Open for the model.
 func (c Config) dataOf() data.Config {
-	spec, d := c.Model, c.data()
+	spec, d := c.Model, data.Config{Dir: c.Data, TrainFile: c.TrainFile, EvalFile: c.EvalFile, Seed: c.Seed}
 	d.Stream, d.Layout = c.Stream, c.Layout
 	d.Target, d.Schema, d.Split, d.Encoder, d.Gather = c.Target, c.Schema, c.Split, c.encoder, c.gather
 	d.Previous = c.previous
@@ -385,8 +379,8 @@ func (c Config) dataOf() data.Config {
 	return d
 }
 
-// FindData reports missing files of the data set without reading them: the error that Run would
-// return on every rank.
+// FindData reports missing files of the data set without reading them: the error of Run on every
+// rank.
 func FindData(c Config) error {
 	return data.Find(c.setName(), c.dataOf())
 }

@@ -27,8 +27,8 @@ func Optimizers() []string {
 const OptimizerClick = "click"
 
 // SetOptimizer selects an optimizer. A change resets learning rate, momentum and weight decay to
-// the new optimizer's defaults, because the values of the old one have another meaning. A model
-// with a row-sparse table gets no decay, which would move rows that a step did not name.
+// the new optimizer's defaults, because the old values have another meaning. A model with a
+// row-sparse table gets no decay, which would move rows outside of a step.
 func (c *Config) SetOptimizer(name string) {
 	if c.Optimizer == name {
 		return
@@ -101,8 +101,8 @@ func (c Config) newOptimizer(ps *nn.Params) optim.RowOptimizer {
 
 // Tuning configures strategy "auto" and measured plans. The zero value measures for "auto" alone.
 type Tuning struct {
-	// Measure times the run's first steps, its codecs and its links, and chooses by the
-	// measurements: results then depend on them.
+	// Measure times the run's first steps, codecs and links, and chooses by the measurements.
+	// Results then depend on the measurements.
 	Measure bool
 	// Profile replaces the measurements. It must be equal on every rank.
 	Profile *bucket.Profile
@@ -123,7 +123,6 @@ func (t *Tuning) settings() []setting.Row {
 	}
 }
 
-// tuning returns the configuration of the tuner.
 func (c Config) tuning() tune.Config {
 	return tune.Config{
 		Exchange: c.Exchange, Measure: c.Tuning.Measure, Profile: c.Tuning.Profile, Choices: c.Tuning.Choices, Model: c.Model.Name, Batch: c.Batch,

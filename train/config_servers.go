@@ -21,18 +21,18 @@ import (
 // Consistencies lists the values of Servers.Consistency, except for "".
 func Consistencies() []string { return []string{"bsp", "ssp", "async", "geo"} }
 
-// Servers configures parameters on the job's parameter servers, which update them.
+// Servers configures parameters on parameter servers, which update the parameters.
 type Servers struct {
-	// Consistency is the mode of the servers, which have a setting of their own for it: bsp, ssp,
-	// async or geo. "" keeps parameters on the ranks.
+	// Consistency is the mode of the servers, equal to the servers' own setting: bsp, ssp, async or
+	// geo. "" keeps parameters on the ranks.
 	Consistency string
 	// Staleness is the bound of ssp, equal to the servers' setting.
 	Staleness int
 	// GeoSteps is the number of steps between exchanges of copies in geo, at least 1; ranks move
 	// the copies by the optimizer. Other modes ignore it.
 	GeoSteps int
-	// Threads is the number of training threads of a rank, each with a replica and batches of its
-	// own, as if it were a rank; they share Config.Threads. 0 means 1. bsp allows only 1.
+	// Threads is the number of training threads of a rank, each with a replica and batches like a
+	// rank; the threads share Config.Threads. 0 means 1. bsp allows only 1.
 	Threads int
 	// Values is the wire type of values: fp32 (or ""), fp16, bf16, or int8, with gradients of rows
 	// in 8 bits and other values as fp16. Except for fp32, bsp differs in its bits from ranks that
@@ -44,19 +44,19 @@ type Servers struct {
 	CacheBytes int64
 	// Click overrides settings of the rule of OptimizerClick, by their names in schema.Rule.
 	Click map[string]float64
-	// Start is the attempt of the job, from 1, if the run is saved: its servers save in AttemptDir
-	// of Checkpoint.Dir, call the job JobName, and begin with the parts of LastServerParts if there
-	// is a checkpoint. 0 means the launcher's attempt (`ringo run --checkpoint`), which also sets
+	// Start is the attempt of the job, from 1, if the run is saved: the servers save in AttemptDir
+	// of Checkpoint.Dir, call the job JobName, and begin with the parts of LastServerParts after a
+	// checkpoint. 0 means the launcher's attempt (`ringo run --checkpoint`), which also sets
 	// Checkpoint if Dir is empty or equal; without one, no checkpoints.
 	Start int
-	// Begin reports that the servers begin tables with rows of Config.Start.From, as
-	// Config.BeginRows returns them. Without Begin such a file is an error.
+	// Begin reports that the servers begin tables with the rows of Config.BeginRows, from
+	// Config.Start.From. Without Begin such a file is an error.
 	Begin bool
-	// OpenServerCheckpoint opens the parts that servers saved in a folder at a step, by their
+	// OpenServerCheckpoint opens the servers' saved parts in a folder at a step, by the parts'
 	// numbers, such as offline.At of package ps/offline. Evaluate and NewPredictor then read the
-	// parts themselves if Consistency is empty, and Init.From may be a checkpoint of a run with
-	// servers. nil makes these an error. (This package does not import ps/offline, which needs a
-	// storage engine.)
+	// parts if Consistency is empty, and Init.From may be a checkpoint of a run with servers. nil
+	// makes both an error. (Package train does not import ps/offline, which needs a storage
+	// engine.)
 	OpenServerCheckpoint func(dir string, step uint64, numbers []uint64) (ServerCheckpoint, error)
 }
 
@@ -94,7 +94,6 @@ func (s Servers) cache(code message.Code) trainer.CacheConfig {
 	return c
 }
 
-// codes sets the wire types.
 func (s Servers) codes(c *client.Config) error {
 	if s.Values == "" {
 		return nil
@@ -107,7 +106,6 @@ func (s Servers) codes(c *client.Config) error {
 	return err
 }
 
-// validateServers reports conflicts of parameters on servers.
 func (c Config) validateServers(f *errorList) {
 	s := c.Servers
 	const sync setting.Path = "sync"
@@ -136,7 +134,7 @@ func (c Config) validateServers(f *errorList) {
 	f.add(len(c.Start.Rates) > 0 && s.Consistency != "geo", "training.lr-multipliers", "%s with %v %s: servers have one rate for all: leave it out, or use geo, where ranks move the parameters", formatRates(c.Start.Rates), sync, s.Consistency)
 	f.add(c.Tuning.Measure || c.Tuning.Profile != nil, "tuning.tune", "or %v with %v %s: nothing is tuned there: leave it out", setting.Path("tuning.profile"), sync, s.Consistency)
 	if c.Optimizer == OptimizerClick {
-		_, err := c.clickRule(1)
+		_, err := s.clickRule(1)
 		f.add(err != nil, "ps.click", "%w", err)
 	}
 	f.add(c.Optimizer == "adamw" && c.WeightDecay > 0, "training.weight-decay", "%s: on servers adamw decays all parameters, biases too: use adam, or 0", quantity.Exact(c.WeightDecay))
@@ -157,7 +155,7 @@ func (c Config) schemaOf(ps *nn.Params, rate float64) (schema.Schema, error) {
 	rows := rule
 	if c.Optimizer == OptimizerClick {
 		var err error
-		if rows, err = c.clickRule(rate); err != nil {
+		if rows, err = c.Servers.clickRule(rate); err != nil {
 			return schema.Schema{}, err
 		}
 		rule.Name = "adagrad"
@@ -207,8 +205,8 @@ const clickRate = 5
 
 // clickRule returns the rule of OptimizerClick for rows with all settings, so that checkpoints have
 // them.
-func (c Config) clickRule(rate float64) (schema.Rule, error) {
+func (s Servers) clickRule(rate float64) (schema.Rule, error) {
 	rule := schema.Rule{Name: OptimizerClick, LR: rate, Settings: map[string]float64{"rate": clickRate}}
-	maps.Copy(rule.Settings, c.Servers.Click)
+	maps.Copy(rule.Settings, s.Click)
 	return rule.Settled()
 }

@@ -17,15 +17,16 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Settings returns the rows of all settings of c and its exchange, for c as Defaults and
-// SetOptimizer return it. Conditions also name "sync" and settings of output, which belong to other
-// packages.
+// Settings returns the rows of all settings of c and its exchange, for c from Defaults and
+// SetOptimizer. Conditions also name "sync" and settings of output, from other packages.
 func (c *Config) Settings() []setting.Row {
 	return slices.Concat(c.trainingSettings(), tune.Settings(&c.Exchange), c.otherSettings())
 }
 
 func (c *Config) otherSettings() []setting.Row {
-	return slices.Concat(c.Start.settings(), c.exchangeSettings(), c.dataSettings(), c.checkpointSettings(), c.Best.settings(), c.Servers.settings(), c.Heter.settings(), c.Tuning.settings(), []setting.Row{
+	warmup := setting.Row{Path: "exchange.warmup-density", Commands: setting.BenchStep, Unit: "SHARE,…", Needs: setting.Equals("exchange.strategy", distopt.Takers(distopt.SettingWarmup)...), Value: setting.Parsed(&c.WarmupDensity, parseShares, formatShares),
+		About: "shares of values that are sent in the first epochs, such as 0.25,0.0625,0.015625,0.004"}
+	return slices.Concat(c.Start.settings(), []setting.Row{warmup}, c.dataSettings(), c.Checkpoint.settings(), c.Best.settings(), c.Servers.settings(), c.Heter.settings(), c.Tuning.settings(), []setting.Row{
 		{Path: "output.log-every", Flag: "log-every", Unit: "steps", Scope: setting.PerProcess, Value: setting.Int(&c.LogEvery),
 			About: "tell of rank 0's step after so many steps of an epoch each; 0: of epochs alone"},
 		{Path: "output.layer-stats", Scope: setting.PerProcess, Needs: setting.Any(setting.Enabled("output.json"), setting.Enabled("output.http")), Value: setting.Bool(&c.Layers),
@@ -65,14 +66,6 @@ func (c *Config) trainingSettings() []setting.Row {
 	}
 }
 
-// exchangeSettings returns the settings of the exchange that need epochs.
-func (c *Config) exchangeSettings() []setting.Row {
-	return []setting.Row{
-		{Path: "exchange.warmup-density", Commands: setting.BenchStep, Unit: "SHARE,…", Needs: setting.Equals("exchange.strategy", distopt.Takers(distopt.SettingWarmup)...), Value: setting.Parsed(&c.WarmupDensity, parseShares, formatShares),
-			About: "shares of values that are sent in the first epochs, such as 0.25,0.0625,0.015625,0.004"},
-	}
-}
-
 func (c *Config) dataSettings() []setting.Row {
 	stream := setting.Enabled("data.stream")
 	return []setting.Row{
@@ -109,16 +102,16 @@ func (c *Config) dataSettings() []setting.Row {
 	}
 }
 
-func (c *Config) checkpointSettings() []setting.Row {
+func (c *Checkpoint) settings() []setting.Row {
 	folder := setting.Enabled("checkpoint.dir")
 	return []setting.Row{
-		{Path: "checkpoint.dir", OneStart: true, Commands: setting.Run, Flag: "checkpoint", Unit: "DIR", Scope: setting.PerProcess, Value: setting.Text(&c.Checkpoint.Dir),
+		{Path: "checkpoint.dir", OneStart: true, Commands: setting.Run, Flag: "checkpoint", Unit: "DIR", Scope: setting.PerProcess, Value: setting.Text(&c.Dir),
 			About: "save the run in this folder, or below this URL (s3://, azblob://, file://): at its end, when a signal tells it to end, and now and then"},
-		{Path: "checkpoint.every", Flag: "checkpoint-every", Unit: "steps", Scope: setting.JobMutable, Needs: folder, Value: setting.Int(&c.Checkpoint.Every),
+		{Path: "checkpoint.every", Flag: "checkpoint-every", Unit: "steps", Scope: setting.JobMutable, Needs: folder, Value: setting.Int(&c.Every),
 			About: "save after so many steps each; 0: after each epoch"},
-		{Path: "checkpoint.keep", Unit: "checkpoints", Scope: setting.PerProcess, Needs: folder, Value: setting.Int(&c.Checkpoint.Keep),
+		{Path: "checkpoint.keep", Unit: "checkpoints", Scope: setting.PerProcess, Needs: folder, Value: setting.Int(&c.Keep),
 			About: "number of checkpoints that remain, the latest, next to the best and the last healthy one; 0: 3"},
-		{Path: "checkpoint.resume", OneStart: true, Commands: setting.Run, Flag: "resume", Scope: setting.PerProcess, Needs: folder, Value: setting.Bool(&c.Checkpoint.Resume),
+		{Path: "checkpoint.resume", OneStart: true, Commands: setting.Run, Flag: "resume", Scope: setting.PerProcess, Needs: folder, Value: setting.Bool(&c.Resume),
 			About: "go on from the last checkpoint, if there is one; what is not given is as the run was begun"},
 	}
 }
@@ -196,7 +189,6 @@ func parseDropout(text string) (float64, error) {
 	}
 }
 
-// formatDropout is the inverse of parseDropout.
 func formatDropout(v float64) string {
 	if v == 0 {
 		return modelsOwn
@@ -219,7 +211,6 @@ func parseShares(text string) (shares []float64, err error) {
 	return shares, nil
 }
 
-// formatShares is the inverse of parseShares.
 func formatShares(shares []float64) string {
 	parts := make([]string, len(shares))
 	for i, v := range shares {
@@ -247,7 +238,6 @@ func parseClick(text string) (map[string]float64, error) {
 	return out, err
 }
 
-// formatClick is the inverse of parseClick.
 func formatClick(settings map[string]float64) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(settings)) {

@@ -113,9 +113,9 @@ func (c Config) checkTableRules(tables []*nn.Table) error {
 	return nil
 }
 
-// byTable is an optimizer with separate rules for some tables, as servers have them: a table's bits
-// do not depend on where its rows are. The inner optimizer has the other tables alone, under its
-// own numbers. Each rule multiplies the optimizer's rate by its own factor.
+// byTable is an optimizer with separate rules for some tables, as on servers: a table's bits do not
+// depend on the place of its rows. The inner optimizer has only the other tables, under new
+// numbers. Each rule multiplies the optimizer's rate by its own factor.
 type byTable struct {
 	optim.RowOptimizer
 	rules []optim.RowRule // rules by table; nil for the inner optimizer

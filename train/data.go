@@ -29,7 +29,6 @@ type runData struct {
 	description string // JSON of data.Description, for checkpoints
 }
 
-// options returns the model's options for the data.
 func (d *runData) options() model.Options {
 	return optionsOf(d.spec, d.set.Classes, d.set.Vocabulary, d.set.Rows)
 }
@@ -75,7 +74,6 @@ func (d *runData) agreeData() error {
 	return d.sameOnAll(d.fingerprint[:], "data set", "give all hosts the same files")
 }
 
-// checkShapes reports a data set that does not fit the model.
 func (d *runData) checkShapes() error {
 	want := data.Shape{Values: d.spec.Input, IDs: d.spec.IDs, Labels: d.spec.LabelsEach(), Targets: d.spec.Targets}
 	for _, src := range []data.Source{d.set.Train, d.set.Eval} {
@@ -97,7 +95,6 @@ func (d *runData) loaders(rank, size int) (data.LoaderConfig, data.SamplerConfig
 		data.SamplerConfig{Batch: d.cfg.Batch, Rank: rank, Size: size, Seed: d.cfg.Seed, Streams: stateful && d.set.Streams, Fixed: d.cfg.Partition == PartitionFixed}
 }
 
-// openLoaders opens this rank's shards.
 func (d *runData) openLoaders() error {
 	if d.replica.model.State != nil && d.cfg.Servers.threads() > 1 {
 		return fmt.Errorf("model %s carries state from batch to batch: it cannot train on %d threads at once", d.spec.Name, d.cfg.Servers.threads())
@@ -131,7 +128,6 @@ func (d *runData) partitionEval(there []int) error {
 	return nil
 }
 
-// openPart opens a part of the evaluation set as this rank's shard.
 func (d *runData) openPart(part, parts int) (err error) {
 	if d.shard != nil {
 		d.shard.Close()

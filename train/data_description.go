@@ -65,8 +65,8 @@ func unsafeText(v reflect.Value) (text string, ok bool) {
 }
 
 // ModelFromCheckpoint returns the description of a run's data from a checkpoint's header, and the
-// model with the options that it was built with: Spec.Build then makes parameters of the saved
-// lengths. Programs use it that read checkpoints without a job.
+// run's model with its options: Spec.Build then makes parameters of the saved lengths. Programs
+// without a job read checkpoints by it.
 func ModelFromCheckpoint(h checkpoint.Header, m model.Spec) (d data.Description, shape model.Spec, o model.Options, err error) {
 	if text, ok := h.More[moreSet]; ok {
 		if err := json.Unmarshal([]byte(text), &d); err != nil {
@@ -91,9 +91,9 @@ func optionsOf(m model.Spec, classes, vocabulary, rows int) model.Options {
 	}
 }
 
-// follow encodes a table like the checkpoint that the run starts from, because its weights belong
-// to that encoding. A run that resumes reads its own checkpoint instead, as the other one may be
-// deleted. Rank 0 reads the file, or every rank if they have no mesh. The call is collective.
+// follow encodes a table like the run's initial checkpoint, because the weights belong to that
+// encoding. A resumed run reads the encoding of its own checkpoint, as the initial one may be
+// deleted. Rank 0 reads the file, or every rank without a mesh. The call is collective.
 func (c *Config) follow(job *ringo.Job) error {
 	if c.Start.From == "" || c.encoder != nil {
 		return nil
@@ -101,7 +101,7 @@ func (c *Config) follow(job *ringo.Job) error {
 	var e *table.Encoder
 	if job.Rank() == 0 || job.ServersOnly() {
 		var err error
-		if e, err = c.startEncoder(); err != nil {
+		if e, err = startEncoder(c.Start.From, c.Checkpoint); err != nil {
 			return err
 		}
 	}
@@ -118,12 +118,11 @@ func (c *Config) follow(job *ringo.Job) error {
 	return nil
 }
 
-// startEncoder reads the encoding of a table from the checkpoint that a run starts or resumes from;
-// nil if there is no table.
-func (c *Config) startEncoder() (*table.Encoder, error) {
-	path := c.Start.From
-	if c.Checkpoint.Resume {
-		switch own, err := checkpoint.Of(c.Checkpoint.Dir); {
+// startEncoder reads the encoding of a table from the checkpoint of a start or resumption; nil
+// without a table.
+func startEncoder(path string, c Checkpoint) (*table.Encoder, error) {
+	if c.Resume {
+		switch own, err := checkpoint.Of(c.Dir); {
 		case err == nil:
 			path = own
 		case !errors.Is(err, checkpoint.ErrNone):

@@ -19,9 +19,9 @@ const (
 	// PartitionShuffled gives all ranks the same set, shuffled in each epoch before it is divided.
 	PartitionShuffled = "shuffled"
 	// PartitionFixed gives each rank one part for all epochs, shuffled separately: SINGA's
-	// partition by global rank. Ranks may have different sets: ranks with the same set share it, so
-	// that each rank or each host may have its own files. All ranks make as many steps as the rank
-	// with the fewest.
+	// partition by global rank. Ranks may have different sets: ranks with equal sets share the set,
+	// so that each rank or each host may have separate files. All ranks make as many steps as the
+	// rank with the fewest.
 	PartitionFixed = "fixed"
 	// PartitionFiles gives each rank whole files of a stream, so that a rank need not unpack other
 	// ranks' files.
@@ -42,7 +42,7 @@ type dataPartition struct {
 	excluded []data.LeftOut // samples excluded from all sets
 }
 
-// amongSharers returns the given ranks that share this rank's set.
+// amongSharers returns the given ranks with this rank's set.
 func (s dataPartition) amongSharers(some []int) []int {
 	if s.ranks == nil {
 		return some
@@ -50,7 +50,6 @@ func (s dataPartition) amongSharers(some []int) []int {
 	return slices.DeleteFunc(slices.Clone(some), func(rank int) bool { return !slices.Contains(s.ranks, rank) })
 }
 
-// lengthOf returns the number of a source's samples, 0 for a stream.
 func lengthOf(src data.Source) int {
 	if src == nil {
 		return 0
@@ -58,7 +57,6 @@ func lengthOf(src data.Source) int {
 	return src.Len()
 }
 
-// dataSetInfo describes a rank's set for the other ranks.
 type dataSetInfo struct {
 	Fingerprint, Meaning [sha256.Size]byte
 	Train, Eval          int64
@@ -91,7 +89,7 @@ func (d *runData) agreeShares() error {
 	if err != nil {
 		return err
 	}
-	if len(d.shares.ranks) < len(all) { // the fingerprint then covers all sets
+	if len(d.shares.ranks) < len(all) { // agreeShares determines which ranks share a set, and the number of steps that all can make. The call is collective.
 		h := sha256.New()
 		for _, t := range all {
 			h.Write(t.Fingerprint[:])
@@ -209,7 +207,6 @@ func fewBad(left []data.LeftOut, most int) error {
 	return nil
 }
 
-// addLeft adds another list, by kind.
 func addLeft(sum, other []data.LeftOut) []data.LeftOut {
 	sum = slices.Clone(sum)
 	for _, o := range other {

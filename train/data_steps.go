@@ -7,8 +7,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// The last step of an epoch has the remaining samples. Ranks have unequal numbers of them, so each
-// batch counts by its share of the step: an update always uses the mean over the samples of its
+// The last step of an epoch has the remaining samples, in unequal numbers per rank. Each batch
+// therefore counts by its share of the step: an update always uses the mean over the samples of the
 // step.
 
 // openTraining opens the training batches. On an error it sets none.

@@ -30,7 +30,6 @@ func (c Config) validateStream(f *errorList) {
 	f.add(c.Interleave != 0 && !c.Stream, "Interleave", "has no effect: it needs %v", setting.Path("data.stream"))
 }
 
-// window returns the number of rows that are shuffled together.
 func (c Config) window() int {
 	switch {
 	case c.Window < 0:
@@ -79,8 +78,8 @@ func (d *runData) idRows() int {
 	return d.set.Rows
 }
 
-// agreeSteps determines the number of steps that every rank has rows for. Each rank counts its rows
-// in a pass over its files. The call is collective.
+// agreeSteps determines the number of steps that every rank has rows for. Each rank counts rows in
+// a pass over its files. The call is collective.
 func (d *runData) agreeSteps(s *streamed) error {
 	d.prepares("counting the rows of the training files")
 	rows, left, err := s.Rows(d.job.Context())

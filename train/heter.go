@@ -21,10 +21,11 @@ import (
 	"github.com/ringo-ml/ringo/train/internal/tensornames"
 )
 
-// Heter configures heter-trainers, which compute the part of the model that its code marks
+// Heter configures heter-trainers, which compute the part of the model marked by its code
 // (nn.Tape.OnDevice). Ranks compute the layers before the part, with parameters on servers. In bsp
-// heter-trainers own the part's parameters. In other modes the servers have them, and a rank sends
-// its values with each step, so that the mode's guarantees hold as without heter-trainers.
+// heter-trainers own the part's parameters. In other modes the servers have the part's parameters,
+// and a rank sends the values with each step, so that the mode's guarantees hold as without
+// heter-trainers.
 type Heter struct {
 	// Count is the number of heter-trainers of the job. For Run 0 means the launcher's number, or
 	// none.
@@ -35,10 +36,10 @@ type Heter struct {
 	// Except for fp32, results differ from those of the whole model.
 	Values string
 	// Report receives a line about each lost heter-trainer while others are left; in a
-	// heter-trainer, lines about its work. It may be nil; any goroutine may call it.
+	// heter-trainer, lines about its work. nil ignores the lines; any goroutine may call Report.
 	Report func(line string) `json:"-"`
-	// Note receives a line if this rank could share memory with a heter-trainer and does not. nil
-	// means Report; any goroutine may call it.
+	// Note receives a line if the rank could share memory with a heter-trainer and does not. nil
+	// means Report; any goroutine may call Note.
 	Note func(line string) `json:"-"`
 }
 
@@ -54,7 +55,6 @@ func (h *Heter) settings() []setting.Row {
 	}
 }
 
-// validateHeter reports conflicts of heter-trainers.
 func (c Config) validateHeter(f *errorList) {
 	h := c.Heter
 	f.add(h.Count < 0, "heter.count", "%d: want 0 or more", h.Count)
@@ -77,7 +77,7 @@ func (h Heter) code() (message.Code, error) {
 	return message.ParseCode(h.Values)
 }
 
-// shape is a model's shape, which heter-trainers receive because they see no data.
+// shape is a model's shape. Heter-trainers receive it because they see no data.
 type shape struct {
 	Input                         []int
 	IDs, Labels, Targets, Classes int
@@ -85,8 +85,7 @@ type shape struct {
 	Options                       model.Options
 }
 
-// of returns m with the shape.
-func (s shape) of(m model.Spec) model.Spec {
+func (s shape) apply(m model.Spec) model.Spec {
 	m.Input, m.IDs, m.Labels, m.Targets, m.Classes, m.Slots = s.Input, s.IDs, s.Labels, s.Targets, s.Classes, s.Slots
 	return m
 }
@@ -100,7 +99,7 @@ func OpenPart(c Config, about []byte) (*heter.Cut, heter.Device, error) {
 	if err := d.Decode(&s); err != nil {
 		return nil, nil, fmt.Errorf("what a rank says of its model: %w", err)
 	}
-	spec, prepare := s.of(c.Model), func(ps *nn.Params) error { return c.Start.choose(ps, c.Model.PyTorch) }
+	spec, prepare := s.apply(c.Model), func(ps *nn.Params) error { return c.Start.choose(ps, c.Model.PyTorch) }
 	cut, err := heter.Find(spec, s.Options, prepare)
 	if err != nil {
 		return nil, nil, err
@@ -148,8 +147,8 @@ type heterParams struct {
 	state           []float32   // state of the heter-trainers' optimizer, on rank 0 of a run that is saved
 }
 
-// delegate finds the part of the replica's model, before it is arranged, and leaves the part to
-// heter-trainers. The replica freezes the part's parameters, unless it sends them.
+// delegate finds the part of the replica's model, before the model is arranged, and leaves the part
+// to heter-trainers. The replica freezes the part's parameters unless the rank sends them.
 func (r *Replica) delegate(c Config, o model.Options) error {
 	inner, ok := r.params.(*serverParams)
 	if !ok {
@@ -334,8 +333,8 @@ func (f *heterParams) abort() {
 	_ = f.each((*heterParams).disconnect)
 }
 
-// disconnect ends the waits of passes, which another goroutine may be in; close releases what
-// passes use.
+// disconnect ends the waits of passes, possibly in another goroutine; close releases the memory of
+// passes.
 func (f *heterParams) disconnect() error {
 	if f.heters != nil {
 		f.heters.Abort(cmp.Or(context.Cause(f.replica.job.Context()), errors.New("the run has ended")))

@@ -11,12 +11,11 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// A checkpoint with heter-trainers has their parameters by name, as parameters that ranks do not
-// train, and their optimizer's state as one array. Servers save the other dense parameters. If
-// ranks send the part's parameters, servers have all, and a checkpoint equals that of the whole
-// model.
+// A checkpoint with heter-trainers has the part's parameters by name, as parameters that ranks do
+// not train, and the state of the part's optimizer as one array. Servers save the other dense
+// parameters. If ranks send the part's parameters, servers have all, and a checkpoint equals that
+// of the whole model.
 
-// heterState is the name of that array.
 const heterState = "heter/optimizer"
 
 // give sets the part's parameters on heter-trainers to the replica's, and their optimizer's state;
@@ -59,8 +58,8 @@ func (f *heterParams) arrays() []checkpoint.Array {
 	return out
 }
 
-// sameSplit reports a checkpoint of a run in which heter-trainers owned the part and this run's do
-// not, or the reverse: states of optimizers then cover other parameters.
+// sameSplit reports a checkpoint if heter-trainers own the part in only one of both runs, the
+// checkpoint's and this one: states of optimizers then cover other parameters.
 func (c Config) sameSplit(file string, h checkpoint.Header) error {
 	const path, sync setting.Path = "heter.count", "sync"
 	was := h.Settings[path]
@@ -75,12 +74,12 @@ func (c Config) sameSplit(file string, h checkpoint.Header) error {
 	return setting.Errorf(path, "%d: %s is of a run without heter-trainers, or with some that owned nothing: servers have all dense parameters; leave it out, or begin another run with its weights (%v)", c.Heter.Count, file, begin)
 }
 
-// standIn gives servers an array if no dense parameter is theirs: a schema needs one.
+// standIn gives servers an array if the model leaves them no dense parameter: a schema needs at
+// least one array.
 func standIn(ps *nn.Params) { ps.New(standInName, nn.Zeros, 1) }
 
 const standInName = "heter.none"
 
-// paramsIn returns the names of the parameters in a checkpoint's file.
 func paramsIn(f *checkpoint.File) (names []string) {
 	for _, a := range f.Arrays() {
 		if name, is := strings.CutPrefix(a.Name, paramName("")); is {
@@ -90,8 +89,8 @@ func paramsIn(f *checkpoint.File) (names []string) {
 	return names
 }
 
-// freezeSaved freezes the parameters that the file of a checkpoint with servers has, before a
-// registry is arranged; servers have the other ones.
+// freezeSaved freezes the parameters in the file of a checkpoint with servers, before a registry is
+// arranged; servers have the other parameters.
 func freezeSaved(ps *nn.Params, names []string) error {
 	if len(names) == 0 {
 		return nil

@@ -8,8 +8,8 @@ import (
 )
 
 // overlap is a heter.RemoteStage that works while the rank waits: in the first wait it requests the
-// next batch's rows, in the last one it pushes final gradients of rows. Heter-trainers are busy
-// during these waits, and idle between the last results and the next batch's rows.
+// next batch's rows, in the last wait it pushes final gradients of rows. Heter-trainers are busy
+// meanwhile, and idle between the last results and the next batch's rows.
 type overlap struct {
 	*client.Client
 	split *heterParams
@@ -41,8 +41,8 @@ func (m overlap) Wait(micro *heter.MicroBatch) error {
 	return m.Client.Wait(micro)
 }
 
-// earlyRows are the rows of a table's gradient that are pushed before the last micro-batch is back:
-// rows that the last micro-batch does not look up.
+// earlyRows are the rows of a table's gradient to push before the last micro-batch is back: rows
+// outside of the last micro-batch.
 type earlyRows struct {
 	sent   bool
 	marks  []uint32 // round of the last look-up by the last micro-batch, by row of the batch

@@ -216,3 +216,17 @@ func TestHeterRefuses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestHeterNeedsServers: a replica for heter-trainers without parameters on servers is an error.
+func TestHeterNeedsServers(t *testing.T) {
+	set, keys := keyedSet(t)
+	cfg := Defaults(keyed(keys), "")
+	cfg.Heter.Count = 1
+	err := ringo.Local(context.Background(), 1, ringo.Config{}, func(job *ringo.Job) error {
+		_, err := NewReplica(job, cfg, optionsOf(cfg.Model, set.Classes, set.Vocabulary, set.Rows))
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "heter.count 1: heter-trainers need parameters on servers") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -12,7 +12,6 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// usualMicros is the default of Heter.Micros.
 const usualMicros = 4
 
 // runHeterTrainer serves as a heter-trainer until all ranks have left, and then returns

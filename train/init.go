@@ -20,20 +20,20 @@ import (
 )
 
 // Init selects initial values of a model's parameters, and the parameters to train. Fine-tuning
-// begins with the values of another run, freezes some of them and replaces the last layer.
+// begins with the values of another run, freezes a part and replaces the last layer.
 //
-// Patterns are those of path.Match, such as "layer1.*", where * stands for any characters. They
-// match a parameter by its name, or by its name in PyTorch's state_dict (model.Spec.PyTorch). A
+// Patterns are as in path.Match, such as "layer1.*", where * matches any characters. A pattern
+// matches the parameter's name in the model or in PyTorch's state_dict (model.Spec.PyTorch). A
 // pattern without a match is an error.
 type Init struct {
-	// From is a safetensors file, a .npz, a checkpoint, or a run's folder, which means its last
-	// checkpoint. Parameters, tables and running statistics of the same names begin with its
-	// values; the run is new otherwise. A checkpoint of a run with servers must be of the same
-	// model (Servers.OpenServerCheckpoint); its table has the rows that the servers had. Rank 0
-	// alone reads the file, and servers the rows of their tables (Servers.Begin). A run that
-	// resumes does not read it. Places within tensors are matched by the names of columns,
-	// categories, slots, classes and words in a checkpoint; other differences of shape are an
-	// error. "" means random values.
+	// From is a safetensors file, a .npz, a checkpoint, or a run's folder, which means the last
+	// checkpoint. Parameters, tables and running statistics begin with the file's values of equal
+	// names; the run is new otherwise. A checkpoint of a run with servers must be of the same model
+	// (Servers.OpenServerCheckpoint) and provides the servers' rows of its table. Rank 0 alone
+	// reads the file, and servers the rows of their tables (Servers.Begin). A resumed run does not
+	// read the file. Places within tensors are matched by the names of columns, categories, slots,
+	// classes and words in a checkpoint; other differences of shape are an error. "" means random
+	// values.
 	From string
 	// Except are patterns of tensors that keep random values, such as a last layer with other
 	// classes.
@@ -82,7 +82,6 @@ func parseRates(text string) (rates []Rate, err error) {
 	return rates, nil
 }
 
-// formatRates is the inverse of parseRates.
 func formatRates(rates []Rate) string {
 	parts := make([]string, len(rates))
 	for i, r := range rates {
@@ -117,8 +116,8 @@ func (s Init) choose(ps *nn.Params, names weights.Names) error {
 	return errors.Join(errs...)
 }
 
-// CheckInit reports that the file of c.Start is missing or has no weights: the error that Run would
-// return on rank 0. A run that resumes does not need the file.
+// CheckInit reports that the file of c.Start is missing or has no weights: the error of Run on rank
+// 0. A resumed run does not need the file.
 func CheckInit(c Config) error {
 	if c.Start.From == "" {
 		return nil
@@ -158,7 +157,6 @@ func (r *Replica) initParams(c Config) (lines []string, err error) {
 	return lines, errors.Join(err, src.Close())
 }
 
-// take loads the values of a source into the model.
 func (r *Replica) take(src *initSource, c Config) ([]string, error) {
 	nodes, err := nn.Trace(func(t *nn.Tape) { r.model.Forward(t, r.Spec.Sample(1)) })
 	r.model.Reset()
@@ -202,8 +200,8 @@ func (r *Replica) take(src *initSource, c Config) ([]string, error) {
 	return lines, nil
 }
 
-// exceptions returns whether a pattern matches a tensor, by its own name or PyTorch's. own are the
-// names in the model, known those in a source of that kind.
+// exceptions returns a function that matches a tensor's name, here or in PyTorch, with patterns.
+// own are the model's names, known the names in a source of the same kind.
 func exceptions(patterns, known, own []string, names weights.Names) (func(name string) bool, error) {
 	matched := map[string]bool{}
 	var errs []error
@@ -231,7 +229,6 @@ func exceptions(patterns, known, own []string, names weights.Names) (func(name s
 
 func tensors(n int) string { return quantity.Count(n, "tensor") }
 
-// untrained returns values that no update changes: frozen parameters and running statistics.
 func (r *Replica) untrained() (out [][]float32) {
 	for _, p := range r.Params.Frozen() {
 		out = append(out, p.Data)

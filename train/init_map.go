@@ -25,9 +25,9 @@ func descriptionOf(h *checkpoint.Header) (d data.Description, err error) {
 	return d, d.Validate()
 }
 
-// byName makes s a source whose tensors have the places of this run's model, and returns lines
-// about mapped, new and unused names. Tensors that except selects keep their initial values and
-// need no match. s does not change without names on one side, or with equal names.
+// byName gives s tensors with the places of the run's model, and returns lines about mapped, new
+// and unused names. Tensors selected by except keep their initial values and need no match. s does
+// not change without names on both sides, or with equal names.
 func (r *Replica) byName(s *initSource, c Config, except func(string) bool) (lines []string, err error) {
 	if c.about == nil {
 		return nil, nil
@@ -36,7 +36,7 @@ func (r *Replica) byName(s *initSource, c Config, except func(string) bool) (lin
 	if err != nil {
 		return nil, err
 	}
-	old, now := tensornames.Of(was), tensornames.Of(*c.about)
+	old, now := tensornames.Extract(was), tensornames.Extract(*c.about)
 	if old.None() || now.None() {
 		return assumed(s.Path, was, *c.about, now), nil
 	}
@@ -182,7 +182,6 @@ func (s *initSource) replace(maps map[string]tensornames.Map, moved map[string]b
 	}
 }
 
-// tensor is a parameter, table or running statistic of a replica.
 type tensor struct {
 	name      string
 	shape     []int

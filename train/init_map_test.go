@@ -80,7 +80,7 @@ func (s side) start(t *testing.T, was side, except ...string) ([]string, error) 
 
 // sampleOf makes samples whose values depend on names alone, not on places.
 func (s side) sampleOf(n int) model.Batch {
-	b, names := s.spec.Sample(n), tensornames.Of(s.d)
+	b, names := s.spec.Sample(n), tensornames.Extract(s.d)
 	draw := func(what string, most int) int {
 		h := uint64(14695981039346656037)
 		for _, c := range []byte(what) {
@@ -136,7 +136,7 @@ func (s side) outputs(t *testing.T, n int) map[string]float64 {
 		s.m.Reset()
 	}
 	got := map[string]float64{}
-	names := tensornames.Of(s.d)
+	names := tensornames.Extract(s.d)
 	out := s.m.Forward(tape, s.sampleOf(n))
 	for _, y := range out.List() {
 		width := y.Shape[len(y.Shape)-1]
@@ -316,8 +316,8 @@ func TestStartByNamePrintsNewAndUnused(t *testing.T) {
 	for _, c := range []struct {
 		tensor   string
 		old, now []tensornames.Label
-	}{{"out.weight", tensornames.Of(old).Outputs, tensornames.Of(now).Outputs}, {"out.bias", tensornames.Of(old).Outputs, tensornames.Of(now).Outputs},
-		{"categories.weight", slices.Concat(tensornames.Of(old).IDs[0].Rows, tensornames.Of(old).IDs[1].Rows), slices.Concat(tensornames.Of(now).IDs[0].Rows, tensornames.Of(now).IDs[1].Rows)}} {
+	}{{"out.weight", tensornames.Extract(old).Outputs, tensornames.Extract(now).Outputs}, {"out.bias", tensornames.Extract(old).Outputs, tensornames.Extract(now).Outputs},
+		{"categories.weight", slices.Concat(tensornames.Extract(old).IDs[0].Rows, tensornames.Extract(old).IDs[1].Rows), slices.Concat(tensornames.Extract(now).IDs[0].Rows, tensornames.Extract(now).IDs[1].Rows)}} {
 		before, after, fresh := was.rowsOf(c.tensor, c.old), is.rowsOf(c.tensor, c.now), untouched.rowsOf(c.tensor, c.now)
 		for name, row := range after {
 			want, ok := before[name]

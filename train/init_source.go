@@ -86,9 +86,9 @@ func (c Config) addParts(s *initSource, part ServersPart, into []*nn.Table) erro
 	return nil
 }
 
-// LoadDense loads the dense parameters that servers saved into a model that is not arranged yet:
-// one array, in the order of its arena. Tensors that inFile names were frozen: servers do not have
-// them, and they do not change.
+// LoadDense loads the servers' dense parameters into a model before its arrangement: one array, in
+// the order of the arena. Tensors selected by inFile were frozen: servers do not have them, and
+// LoadDense does not change them.
 func LoadDense(ctx context.Context, ps *nn.Params, m model.Model, spec model.Spec, inFile func(name string) bool, from ServerCheckpoint) error {
 	for _, p := range ps.List() {
 		if inFile(p.Name) {
@@ -125,7 +125,6 @@ func rowsOver(t *nn.Table, number int, from ServerCheckpoint) ([]float32, error)
 	return out, err
 }
 
-// someRows is the number of rows in one call.
 const someRows = 4096
 
 // BeginRows calls do with the initial rows of a table on servers, keys and weights, from Init.From:

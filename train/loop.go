@@ -68,7 +68,6 @@ func (l *epochLoop) epoch(at *position) error {
 	return err
 }
 
-// trainEpoch does the remaining steps of an epoch.
 func (l *epochLoop) trainEpoch(at *position) (err error) {
 	l.job.SetStatus(fmt.Sprintf("training epoch %d", at.epoch))
 	l.setPosition("", at.epoch, at.step+1)
@@ -104,7 +103,6 @@ func (l *epochLoop) trainEpoch(at *position) (err error) {
 	return nil
 }
 
-// lr returns the learning rate of a step of an epoch.
 func (d *runData) lr(epoch, step int) float64 {
 	return d.cfg.schedule().At((epoch-1)*d.steps+step, d.steps, d.cfg.Epochs)
 }
@@ -150,7 +148,6 @@ func (l *epochLoop) evaluateAll(epoch int, t *epochCounters) (evaluation, error)
 // A run with a checkpoint folder that receives a stop request stops between the same two steps on
 // all ranks, and saves a last checkpoint. See ringo.Job.Stoppable.
 
-// epochStep is a step of a run.
 type epochStep struct{ epoch, step int }
 
 // stoppable lets stop requests end the run, which begins at a position.
@@ -166,7 +163,6 @@ func (l *epochLoop) checkStop(epoch, step, n int) error {
 	return l.stops.BeginMany(int64((epoch-1)*l.data.steps+step), int64(n))
 }
 
-// stopped reports whether err is a stop request.
 func stopped(err error) bool {
 	var s *ringo.StoppedError
 	return errors.As(err, &s)

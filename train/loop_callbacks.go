@@ -32,7 +32,6 @@ type Callbacks struct {
 	AfterCheckpoint func(step int64) error
 }
 
-// names lists the callbacks that are set.
 func (c Callbacks) names() string {
 	var names []string
 	for name, is := range map[string]bool{"AfterStep": c.AfterStep != nil, "AfterEpoch": c.AfterEpoch != nil, "AfterCheckpoint": c.AfterCheckpoint != nil} {
@@ -53,8 +52,8 @@ type Step struct {
 	// Step is the number of the step in the epoch, from 1. Done is the number of steps of the run.
 	Step int   `json:"step"`
 	Done int64 `json:"done"`
-	// LR is the learning rate. Loss is the loss of this rank's last batch, before the update. It is
-	// NaN or infinite if the step was skipped for it; Observer.Step does not receive such a step.
+	// LR is the learning rate. Loss is the loss of the rank's last batch, before the update. A
+	// skipped step may have a loss of NaN or infinity; Observer.Step does not receive such a step.
 	LR   float64 `json:"lr"`
 	Loss float64 `json:"loss"`
 	// WallS is the time in seconds since the run began or resumed.
@@ -110,7 +109,6 @@ func (r *reports) lower() bool {
 	return r.cfg.Best.Metric != progressiveBy[0] && (i < 0 || metrics[i].Lower)
 }
 
-// checkBest reports a metric that the model does not have.
 func (r *reports) checkBest() error {
 	m := r.cfg.Best.Metric
 	known := []string{"loss"}

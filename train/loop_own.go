@@ -16,9 +16,9 @@ import (
 // strategies that may change from batch to batch, Save and Evaluate in between. All calls are
 // collective, so that ranks are always at the same step.
 //
-// It is Run without epochs and data: parameters are on the ranks or on servers by cfg, checkpoints
-// equal Run's, and a stop request saves the loop after the same step on all ranks (TrainOneBatch
-// returns a *ringo.StoppedError).
+// A Loop equals Run without epochs and data: parameters are on the ranks or on servers by cfg,
+// checkpoints equal Run's, and a stop request saves the loop after the same step on all ranks
+// (TrainOneBatch returns a *ringo.StoppedError).
 type Loop struct {
 	r  *run
 	at position
@@ -30,10 +30,9 @@ type Loop struct {
 // endless is the number of steps of a Loop's only epoch.
 const endless = math.MaxInt32
 
-// NewLoop makes the model on this rank. m has the shape of the samples; of cfg it ignores epochs
-// and data. In a heter-trainer it serves and returns ringo.ErrHeterTrainerDone, as Run does. With
-// cfg.Checkpoint.Resume it resumes from the folder's last checkpoint, if any: Steps returns its
-// step.
+// NewLoop makes the model on this rank. m has the shape of the samples; epochs and data in cfg are
+// ignored. In a heter-trainer NewLoop serves and returns ringo.ErrHeterTrainerDone, as Run does.
+// cfg.Checkpoint.Resume resumes from the folder's last checkpoint, if any: Steps returns its step.
 func NewLoop(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (l *Loop, err error) {
 	if job.HeterTrainer() != nil {
 		return nil, runHeterTrainer(ctx, job, m, cfg)
@@ -63,7 +62,7 @@ func NewLoop(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (l *
 	if err := r.data.describe(); err != nil {
 		return nil, err
 	}
-	opts, place := r.data.options(), cfg.placement(r.peers)
+	opts, place := r.data.options(), placement(cfg, r.peers)
 	if err := r.add(cfg, opts, place); err != nil {
 		return nil, err
 	}
@@ -92,16 +91,15 @@ func (l *Loop) SetLR(lr float64) { l.lr = lr }
 // Replica returns this rank's copy of the model and its optimizer.
 func (l *Loop) Replica() *Replica { return l.r.replica }
 
-// TrainOneBatch runs this rank's batch forward and backward, exchanges gradients during backward,
+// TrainOneBatch runs the rank's batch forward and backward, exchanges gradients during backward,
 // and updates. strategy and spars change the exchange from this step on, as in distopt; "" and 0
-// keep it. The pass is valid until the next call.
+// change nothing. The pass is valid until the next call.
 //
 // With Exchange.NonFinite "skip" all ranks may skip the step: Replica().Opt.Times().Skipped is then
 // the reason.
 //
-// An error of this rank alone ends the other ranks' steps with an error that names this rank, when
-// the function of ringo.Run or ringo.Local returns it; an error of an exchange or update does so
-// immediately.
+// An error of one rank ends the other ranks' steps with an error about that rank, when the function
+// of ringo.Run or ringo.Local returns; an error of an exchange or update does so immediately.
 func (l *Loop) TrainOneBatch(b model.Batch, strategy distopt.Strategy, spars float64) (pass model.Pass, err error) {
 	r := l.r
 	defer func() {
@@ -140,7 +138,6 @@ func (l *Loop) TrainOneBatch(b model.Batch, strategy distopt.Strategy, spars flo
 	return pass, r.reports.skipped(l.at.epoch, l.at.step)
 }
 
-// choose changes strategy and spars, if they differ.
 func (l *Loop) choose(strategy distopt.Strategy, spars float64) error {
 	o := l.r.replica.Opt
 	if strategy != "" && strategy != o.Strategy() {
@@ -167,9 +164,8 @@ func (l *Loop) Evaluate(set *data.Dataset) (Evaluation, error) {
 	return e, r.located(err)
 }
 
-// Save saves the loop in cfg.Checkpoint.Dir: parameters and optimizer state, codecs' residuals of
-// each rank, running statistics and the state that the model carries; rank 0 writes. Without a
-// folder it does nothing.
+// Save saves the loop in cfg.Checkpoint.Dir, if set: parameters and optimizer state, codecs'
+// residuals of each rank, running statistics and the carried state; rank 0 writes.
 func (l *Loop) Save() error {
 	if l.r.cfg.Checkpoint.Dir == "" {
 		return nil

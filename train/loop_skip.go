@@ -13,9 +13,9 @@ import (
 // changes neither parameters nor running statistics nor the state that a model carries. Training
 // metrics exclude such steps.
 
-// maxSkipped is the maximum number of consecutive skipped steps. Parameters do not change
-// meanwhile, so that a longer series is due to them, or to nearly all samples: with a finite
-// gradient in every tenth step its probability is 3 in 100,000.
+// maxSkipped limits consecutive skipped steps. Parameters do not change in skipped steps, so that a
+// longer series is due to the parameters, or to nearly all samples: with a finite gradient in every
+// tenth step the probability is 3 in 100,000.
 const maxSkipped = 100
 
 // skips counts skipped steps; distopt.Setup has their number in the run.
@@ -56,7 +56,6 @@ func (r *Replica) reject(loss float64, last bool) {
 	}
 }
 
-// counted holds training counters before a step.
 type counted struct {
 	train                  model.Counts
 	samples, first, recent float64
@@ -110,7 +109,6 @@ func (r *reports) skipped(epoch, step int) error {
 	return nil
 }
 
-// remarkSkipped reports the number of skipped steps of an epoch.
 func (r *reports) remarkSkipped(epoch, steps int) {
 	if n := r.past.skips.Epoch; n > 0 {
 		r.remark(epoch, "epoch %d skipped %d of %s: a loss or a gradient was not finite", epoch, n, quantity.Count(steps, "step"))

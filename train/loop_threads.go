@@ -12,31 +12,27 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// A rank trains on one thread, or on several if its parameters allow it. Each thread has a replica
-// and takes the rank's batches in their order.
+// A rank trains on one or, if its parameters allow several, more threads. Each thread has a replica
+// and takes the rank's batches in order.
 
 // trainerThread is one thread of a rank.
 type trainerThread struct {
-	replica *Replica
-	tally   epochCounters
-	keys    hyperloglog.Counter // keys that it has trained on
-	// evaluation is the thread's part of the current evaluation.
-	evaluation evaluation
+	replica    *Replica
+	tally      epochCounters
+	keys       hyperloglog.Counter // keys that it has trained on
+	evaluation evaluation          // thread's part of the current evaluation
 
 	watch StepTimer
 	stepS []float64
-	// at is the step of the epoch, for errors.
-	at int
+	at    int // step of the epoch, for errors
 
-	// next is the item after the current one, if it was prefetched.
-	next       workItem
+	next       workItem // item after the current one, if it was prefetched
 	prefetched bool
 	// copies are the batches of both items. turns counts them.
 	copies [2]data.Batch
 	turns  int
 }
 
-// workItem is the next work of a thread.
 type workItem struct {
 	// batch is nil if there is none for this thread.
 	batch *data.Batch
@@ -50,8 +46,7 @@ type threadPool struct {
 	epoch int
 	phase string
 	from  batches
-	// total is the number of batches, or of training steps, of the phase on this rank.
-	total int
+	total int // number of batches, or of training steps, of the phase on this rank
 	// The phase trains steps [first, until) of the epoch.
 	first, until int
 	// training lists the ranks that train, whose samples count.
@@ -61,9 +56,8 @@ type threadPool struct {
 	// remaining is the number of batches not handed out, done the number of finished ones of total.
 	remaining, done int
 	err             error
-	// stopped is the reason to stop before until, after rounds rounds of each thread.
-	stopped error
-	rounds  int
+	stopped         error // reason to stop before until, after rounds rounds of each thread
+	rounds          int
 }
 
 // advance does the epoch's steps up to the next checkpoint. A *ringo.StoppedError reports that all
@@ -136,7 +130,6 @@ func (l *epochLoop) evaluate(epoch int) (sum evaluation, err error) {
 	return sum, nil
 }
 
-// add adds another thread's counters.
 func (e *evaluation) add(o *evaluation) {
 	other := o.counts.Fields()
 	for i, f := range e.counts.Fields() {
@@ -226,7 +219,6 @@ func (c *threadPool) progress(n int, loss float64) {
 		Samples: n, Loss: loss, Progressive: c.reports.scores.latest()})
 }
 
-// train does the thread's steps.
 func (w *trainerThread) train(c *threadPool) error {
 	if err := panics.Do(func() error { return w.steps(c) }); err != nil {
 		return &StepError{Epoch: c.epoch, Step: w.at + 1, Err: err}
@@ -386,7 +378,6 @@ func (w *trainerThread) score(c *threadPool, b *data.Batch, pass model.Pass) {
 	}
 }
 
-// evaluate does the thread's batches of an evaluation.
 func (w *trainerThread) evaluate(c *threadPool) error {
 	take := func() (workItem, error) {
 		b, err := c.take(w)

@@ -13,9 +13,9 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// paramPlacement stores a replica's parameters and updates them by its gradients: the exchange of a
-// step, its peers and the updater depend on the implementation, and the loop does not. Each replica
-// has one, used by its thread, except for abort.
+// paramPlacement stores and updates a replica's parameters: the exchange of a step, its peers and
+// the updater depend on the implementation, and the loop does not. Each replica has a
+// paramPlacement for its thread; any goroutine may call abort.
 type paramPlacement interface {
 	// layOut sets the memory of the parameters of a model that is built next.
 	layOut(ps *nn.Params)
@@ -38,15 +38,15 @@ type paramPlacement interface {
 	setRate(lr, next float64)
 	// end ends a step after the optimizer's, or a step of a replica without a batch.
 	end() error
-	// sync makes the parameters of all ranks equal. A rank calls it on its first replica, for all
-	// of them. The call is collective.
+	// sync makes the parameters of all ranks equal. A rank calls sync on its first replica, for all
+	// replicas. The call is collective.
 	sync() error
 
 	stored
 
 	// leave leaves the job in good order, for all replicas of the rank.
 	leave() error
-	// abort ends the waits of all the rank's replicas with an error. Any goroutine may call it.
+	// abort ends the waits of all the rank's replicas with an error.
 	abort()
 	close()
 }
@@ -71,7 +71,7 @@ type stored interface {
 
 // placement returns a constructor of the parameters of a rank's replicas, for the first replica
 // first.
-func (c Config) placement(p communicator) func(r *Replica) paramPlacement {
+func placement(c Config, p communicator) func(r *Replica) paramPlacement {
 	if c.Servers.Consistency == "" {
 		return func(r *Replica) paramPlacement { return &replicatedParams{replica: r} }
 	}
@@ -173,7 +173,6 @@ func (c Config) newRule(ps *nn.Params, tables []*nn.Table) (*optim.Shared, error
 	return optim.NewShared(opt, c.threadsEach())
 }
 
-// ratesOf returns the ranges of the arena with another rate than the optimizer's.
 func ratesOf(ps *nn.Params) (rates []optim.Rate) {
 	for _, s := range ps.Slots() {
 		if s.Rate != 1 {

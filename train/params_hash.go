@@ -8,7 +8,6 @@ import (
 	"strings"
 )
 
-// values is a named part of a model's values.
 type values struct {
 	name string
 	data []float32
@@ -35,10 +34,10 @@ func (r *Replica) learnt() []values {
 }
 
 // hash returns the SHA-256 of parameters, tables and running statistics: name and little-endian
-// values of each, sorted by name, independent of memory layout. copies covers only values that each
-// rank has a copy of: ranks read rows elsewhere alike, but servers may delete some between two
-// reads. Neither covers rows of keys on servers, which may be too many to read and which only
-// servers can list. An error comes from the servers of a table.
+// values of each, sorted by name, independent of memory layout. copies covers only values with a
+// copy on each rank: ranks read rows elsewhere alike, but servers may delete some between two
+// reads. Neither covers rows of keys on servers, possibly too many to read and known to servers
+// only. An error comes from the servers of a table.
 func (r *Replica) hash() (sum, copies [sha256.Size]byte, err error) {
 	all := r.learnt()
 	if sum, err = hashOf(all); err != nil {

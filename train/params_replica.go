@@ -30,9 +30,8 @@ type Replica struct {
 	tape    *nn.Tape
 	kernels *simd.Kernels
 	rec     *record.Recorder // nil if another thread of the rank records
-	// x has the last batch's values.
-	x    nn.Tensor
-	seed uint64
+	x       nn.Tensor        // last batch's values
+	seed    uint64
 	// passes counts backwards.
 	passes uint64
 	// begun reports that a step of several backwards is in progress.
@@ -47,10 +46,10 @@ type Replica struct {
 // NewReplica builds the model of cfg with the initial parameters of rank 0. opts are the model's
 // options for the data set. Gradients go through the job's servers, if any. The call is collective.
 //
-// Ranks of a host that share memory have gradients and parameters in shared memory: close the
-// replicas of one job in reverse order, or their memory stays in use until the job ends.
+// Gradients and parameters are in shared memory, if ranks of the host share any: close the replicas
+// of one job in reverse order, or their memory stays in use until the job ends.
 func NewReplica(job *ringo.Job, cfg Config, opts model.Options) (*Replica, error) {
-	r, err := build(job, cfg, opts, cfg.placement(peersOf(job)), 0)
+	r, err := build(job, cfg, opts, placement(cfg, peersOf(job)), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -102,12 +101,9 @@ func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) 
 
 // beginning is the state of a run in which a replica begins.
 type beginning struct {
-	// step is the number of steps of the run.
-	step int64
-	// rate is the learning rate of the first step.
-	rate float64
-	// job is the servers' name of the job.
-	job string
+	step int64   // number of steps of the run
+	rate float64 // learning rate of the first step
+	job  string  // servers' name of the job
 }
 
 // begin gives a replica its optimizer. The call is collective. After an error only Close may be
@@ -138,9 +134,9 @@ func (r *Replica) Batch(b *data.Batch) model.Batch {
 }
 
 // Backward runs the model over a batch and adds to the gradients. last marks the step's last
-// backward: the optimizer then takes each gradient when it is final. The pass is valid until the
-// next call. An error comes from parameter servers. A loss that is not finite has no gradients: the
-// rank with the bad sample ends before its values reach other ranks or servers, or with
+// backward: the optimizer then takes each gradient when final. The pass is valid until the next
+// call. An error comes from parameter servers. A loss that is not finite has no gradients: the rank
+// with the bad sample ends before its values reach other ranks or servers, or with
 // Exchange.NonFinite "skip" Step applies no update on any rank.
 func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error) {
 	if b, err = r.params.fetch(b, true); err != nil {
@@ -173,7 +169,6 @@ func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error
 	return pass, nil
 }
 
-// backward runs the whole model.
 func (r *Replica) backward(b model.Batch, seed uint64, last bool) model.Pass {
 	r.tape.Reset()
 	r.tape.SetSeed(seed)
@@ -213,9 +208,9 @@ func mix(a, b uint64) uint64 {
 	return z ^ z>>31
 }
 
-// Step ends a step: it waits for the agreed gradients and updates. An error of this rank alone
-// breaks the job's group, see distopt.Optimizer.Step. Other ranks receive an error of parameter
-// servers from this rank, by ringo.Run or Job.Fail.
+// Step ends a step: it waits for the agreed gradients and updates. An error of one rank breaks the
+// job's group, see distopt.Optimizer.Step. Other ranks learn an error of parameter servers by
+// ringo.Run or Job.Fail.
 func (r *Replica) Step() error {
 	if err := r.Tuner.Step(); err != nil {
 		return err
@@ -266,8 +261,8 @@ func (r *Replica) state() [][]float32 {
 // Kernels returns the instruction-set level of the kernels in use.
 func (r *Replica) Kernels() string { return r.kernels.Name() }
 
-// Close ends the replica's threads and exchange and releases the memory of its gradients and
-// parameters, which are then zeros if ranks share it.
+// Close ends the replica's threads and exchange and releases the memory of gradients and
+// parameters, which are then zeros if shared.
 func (r *Replica) Close() {
 	if r.tape != nil {
 		r.tape.Close()

@@ -24,7 +24,6 @@ type ServerCheckpoint interface {
 	Each(ctx context.Context, table int, do func(keys []uint64, weights []float32) error) error
 }
 
-// recall opens the servers' parts of a checkpoint's file.
 func (s Servers) recall(file string, step int64, part ServersPart) (ServerCheckpoint, error) {
 	if s.OpenServerCheckpoint == nil {
 		return nil, fmt.Errorf("%s: the parameters of its run lie in what its servers have saved, which Servers.OpenServerCheckpoint would open: a program sets it to offline.At of package ps/offline", file)
@@ -32,9 +31,9 @@ func (s Servers) recall(file string, step int64, part ServersPart) (ServerCheckp
 	return s.OpenServerCheckpoint(AttemptDir(filepath.Dir(file), part.Start), uint64(step), part.Numbers)
 }
 
-// checkpointParams are parameters from the servers' parts of a checkpoint, for use without servers:
-// each rank reads all parts. They cannot train. Cost: memory for the weights of all saved rows, and
-// about 30 bytes for each. A batch copies only rows that were never saved, with their initial
+// checkpointParams are parameters from the servers' parts of a checkpoint, for use without servers
+// and without training: each rank reads all parts. Cost: memory for the weights of all saved rows,
+// and about 30 bytes for each. A batch copies only rows without saved values, with their initial
 // values, as on servers.
 type checkpointParams struct {
 	replicatedParams
@@ -44,7 +43,6 @@ type checkpointParams struct {
 	tables []recalledTable
 }
 
-// recalledTable has the rows of a table.
 type recalledTable struct {
 	*nn.Table
 	at map[uint64]int32 // places of weights by key or id
@@ -71,7 +69,6 @@ func (p *checkpointParams) begin(cfg Config, _ beginning) error {
 	return r.optimize(cfg, r.job.Group(), p.rule, nil)
 }
 
-// take reads the tables' rows.
 func (p *checkpointParams) take(from ServerCheckpoint) (err error) {
 	for i, table := range p.replica.Params.Tables() {
 		t := recalledTable{Table: table, at: map[uint64]int32{}}
@@ -96,7 +93,6 @@ func (p *checkpointParams) take(from ServerCheckpoint) (err error) {
 	return nil
 }
 
-// fits reports rows of another table.
 func fits(t *nn.Table, keys []uint64, weights []float32) error {
 	if len(weights) != len(keys)*t.Dim {
 		return fmt.Errorf("table %s: %d rows have %d values, want %d each", t.Name, len(keys), len(weights), t.Dim)
@@ -107,7 +103,6 @@ func fits(t *nn.Table, keys []uint64, weights []float32) error {
 	return nil
 }
 
-// fetch finds the rows of a batch.
 func (p *checkpointParams) fetch(b model.Batch, _ bool) (model.Batch, error) {
 	ids := b.IDs
 	for i := range p.tables {
@@ -125,7 +120,6 @@ func (p *checkpointParams) fetch(b model.Batch, _ bool) (model.Batch, error) {
 	return b, nil
 }
 
-// findKeys finds the rows of the keys in some slots.
 func (t *recalledTable) findKeys(b nn.Bags, slots []int) {
 	t.mapped = bytesview.Sized(t.mapped, len(b.Keys))
 	for slot, most := range slots {
@@ -137,7 +131,6 @@ func (t *recalledTable) findKeys(b nn.Bags, slots []int) {
 	t.Hold(t.weights, t.mapped)
 }
 
-// findIDs finds the rows of ids.
 func (t *recalledTable) findIDs(ids []int32) error {
 	t.mapped = t.mapped[:0]
 	for _, id := range ids {

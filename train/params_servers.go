@@ -23,16 +23,12 @@ import (
 
 // servers are the parameter servers of a job as one rank uses them.
 type servers struct {
-	peers communicator
-	// client has the rank's connections; nil before the first replica begins.
-	client *client.Client
-	// code is the wire type of rows.
-	code message.Code
-	// replicas are the rank's parameters, one session each.
-	replicas []*serverParams
+	peers    communicator
+	client   *client.Client  // rank's connections; nil before the first replica begins
+	code     message.Code    // wire type of rows
+	replicas []*serverParams // rank's parameters, one session each
 }
 
-// addReplica makes the parameters of the rank's next replica.
 func (s *servers) addReplica(r *Replica) paramPlacement {
 	p := &serverParams{servers: s, replica: r, number: len(s.replicas), next: -1, prefetch: func(ask func() error) error { return ask() }}
 	s.replicas = append(s.replicas, p)
@@ -53,7 +49,7 @@ func (s *servers) dial(r *Replica, cfg Config, at beginning, sc schema.Schema) (
 }
 
 // serverParams are parameters on servers. A replica has the rows of its batch or, in geo, copies
-// that it updates itself.
+// that the rank updates.
 type serverParams struct {
 	*servers
 	replica *Replica
@@ -63,13 +59,11 @@ type serverParams struct {
 	// alone is a group of this replica only, for gradients that no other rank sums.
 	alone *collective.Group
 	// rule updates copies; nil if servers update.
-	rule *optim.Shared
-	// reportedCacheUse is the cache use in the metrics until now.
-	reportedCacheUse trainer.CacheUse
+	rule             *optim.Shared
+	reportedCacheUse trainer.CacheUse // cache use in the metrics until now
 	// next is the learning rate of the next step, sent to the servers at the end of this one.
-	next float64
-	// following is the batch after the one of the next pass; nil if unknown.
-	following *data.Batch
+	next      float64
+	following *data.Batch // batch after the one of the next pass; nil if unknown
 	// prefetch calls ask, which requests the rows of the next batch.
 	prefetch func(ask func() error) error
 }
@@ -141,8 +135,8 @@ func (p *serverParams) fetch(b model.Batch, training bool) (model.Batch, error) 
 	return b, nil
 }
 
-// rowsReady pushes the gradients of rows and, for a table that counts, shows and clicks. It rejects
-// gradients that are not finite.
+// rowsReady pushes the gradients of rows and, for a table that counts, shows and clicks. Gradients
+// that are not finite are an error.
 func (p *serverParams) rowsReady(table int, at []int32, grads []float32, labels []int32) error {
 	if s := p.replica.kernels.SumSquares(grads); s-s != 0 {
 		return fmt.Errorf("the gradient of table %s is not finite: lower the learning rate, or look for a fault in the data or the model", p.replica.Params.Tables()[table].Name)

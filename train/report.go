@@ -31,7 +31,6 @@ type reports struct {
 	layers             []Layer     // statistics of the epoch's last step, with Config.Layers
 }
 
-// countTraffic adds the traffic since the last call.
 func (r *reports) countTraffic(t *epochCounters) {
 	now := r.job.Traffic()
 	t.payload += float64(now.PayloadSent - r.payload0)

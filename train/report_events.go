@@ -11,7 +11,7 @@ import (
 )
 
 // OptionalFloat is a number that only some tasks have. As JSON it is the number; omitzero omits an
-// unknown one.
+// unknown number.
 type OptionalFloat struct {
 	Value float64
 	Known bool
@@ -192,8 +192,8 @@ func (unobserved) Step(Step)         {}
 func (unobserved) Epoch(Epoch)       {}
 func (unobserved) Remark(Remark)     {}
 
-// Remark is a fact about the run that a user should know and that does not end the run. As JSON it
-// is a line of the file named by --json.
+// Remark is a fact for the user that does not end the run. As JSON it is a line of the file named
+// by --json.
 type Remark struct {
 	// Event is "remark".
 	Event string `json:"event"`

@@ -62,7 +62,6 @@ func (e SavedEvaluation) MarshalJSON() ([]byte, error) {
 	return withFigures[float64](plain(e), nil, e.Eval)
 }
 
-// withFigures appends metrics to an object's fields, sorted by name.
 func withFigures[T any](object any, train, eval map[string]T) ([]byte, error) {
 	text, err := json.Marshal(object)
 	if err != nil {

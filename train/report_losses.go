@@ -11,8 +11,8 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// A loss that is not a number ends a run. An absurd loss does not, but the reported accuracy is
-// then meaningless, which a remark states.
+// A loss that is not a number ends a run. After an absurd loss the run continues, with a remark
+// that the reported accuracy is meaningless.
 
 // Limits of losses as multiples of the first step's loss. The mean over a whole epoch's training
 // stays below a few times the first loss: even a rise at the beginning under a high rate is
@@ -98,11 +98,10 @@ func (u UsualRate) Advice(batch int, optimizer string) string {
 // A checkpoint is healthy if the losses after it were: a step's loss is that of the parameters
 // before it.
 
-// diverged is the multiple of the first step's loss above which training has diverged, and does not
-// recover.
+// divergedFactor is the multiple of the first step's loss above which training has diverged, and
+// does not recover.
 const divergedFactor = 100
 
-// health is the state of losses in a checkpoint's header.
 type health struct {
 	// Healthy is the step of the last checkpoint confirmed by losses; 0 without one.
 	Healthy int64 `json:"healthy,omitempty"`
@@ -123,8 +122,9 @@ func divergedBy(start, training, evaluation float64) string {
 	return ""
 }
 
-// confirm notes, before a checkpoint is written at step done, whether losses confirm it (after an
-// evaluation) or the one before. It returns the step of the last healthy one.
+// confirm notes, before a checkpoint is written at step done, whether losses confirm that
+// checkpoint (after an evaluation) or the one before. The result is the step of the last healthy
+// one.
 func (r *reports) confirm(p position, before, done int64) int64 {
 	start, last := r.past.Start, r.past.Last
 	if start == 0 {
@@ -170,7 +170,7 @@ func notFinite(loss, lr float64, b *data.Batch) error {
 	return fmt.Errorf("the loss is %s, and all inputs are finite: training has diverged; lower the learning rate (now %s)", quantity.Exact(loss), quantity.Exact(lr))
 }
 
-// badSample names the sample of a batch that caused a loss that is not finite; nil without one.
+// badSample names the sample of a batch with a value that is not finite; nil without such a sample.
 func badSample(loss float64, b *data.Batch) error {
 	for _, x := range []struct {
 		kind   string
@@ -190,7 +190,6 @@ func badSample(loss float64, b *data.Batch) error {
 	return nil
 }
 
-// valuesOf returns the values of a batch; nil without any.
 func valuesOf(b model.Batch) []float32 {
 	if b.Values == nil {
 		return nil

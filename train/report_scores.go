@@ -25,7 +25,6 @@ type Progressive struct {
 // progressiveBy lists the metrics for Config.Best in addition to the evaluation's.
 var progressiveBy = []string{"progressive_auc", "progressive_logloss"}
 
-// by returns a metric of progressiveBy.
 func (p *Progressive) by(name string) (v float64, known bool) {
 	switch {
 	case p == nil:
@@ -43,8 +42,9 @@ const usualAUCWindow = 1_000_000
 // maxAUCWindow limits the window's memory, 8 bytes a sample.
 const maxAUCWindow = 50_000_000
 
-// shownPerWindow is the number of merges of the ranks' windows while one window passes, more often
-// while it fills, but at least minBetween steps apart, which makes their cost negligible.
+// shownPerWindow is the number of merges of the ranks' windows per window of samples. Merges are
+// more frequent while the window fills, but at least minBetween steps lie between two, so that
+// their cost is negligible.
 const (
 	shownPerWindow = 10
 	minBetween     = 20
@@ -98,7 +98,6 @@ func (s *lastScores) latest() *Progressive {
 	return s.last
 }
 
-// store stores the metrics of counts.
 func (s *lastScores) store(c *progressive.Counts) {
 	f := c.Figures()
 	if f.Samples == 0 {

@@ -95,7 +95,6 @@ type BreakDown struct {
 	StepReuseMS OptionalFloat `json:"step_reuse_ms,omitzero"`
 }
 
-// stepTotals adds up the times of steps, in seconds.
 type stepTotals struct {
 	steps, compute, data, compress, exposed, update float64
 	bytes, density                                  float64
@@ -140,7 +139,6 @@ func (s *stepTotals) breakDown() BreakDown {
 	}
 }
 
-// breakDown returns the parts of one step.
 func (t StepTimes) breakDown() BreakDown {
 	var one stepTotals
 	one.add(t)
@@ -201,7 +199,6 @@ func (t *epochCounters) values() []*float64 {
 	return slices.Concat(t.train.Fields(), []*float64{&t.samples, &t.trainS, &t.median, &t.payload, &t.wire}, t.spent.values())
 }
 
-// add adds the counters of another thread.
 func (t *epochCounters) add(o *epochCounters) {
 	other := o.all()
 	for i, f := range t.all() {

@@ -45,7 +45,7 @@ type checkpointInfo struct {
 	file *checkpoint.File // open on rank 0
 }
 
-// resumption is the part of a run that finds, checks and reads the checkpoint that it begins with.
+// resumption is the part of a run that finds, checks and reads the initial checkpoint.
 type resumption struct {
 	*runEnv
 	data    *runData
@@ -169,7 +169,6 @@ func openSaved(path string) (checkpointInfo, error) {
 	return head, nil
 }
 
-// read reads the entries of a header.
 func (s *checkpointInfo) read(more map[string]string) error {
 	var told []setting.Assignment
 	for _, part := range []struct {
@@ -195,10 +194,8 @@ func (s *checkpointInfo) read(more map[string]string) error {
 	return nil
 }
 
-// files are the paths of a run's data.
 type files struct{ Dir, Train, Eval string }
 
-// absolute returns absolute paths.
 func (f files) absolute() files {
 	for _, path := range []*string{&f.Dir, &f.Train, &f.Eval} {
 		if *path == "" || *path == data.Synthetic {
@@ -211,7 +208,6 @@ func (f files) absolute() files {
 	return f
 }
 
-// filesOf returns the paths of a run's assignments.
 func filesOf(told []setting.Assignment) (f files) {
 	for _, a := range told {
 		switch a.Path {

@@ -61,9 +61,9 @@ func (p *Previous) current(told []setting.Assignment) (out []setting.Assignment)
 	return out
 }
 
-// CheckChanges reports all settings that cannot change and that a resumed run would change, with
-// both values, before other checks: one change may make other settings invalid. now are the values
-// of scope setting.JobFixed. Run checks the number of ranks and the data.
+// CheckChanges reports all settings of a resumed run that differ from the checkpoint and cannot
+// change, with both values, before other checks: one change may make other settings invalid. now
+// are the values of scope setting.JobFixed. Run checks the number of ranks and the data.
 func (p Previous) CheckChanges(now setting.Values) error {
 	known := maps.Clone(p.values)
 	maps.DeleteFunc(known, func(path setting.Path, _ string) bool { _, ok := now[path]; return !ok || path == ranksPath })
@@ -87,9 +87,9 @@ func unlike(now, saved setting.Values) error {
 	return faults.Err()
 }
 
-// compareSettings returns the settings that differ from the checkpoint's: as changed those that may
-// change, such as "training.lr 0.1 instead of 0.05" (a reader of the summary should know of the
-// other experiment, but the saved state keeps its meaning), as an error those that cannot.
+// compareSettings returns the settings that differ from the checkpoint's: as changed the mutable
+// settings, such as "training.lr 0.1 instead of 0.05" (readers of the summary should know of the
+// other experiment; the saved state keeps its meaning), as an error the fixed settings.
 func (r *resumption) compareSettings(h checkpoint.Header) (changed []string, err error) {
 	fixed, err := r.values(setting.JobFixed)
 	if err != nil {

@@ -9,7 +9,7 @@
 //   - loop*.go: epochs, steps on the threads of a rank, callbacks
 //   - save*.go, resume*.go: checkpoints
 //   - report*.go: losses, metrics, times, the JSON of events
-//   - params*.go: the interface paramPlacement: parameters on ranks, on servers, or saved by servers
+//   - params*.go: the interface paramPlacement: parameters on ranks, on servers, or saved ones
 //   - heter*.go: a part of the model on heter-trainers, a decorator of paramPlacement
 //   - init*.go: initial values
 //   - config*.go: settings
@@ -27,8 +27,8 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// run is one rank of a run: a shared environment and its parts. Each part uses only the parts above
-// it.
+// run is one rank of a run: a shared environment and its parts. Each part uses the parts above it
+// only.
 type run struct {
 	*runEnv
 	data       *runData    // samples: batches to train on, the evaluation set
@@ -43,7 +43,6 @@ func newRun(ctx context.Context, job *ringo.Job, cfg Config, set *data.Dataset) 
 	return compose(&runEnv{ctx: ctx, job: job, cfg: cfg, obs: cfg.Observer, spec: cfg.Model, peers: peersOf(job), started: time.Now()}, set)
 }
 
-// compose returns the parts of a run.
 func compose(env *runEnv, set *data.Dataset) *run {
 	r := &run{runEnv: env, data: &runData{runEnv: env, set: set}}
 	r.reports = &reports{runEnv: env, data: r.data}
@@ -54,29 +53,28 @@ func compose(env *runEnv, set *data.Dataset) *run {
 }
 
 // Run trains a model on every rank of the job and returns the summary, equal on all ranks. The call
-// is collective: every rank makes it with the same configuration, which is checked, and the same
-// data.
+// is collective: every rank passes the same configuration, which Run checks, and the same data.
 //
 // The model is from the zoo or custom; its Spec may omit the shape of the samples, which the data
-// then set. The set is a custom one, such as &data.Dataset{Train: …, Eval: …}, or nil for the set
-// of cfg.Data. The end of ctx ends the run between two steps, with an error.
+// then set. The set is custom, such as &data.Dataset{Train: …, Eval: …}, or nil for the set of
+// cfg.Data. The end of ctx ends the run between two steps, with an error.
 //
-// Run compares the ranks' parameters at the end; a difference is an error, because it invalidates
-// the training. In a heter-trainer (ringo.Job.HeterTrainer) it computes the model's part, needs no
+// Run compares the ranks' parameters at the end; a difference is an error, because the training is
+// then invalid. In a heter-trainer (ringo.Job.HeterTrainer) Run computes the model's part, needs no
 // set, and returns ringo.ErrHeterTrainerDone when all ranks have left.
 func Run(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Dataset, cfg Config) (Summary, error) {
 	if job.HeterTrainer() != nil {
 		return Summary{}, runHeterTrainer(ctx, job, m, cfg)
 	}
-	cfg, err := cfg.of(job, m, set)
+	cfg, err := cfg.forSet(job, m, set)
 	if err != nil {
 		return Summary{}, err
 	}
 	return runOn(ctx, job, cfg, set)
 }
 
-// of returns the configuration of a run of m, on a set or on nil.
-func (c Config) of(job *ringo.Job, m model.Spec, set *data.Dataset) (Config, error) {
+// forSet returns the configuration of a run of m, on a set or on nil.
+func (c Config) forSet(job *ringo.Job, m model.Spec, set *data.Dataset) (Config, error) {
 	if c.Model = m; set != nil {
 		if set.Train == nil && len(set.Files) == 0 || set.Eval == nil {
 			return c, errors.New("train: the data set needs samples to train on and to evaluate: data.Split makes two of one")
@@ -157,7 +155,7 @@ func (r *run) prepare() (err error) {
 		return err
 	}
 	r.prepares("building the model")
-	opts, place := r.data.options(), r.cfg.placement(r.peers)
+	opts, place := r.data.options(), placement(r.cfg, r.peers)
 	if err := r.add(r.cfg, opts, place); err != nil {
 		return err
 	}

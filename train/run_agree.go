@@ -42,9 +42,8 @@ func (e *runEnv) values(scopes ...setting.Scope) (setting.Values, error) {
 // chainOfOnesOwn stands for a custom chain, which is compared like a setting.
 const chainOfOnesOwn = "chain"
 
-// agreeConfig reports ranks with other settings: their sums would be wrong, or their operations
-// would not match. Settings that may differ by rank, such as folders, are set on all ranks or on
-// none.
+// agreeConfig reports ranks with other settings, because sums would be wrong or operations would
+// not match. Settings of a process, such as folders, are set on all ranks or on none.
 func (e *runEnv) agreeConfig() error {
 	v, err := e.values(setting.JobFixed, setting.JobMutable)
 	if err != nil {
@@ -88,7 +87,7 @@ func (e *runEnv) agreeConfig() error {
 }
 
 // agreeModel reports ranks whose model has other parameters or tables than rank 0's, by the first
-// name or shape that differs. Replicas that exchange gradients compare theirs in package distopt.
+// differing name or shape. Package distopt compares replicas that exchange gradients.
 func agreeModel(ranks communicator, ps *nn.Params) error {
 	var text modeltext.Text
 	for _, p := range ps.List() {
@@ -116,7 +115,6 @@ func agreeModel(ranks communicator, ps *nn.Params) error {
 	return modeltext.Compare(all)
 }
 
-// sameSettings compares a rank's values with rank 0's.
 func sameSettings(rank int, text, first []byte) error {
 	var theirs, zeros setting.Values
 	if err := errors.Join(json.Unmarshal(text, &theirs), json.Unmarshal(first, &zeros)); err != nil {

@@ -148,7 +148,6 @@ func (e *runEnv) meanBuffers() ([]float32, error) {
 	return means, nil
 }
 
-// copyUntrained copies the first thread's untrained values to all threads.
 func (e *runEnv) copyUntrained() {
 	for _, w := range e.workers[1:] {
 		for i, x := range e.replica.untrained() {
@@ -170,8 +169,8 @@ func (e *runEnv) inStep() bool {
 	return len(e.workers) == 1 && slices.Contains([]string{"", "bsp"}, e.cfg.Servers.Consistency) && !e.job.ServersOnly()
 }
 
-// StepError is an error with its position in a run. All errors of Run are or wrap one, except for
-// those of a bad configuration.
+// StepError is an error with its position in a run. All errors of Run are or wrap a StepError,
+// except for errors of a configuration.
 type StepError struct {
 	// Doing is the rank's activity: "" in a training step, else such as "evaluating", "saving a
 	// checkpoint" or "comparing the replicas".

@@ -83,8 +83,7 @@ type serverComm struct {
 	// client is nil until the servers are found. waiting are the calls until then.
 	client  *client.Client
 	waiting []func() error
-	// ranks are the ranks of the last meeting.
-	ranks []int
+	ranks   []int // ranks of the last meeting
 }
 
 func (a *serverComm) validate(c Config) error {
@@ -165,9 +164,9 @@ func (a *serverComm) mean(x []float32) error {
 	return err
 }
 
-// addUp makes numbers their sums over all ranks, in rank order: equal addends have equal sums on
-// all ranks. It returns the words of all ranks; each rank has the same number of slices. One
-// meeting ensures that sums and words are of the same ranks.
+// addUp adds numbers over all ranks, in rank order: equal addends have equal sums on all ranks. The
+// result has the words of all ranks; each rank has the same number of slices. Sums and words are
+// from one meeting, and so from the same ranks.
 func addUp(p communicator, x []*float64, own [][]uint64) (words [][]uint64, err error) {
 	size := len(x) + len(own)
 	for _, w := range own {
@@ -199,7 +198,6 @@ func addUp(p communicator, x []*float64, own [][]uint64) (words [][]uint64, err 
 	return words, nil
 }
 
-// nextBatch adds a rank's bytes to numbers and words.
 func nextBatch(b []byte, x []*float64, words [][]uint64) bool {
 	next := func() (v uint64) {
 		v, b = binary.LittleEndian.Uint64(b), b[8:]

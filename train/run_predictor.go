@@ -10,20 +10,20 @@ import (
 )
 
 // Predictor is a saved model on every rank of a job, for new samples. It runs the forward pass of
-// evaluations without recording it, with the same bits for the same batch. It needs the memory of a
-// training model, and computes on Config.Threads threads of each rank; a batch is one call, without
-// allocation after the largest batch.
+// evaluations without recording, with the same bits for the same batch. A Predictor needs the
+// memory of a training model, and computes on Config.Threads threads of each rank; a batch is one
+// call, without allocation after the largest batch.
 //
-// It belongs to one goroutine of each rank. Ranks may run different numbers of batches; with
-// parameters on servers each rank fetches the rows of its own batches.
+// Only one goroutine of each rank may use a Predictor. Ranks may run different numbers of batches;
+// with parameters on servers each rank fetches the rows of its batches.
 type Predictor struct {
 	r      *run
 	failed bool
 }
 
 // NewPredictor loads a model's checkpoint cfg.Checkpoint.Dir, or the last one in that folder, and
-// opens no data. It ignores training settings. Parameters on servers are the values that the
-// servers began with: see Servers.Start; without servers each rank reads the servers' parts: see
+// opens no data. Training settings are ignored. Parameters on servers are the servers' initial
+// values: see Servers.Start; without servers each rank reads the servers' parts: see
 // Servers.OpenServerCheckpoint. The call is collective, as are Gather and End.
 func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (p *Predictor, err error) {
 	cfg.Model, cfg.hasSet = m, true
@@ -44,8 +44,8 @@ func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config)
 
 // constant fixes the replica's parameters: values computed from weights alone, such as packed
 // weights for products, are computed once and retained, in as much memory again for most layers. No
-// step may follow, because it would not update these values. Rows of tables may change, as rows on
-// servers do from batch to batch: none are retained. The bits equal those of an evaluation, which
+// step may follow, because a step would not update these values. Rows of tables may change, as rows
+// on servers do from batch to batch: constant retains none. The bits equal an evaluation's, which
 // computes the values for each batch.
 func (r *Replica) constant(cfg Config) {
 	r.tape.Close()

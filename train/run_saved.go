@@ -44,17 +44,17 @@ type SavedEvaluation struct {
 }
 
 // Evaluate loads a model's checkpoint cfg.Checkpoint.Dir, or the last one in that folder, and
-// evaluates it as its run did. It ignores training settings. Parameters on servers are the values
-// that the servers began with: see Servers.Start; without servers each rank reads the servers'
-// parts: see Servers.OpenServerCheckpoint. The call is collective: every rank makes it with the
-// same configuration, and gets the same metrics.
+// evaluates the model as in its run. Training settings are ignored. Parameters on servers are the
+// servers' initial values: see Servers.Start; without servers each rank reads the servers' parts:
+// see Servers.OpenServerCheckpoint. The call is collective: every rank passes the same
+// configuration, and gets the same metrics.
 //
 // With as many ranks as in training, metrics equal the run's to the last digit. With another
 // number, counts and orders (accuracy, AUC) are equal, and sums such as the loss differ by
-// rounding. Text is cut as in the run: a model that carries state is evaluated by at most as many
+// rounding. Text is cut as in the run: a model with carried state is evaluated by at most as many
 // ranks as in training.
 func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Dataset, cfg Config) (e SavedEvaluation, err error) {
-	if cfg, err = cfg.of(job, m, set); err != nil {
+	if cfg, err = cfg.forSet(job, m, set); err != nil {
 		return e, err
 	}
 	r := newRun(ctx, job, cfg, set)
@@ -106,7 +106,7 @@ func (r *run) prepareSaved(openData func(saved checkpointInfo) error) error {
 		return err
 	}
 	r.prepares("building the model")
-	opts, place := r.data.options(), r.cfg.placement(r.peers)
+	opts, place := r.data.options(), placement(r.cfg, r.peers)
 	if r.resumption.found.Servers != nil {
 		r.cfg.saved = r.resumption.found.Params
 	}
@@ -155,8 +155,8 @@ func (d *runData) openToEvaluate(saved checkpointInfo) (err error) {
 	return d.openData(false)
 }
 
-// sameMeaning reports data with another meaning than those that the model was trained on. Numbers
-// of classes and rows are compared when parameters are read.
+// sameMeaning reports data with another meaning than the training data. Numbers of classes and rows
+// are compared when parameters are read.
 func sameMeaning(d data.Description, s *data.Dataset) error {
 	kind := func(e *table.Encoder) string {
 		if e == nil {
@@ -183,8 +183,8 @@ func layoutName(l *layout.Layout) string {
 	return "layout " + l.Name()
 }
 
-// openSetOf opens the data set to evaluate: a table in the run's encoding. Of the run's own file it
-// evaluates the held-out rows, of another file all rows.
+// openSetOf opens the data set to evaluate: a table in the run's encoding. The run's own file is
+// evaluated on the held-out rows, another file on all rows.
 func (d *runData) openSetOf(s checkpointInfo) (*data.Dataset, error) {
 	cfg := d.cfg
 	if cfg.encoder = s.About.Encoder; cfg.encoder == nil {

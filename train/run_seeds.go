@@ -43,7 +43,7 @@ func RunSeeds(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 	if n > 1 && cfg.Servers.Consistency != "" {
 		return Seeds{}, fmt.Errorf("%d seeds with parameters on servers (%s): servers keep those of one run: run the seeds one by one", n, cfg.Servers.Consistency)
 	}
-	cfg, err := cfg.of(job, m, set)
+	cfg, err := cfg.forSet(job, m, set)
 	if err != nil {
 		return Seeds{}, err
 	}

@@ -19,18 +19,18 @@ import (
 // Checkpoint sets where and when a run is saved. Only rank 0 needs the folder, and parameter
 // servers their part of it (Servers.Start).
 //
-// A resumed run has the same bits as one that never stopped, including metrics of an epoch that was
-// interrupted, except for times. Under distopt.PartialUpdate a save makes the replicas equal, as
-// Sync does: the bits then equal those of a run with as many saves.
+// A resumed run has the bits of an uninterrupted run, including metrics of an interrupted epoch,
+// except for times. Under distopt.PartialUpdate a save makes the replicas equal, as Sync does: the
+// bits then equal a run with as many saves.
 //
 // After a whole epoch the number of ranks may change: codecs' residuals are divided among the new
 // ranks, and running statistics are the means.
 //
 // With parameters on servers, all ranks push pending updates, the servers save their parts at that
-// moment, and the file that rank 0 writes names the parts. The number of servers may change on
-// resumption. In sync the bits equal those of a run that never stopped. In geo a save exchanges
-// copies, and ranks save the state of their optimizers, so that the run continues unchanged; the
-// number of ranks cannot change. In async and ssp the order of updates is not fixed.
+// moment, and rank 0's file names the parts. The number of servers may change on resumption. In
+// sync the bits equal an uninterrupted run's. In geo a save exchanges copies, and ranks save the
+// state of their optimizers, so that the run continues unchanged; the number of ranks cannot
+// change. In async and ssp the order of updates is not fixed.
 type Checkpoint struct {
 	// Dir is the folder, "" for no checkpoints.
 	Dir string
@@ -42,9 +42,9 @@ type Checkpoint struct {
 	Keep int
 	// Resume resumes from the folder's last checkpoint, if any.
 	Resume bool
-	// DiskFullWait is how long the run waits for space on a full disk for its last checkpoint,
-	// before it fails. 0 means DefaultFullWait, a negative value no wait. A full disk does not stop
-	// a run before its end: see Summary.DiskFullCheckpoints.
+	// DiskFullWait is the longest wait for space on a full disk for the run's last checkpoint. 0
+	// means DefaultFullWait, a negative value no wait. A full disk does not stop a run before its
+	// end: see Summary.DiskFullCheckpoints.
 	DiskFullWait time.Duration
 	// Assignments are the settings given to the program. Checkpoints store them for FindPrevious;
 	// they have no effect on the run.
@@ -61,9 +61,9 @@ func (c Checkpoint) Validate() error {
 	return errors.Join(f...)
 }
 
-// Prepare makes the folder and reports one that is not writable, that another job saves to, or that
-// has another run's checkpoints while this one does not resume. Run does so on rank 0, which locks
-// the folder until it ends; a launcher may do so to report errors once.
+// Prepare makes the folder and reports a folder that is not writable, that another job uses, or
+// that has another run's checkpoints without Resume. Run does so on rank 0, and locks the folder
+// until the end; a launcher may call Prepare to report errors once.
 func (c Checkpoint) Prepare() error {
 	if c.Dir == "" {
 		return nil
@@ -105,9 +105,8 @@ type position struct {
 	// epoch is from 1; step is the number of its finished steps.
 	epoch, step int
 	// tally is this rank's, over these steps.
-	tally epochCounters
-	// places are the positions of all ranks' streams in a checkpoint.
-	places []data.StreamPosition
+	tally  epochCounters
+	places []data.StreamPosition // positions of all ranks' streams in a checkpoint
 }
 
 // runHistory is the state of the finished epochs.
@@ -176,8 +175,8 @@ func (s *saver) write(p position) error {
 	return s.finish(p, w)
 }
 
-// collect gathers a checkpoint on rank 0, except for values that ranks send while it is written. It
-// is a collective call.
+// collect gathers a checkpoint on rank 0, except for values that ranks send during the write. The
+// call is collective.
 func (s *saver) collect(p position) (state checkpoint.State, err error) {
 	elsewhere, err := s.replica.params.save(s.resumption.stepsDone(p))
 	if err != nil {
@@ -262,12 +261,11 @@ func (e *runEnv) arrays(buffers []float32) []checkpoint.Array {
 	return out
 }
 
-// Package weights has the same prefixes of names.
+// paramName and the next functions have prefixes that package weights has as well.
 func paramName(name string) string  { return "param/" + name }
 func tableName(name string) string  { return "table/" + name }
 func bufferName(name string) string { return "buffer/" + name }
 
-// shapes returns the shapes of parameters and tables in a checkpoint.
 func (s *saver) shapes() map[string][]int {
 	out := map[string][]int{}
 	for _, p := range s.replica.Params.List() {
@@ -295,7 +293,6 @@ func (s *saver) tallies(own epochCounters) (bits []uint64, err error) {
 	return bits, nil
 }
 
-// tallyArrays names the bits of tallies.
 func (e *runEnv) tallyArrays(bits []uint64) (out []checkpoint.Array) {
 	t := e.newTally()
 	for own := range slices.Chunk(bits, len(t.values())) {

@@ -32,7 +32,6 @@ type ServersPart struct {
 	Folders []string `json:"folders,omitempty"`
 }
 
-// foldersOf reads the names of an attempt's folders.
 func foldersOf(dir string, start, servers int) []string {
 	out := make([]string, servers)
 	for i := range out {
@@ -64,7 +63,6 @@ func AttemptDir(dir string, start int) string {
 	return filepath.Join(dir, startPrefix+strconv.Itoa(start))
 }
 
-// serverDir returns the folder of one server of an attempt.
 func serverDir(dir string, start, server int) string {
 	return filepath.Join(AttemptDir(dir, start), "server-"+strconv.Itoa(server))
 }
@@ -178,8 +176,8 @@ func (c Checkpoint) in(dir string) bool {
 	return c.Dir == "" || err == nil && whole == dir
 }
 
-// JobName returns the job's name for ranks and servers of an attempt, so that those that resume
-// from different checkpoints reject each other. step is the checkpoint's, 0 without one.
+// JobName returns the job's name for ranks and servers of an attempt, so that processes with
+// different checkpoints reject each other. step is the checkpoint's, 0 without one.
 func JobName(start int, step int64) string {
 	return fmt.Sprintf("start %d from step %d", start, step)
 }

@@ -19,7 +19,6 @@ import (
 // DefaultFullWait is the default of Checkpoint.DiskFullWait.
 const DefaultFullWait = 5 * time.Minute
 
-// fullWait returns DiskFullWait with its default.
 func (c Checkpoint) fullWait() time.Duration {
 	if c.DiskFullWait == 0 {
 		return DefaultFullWait
@@ -35,12 +34,9 @@ type diskState struct {
 	// retryStep is the step of the run at which it tries again, equal on all ranks; 0 if the disk
 	// was not full.
 	retryStep int
-	// pause is the approximate time until then, on rank 0.
-	pause time.Duration
-	// failed is the number of failed attempts, equal on all ranks.
-	failed int
-	// saved is the step of the last checkpoint, on rank 0; 0 without one.
-	saved int64
+	pause     time.Duration // approximate time until then, on rank 0
+	failed    int           // number of failed attempts, equal on all ranks
+	saved     int64         // step of the last checkpoint, on rank 0; 0 without one
 }
 
 // Results of an attempt to save, which rank 0 broadcasts.
@@ -105,7 +101,6 @@ func (s *saver) later(p position, fault error) (steps int64) {
 	return steps
 }
 
-// reportDiskFull reports the missing space and a remedy.
 func (s *saver) reportDiskFull(p position, fault error, then string) {
 	has, needs := fmt.Sprintf("the last one is of step %d", s.room.saved), ""
 	if s.room.saved == 0 {
@@ -129,7 +124,6 @@ func (s *saver) epochOf(p position) int {
 	return p.epoch
 }
 
-// checkpointWritten notes a checkpoint.
 func (s *saver) checkpointWritten(p position) {
 	if s.room.pause > 0 && s.job.Rank() == 0 {
 		s.remark(s.epochOf(p), "the checkpoint of step %d found room on the disk", s.resumption.stepsDone(p))

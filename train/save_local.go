@@ -11,9 +11,9 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// State of one rank, such as its codecs' residuals, may be as large as the model. Rank 0 writes it
-// into the one file without holding it: other ranks send theirs in pieces while the file is
-// written, and receive it while the file is read.
+// State of one rank, such as its codecs' residuals, may be as large as the model. Rank 0 writes the
+// state of all ranks into the one file without holding it: other ranks send pieces while the file
+// is written, and receive pieces while the file is read.
 
 // stream is a named part of a rank's state: n values, in pieces.
 type stream struct {
@@ -23,12 +23,11 @@ type stream struct {
 	varies bool
 	// give returns a function that fills consecutive pieces with the values.
 	give func() func(part []float32) error
-	// take returns a function that stores n values times factor from consecutive pieces; it
-	// replaces values if first, else it adds.
+	// take returns a function that stores n values times factor from consecutive pieces: replacing
+	// values if first, else adding.
 	take func(n int, first bool, factor float32) (func(part []float32) error, error)
 }
 
-// streamOf returns a stream of the values of slices.
 func streamOf(name string, data ...[]float32) stream {
 	n := 0
 	for _, x := range data {
@@ -62,7 +61,6 @@ func splitAlong(rest [][]float32, part []float32, do func(own, part []float32)) 
 	}
 }
 
-// streamsOf returns the streams of states, with a prefix to their names.
 func streamsOf(prefix string, states []optim.State) (out []stream) {
 	for _, s := range states {
 		out = append(out, streamOf(prefix+s.Name, s.Data))
@@ -97,7 +95,6 @@ func (e *runEnv) localState() (out []stream) {
 	return append(out, kept...)
 }
 
-// lengthsOf returns the lengths of streams.
 func lengthsOf(streams []stream) (out []int64) {
 	for _, s := range streams {
 		out = append(out, int64(s.n))
@@ -176,10 +173,10 @@ func inParts(n int, from, to func(part []float32) error) error {
 	return nil
 }
 
-// inherited returns the streams of a checkpoint of ranks ranks that this run takes, and their
-// factor: with the same number each rank takes its own, else its share; see compress.Inherited.
-// Shares make sense for residuals and velocities; running statistics have means, and without
-// thresholds the first selections are exact.
+// inherited returns this run's streams of a checkpoint of another number of ranks, with a factor:
+// each rank takes its own streams, or else its share; see compress.Inherited. Only residuals and
+// velocities have shares; running statistics have means, and without thresholds the first
+// selections are exact.
 func (r *resumption) inherited(ranks int) (own []stream, factor float32) {
 	own = r.localState()
 	np := r.job.Size()

@@ -7,15 +7,15 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// A trace of the forward pass of one sample follows the names of a run's data through its model:
+// A trace of the forward pass of one sample follows the names of a run's data through the model:
 //
 //   - Each value of a sample has a label, such as column "area". A look-up labels the values of a
 //     category's vector or a slot's sum with the column and a number.
-//   - Operations that move values, such as reshape and concat, move their labels along.
-//   - A dense layer ends labels: its weight has the labels of the inputs along one axis, and new,
-//     unnamed places along the other, which its bias and its output share.
-//   - Unnamed places that are added to or multiplied by named ones, as in a cross layer or a
-//     residual connection, stand for the same things and get the same labels.
+//   - Operations such as reshape and concat move labels along with values.
+//   - A dense layer ends labels: the weight has the labels of the inputs along one axis, and new,
+//     unnamed places along the other, shared by the bias and the output.
+//   - Unnamed places added to or multiplied by named ones, as in a cross layer or a residual
+//     connection, mean the same things and get the same labels.
 //   - The places of the last layer get the names of classes, words or the target.
 //   - Other unnamed places are units inside the model, matched by number.
 //
@@ -65,7 +65,6 @@ func (a Axes) Labels(name string) (out [][]Label) {
 	return out
 }
 
-// tracer follows names through the operations of a model.
 type tracer struct {
 	Axes
 	n    Names
@@ -74,9 +73,9 @@ type tracer struct {
 	last map[*nn.Tensor]*axis   // last axes of outputs of layers
 }
 
-// Trace follows the names of data through a model built for them. Ids of the sample are the
-// first row of their column, or the last word: a look-up's ids then show whether it reads columns,
-// tokens or values of the model's own, such as positions.
+// Trace follows the names of data through a model built for the data. Ids of the sample are the
+// first row of their column, or the last word, so that a look-up shows whether ids are columns,
+// tokens or the model's own, such as positions.
 func Trace(spec model.Spec, o model.Options, n Names) (Axes, error) {
 	ps := nn.NewOutline()
 	m := spec.Build(ps, o)
@@ -127,7 +126,6 @@ func (t *tracer) nameHead(a *axis) {
 	slices.Sort(t.Head)
 }
 
-// nameTable notes the slots of a table.
 func (t *tracer) nameTable(table *nn.Table) {
 	var of []string
 	for i, most := range table.Slots {
@@ -181,7 +179,7 @@ func (t *tracer) node(n *nn.Node) {
 	}
 }
 
-// lose notes the first operation that ends names. Its result is unnamed, which is harmless while
+// lose notes the first operation that ends names. The result is unnamed, which is harmless while
 // the names of both runs are equal.
 func (t *tracer) lose(n *nn.Node) {
 	for _, x := range n.Inputs {
@@ -224,8 +222,8 @@ func (t *tracer) unite(a, b *axis) {
 	}
 }
 
-// row returns the last axis of a tensor whose rows have the same labels, such as the steps of a
-// sequence; nil if they differ, or if the tensor is unnamed and not a layer's output.
+// row returns the last axis of a tensor with equal labels in all rows, such as the steps of a
+// sequence; nil if labels differ, or if the tensor is unnamed and not a layer's output.
 func (t *tracer) row(x *nn.Tensor) *axis {
 	flat := t.flat[x]
 	if flat == nil {

@@ -146,12 +146,12 @@ func (t *tracer) named(x *nn.Tensor) []Label {
 	return out
 }
 
-// binary names the result of an operation of two tensors, one of which may be broadcast:
+// binary names the result of an operation of two tensors, possibly broadcast:
 //
 //   - Unnamed tensors have the same places of layers, as in a residual connection.
-//   - A layer's output takes the names of values that it is combined with one by one.
+//   - A layer's output takes the names of the values combined with it element by element.
 //   - Equal names remain. Different names are joined, so that another model finds the result only
-//     where the same two meet.
+//     where the same two names meet.
 func (t *tracer) binary(n *nn.Node) {
 	a, b := n.Inputs[0], n.Inputs[1]
 	if t.flat[a] == nil && t.flat[b] == nil {
@@ -197,8 +197,8 @@ func (t *tracer) binary(n *nn.Node) {
 	t.flat[n.Output] = out
 }
 
-// concat joins the names of its inputs. Unnamed inputs next to named ones get the names of their
-// layer's units, and so keep their place relative to their layer.
+// concat joins the names of the inputs. Unnamed inputs next to named ones get the names of their
+// layer's units, and so keep their place within the layer.
 func (t *tracer) concat(n *nn.Node) {
 	if !slices.ContainsFunc(n.Inputs, func(x *nn.Tensor) bool { return t.flat[x] != nil }) {
 		return

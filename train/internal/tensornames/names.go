@@ -1,11 +1,10 @@
-// Package tensornames maps the tensors of one model to those of another by the names in their data:
-// columns, categories, slots, classes and words. A run that starts from a checkpoint needs it if
-// its data have other columns, categories or classes, or another order. The mapping has three
-// steps. The first two depend only on the descriptions of both runs' data and the shapes of
-// tensors:
+// Package tensornames maps the tensors of a model to another model's by the names in the data of
+// both: columns, categories, slots, classes and words. A run that starts from a checkpoint needs
+// the map if the data have other columns, categories or classes, or another order. The mapping has
+// three steps. The first two depend only on the descriptions of the data and the shapes of tensors:
 //
-//   - Of extracts the names of both descriptions, and Compare rejects conflicts.
-//   - Trace labels the places of both models' tensors, and Match finds the old place with the same
+//   - Extract returns the names of both descriptions, and Compare rejects conflicts.
+//   - Trace labels the places of both models' tensors, and Match finds the old place of equal
 //     labels for each new place.
 //   - The caller reads old tensors in the new places. Places without a match keep the values of a
 //     new run of the same seed.
@@ -72,8 +71,8 @@ type IDColumn struct {
 	Rows  []Label
 }
 
-// Of returns the names in a run's data.
-func Of(d data.Description) (n Names) {
+// Extract returns the names in a run's data.
+func Extract(d data.Description) (n Names) {
 	switch {
 	case d.Encoder != nil:
 		n = namesOfTable(d.Encoder)
@@ -175,8 +174,8 @@ func without(a, b []Label) (out []Label) {
 	return out
 }
 
-// Unlike returns the names that b lacks, by kind, such as "class bee, wasp". It excludes categories
-// of missing columns, and outputs unless they are mapped.
+// Unlike returns the names that b lacks, by kind, such as "class bee, wasp", without categories of
+// missing columns, and without outputs unless outputs is set.
 func (n Names) Unlike(b Names, outputs bool) string {
 	lacks := without(n.Inputs(), b.Inputs())
 	for _, r := range without(n.Rows(), b.Rows()) {
@@ -203,9 +202,9 @@ func (n Names) Unlike(b Names, outputs bool) string {
 }
 
 // Compare reports names that cannot be mapped: columns with another meaning, and data without a
-// name in common. outputs reports that the last layer is mapped.
+// name in common. outputs includes the last layer.
 func Compare(was, now data.Description, outputs bool) error {
-	a, b := Of(was), Of(now)
+	a, b := Extract(was), Extract(now)
 	var errs []error
 	if was.Encoder != nil && now.Encoder != nil {
 		errs = append(errs, compareColumns(was.Encoder, now.Encoder)...)
@@ -338,11 +337,11 @@ func makings(d data.Description) (out []making) {
 	return out
 }
 
-// Meanings returns a text for each input and output of a model, in order: its name, and how
-// values become numbers or keys. Parameters without names of their own have the same meaning for
-// two data with the same texts. Data without names have none.
+// Meanings returns a text for each input and output of a model, in order: the name, and how values
+// become numbers or keys. Parameters by place have the same meaning for two data with the same
+// texts. Data without names have none.
 func Meanings(d data.Description) (out []string) {
-	n := Of(d)
+	n := Extract(d)
 	if n.None() {
 		return nil
 	}
@@ -373,7 +372,7 @@ func Meanings(d data.Description) (out []string) {
 	return out
 }
 
-// many returns one text for all labels of a kind, which may be numerous; none without labels.
+// many returns one text for all labels of a kind, possibly very many; none without labels.
 func many(kind Kind, labels []Label) []string {
 	if len(labels) == 0 {
 		return nil
@@ -383,7 +382,8 @@ func many(kind Kind, labels []Label) []string {
 	return []string{fmt.Sprintf("%s %s (%x)", kind, Enumerate(texts), sum[:6])}
 }
 
-// Enumerate returns names in one line: all of a few, else the first ones and the number of others.
+// Enumerate returns names in one line: all of a few, else the first ones and the number of the
+// rest.
 func Enumerate(names []string) string {
 	const most = 6
 	switch n := len(names); {
