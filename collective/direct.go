@@ -125,7 +125,7 @@ func newShare(g *Group) (*shmGroup, error) {
 	})
 	s.workerWaiter = s.waiter.WhileComputing()
 	s.arrange()
-	s.quick = &Work{g: g, group: g.cfg.ID}
+	s.quick = &Work{g: g, algorithmState: algorithmState{group: g.cfg.ID}}
 	windows.Hold()
 	return s, nil
 }

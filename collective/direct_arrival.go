@@ -90,8 +90,8 @@ func (w *Work) arrive(place uint64, most int) error {
 	turn := s.turn(w.number) << summaryBits
 	s.sit(w.number)
 	f.Raise(turn | w.sig.summary(false))
-	w.shows = append(w.shows[:0], make([]peerOperand, len(s.ranks))...)
-	w.shows[s.me] = mine.show()
+	w.arrivals = append(w.arrivals[:0], make([]peerOperand, len(s.ranks))...)
+	w.arrivals[s.me] = mine.show()
 	for _, i := range *s.order.Load() {
 		f := s.flag(w.number, i, lineArrived)
 		if f.Load() < turn {
@@ -163,7 +163,7 @@ func (w *Work) readPeer(i int, a arrival) error {
 	if w.kind == kindSharded && a.second != nowhere && (a.second > room || whole > room-a.second) {
 		return w.outside(i, a.second, whole)
 	}
-	w.shows[i] = a.show()
+	w.arrivals[i] = a.show()
 	return nil
 }
 
@@ -203,7 +203,7 @@ func (w *Work) expects(i int) (n int, known bool) {
 
 // placeOf returns where a rank's operand begins in its arena; ok is false when
 // it is not there. It has arrived.
-func (w *Work) placeOf(i int) (off int, ok bool) { return w.shows[i].off, w.shows[i].placed }
+func (w *Work) placeOf(i int) (off int, ok bool) { return w.arrivals[i].off, w.arrivals[i].placed }
 
 // placed counts the ranks whose operands lie in their arenas.
 func (w *Work) placed() int {

@@ -172,7 +172,7 @@ func (w *Work) arriveSource(src []byte) error {
 // sources that are not empty lie in arenas, and whether one does.
 func (w *Work) survey() (most int, all, some bool) {
 	all = true
-	for _, show := range w.shows {
+	for _, show := range w.arrivals {
 		most = max(most, show.most)
 		all, some = all && (show.placed || show.most == 0), some || show.placed
 	}
@@ -218,7 +218,7 @@ func inlineView(w *Work, i, lo, from, to, _, _ int) []byte {
 
 func shownView(w *Work, i, lo, from, to, t, room int) []byte {
 	s := w.g.share
-	switch show := w.shows[i]; {
+	switch show := w.arrivals[i]; {
 	case i == s.me:
 		return w.source()[lo+from : lo+to]
 	case show.placed:
@@ -251,7 +251,7 @@ func (w *Work) takeAll(look view, t, room int) error {
 			return w.waitFault(i, fmt.Errorf("%w: %d bytes there, %d here", transport.ErrLength, hi-lo, len(goal)))
 		}
 		if !w.holds(i, lo, hi) {
-			return w.outside(i, uint64(w.shows[i].off+lo), uint64(len(goal)))
+			return w.outside(i, uint64(w.arrivals[i].off+lo), uint64(len(goal)))
 		}
 		from := min(t*room, len(goal))
 		to = goal[from:min(len(goal), from+room)]
@@ -276,10 +276,10 @@ func (w *Work) takeAll(look view, t, room int) error {
 // Only the table of AllToAllV can say otherwise; in the line of an arrival, or in
 // staging, there is room for all.
 func (w *Work) holds(i, lo, hi int) bool {
-	if w.kind != kindAllToAllV || i == w.g.share.me || !w.shows[i].placed {
+	if w.kind != kindAllToAllV || i == w.g.share.me || !w.arrivals[i].placed {
 		return true
 	}
-	return lo >= 0 && lo <= hi && hi <= len(w.g.share.arenas[i])-w.shows[i].off
+	return lo >= 0 && lo <= hi && hi <= len(w.g.share.arenas[i])-w.arrivals[i].off
 }
 
 // copyCached copies without what the runtime does for more than 1 MiB: stores
@@ -299,7 +299,7 @@ func (w *Work) theirPart(i, n int) (lo, hi int) {
 	switch {
 	case w.kind == kindAllGatherV:
 		if i != w.g.rank {
-			return 0, w.shows[i].most
+			return 0, w.arrivals[i].most
 		}
 		return 0, n
 	case w.kind == kindAllToAllV:
@@ -318,9 +318,9 @@ func (w *Work) theirPart(i, n int) (lo, hi int) {
 // the root's.
 func (w *Work) reduceToRoot() error {
 	s := w.g.share
-	lo, hi := lines(w.shows[w.root].off, len(w.x), len(s.ranks), s.me)
+	lo, hi := lines(w.arrivals[w.root].off, len(w.x), len(s.ranks), s.me)
 	w.srcs = w.srcs[:0]
-	for i, show := range w.shows {
+	for i, show := range w.arrivals {
 		w.srcs = append(w.srcs, s.arenas[i][show.off+lo:show.off+hi])
 	}
 	w.dsts = append(w.dsts[:0], w.srcs[w.root])

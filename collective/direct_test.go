@@ -189,7 +189,7 @@ func TestLinesCoverAll(t *testing.T) {
 // The summary of a signature holds all of it if the operand is short.
 func TestSummaryHoldsSignature(t *testing.T) {
 	for k := range kindSend { // what two ranks do is never direct
-		w := &Work{kind: k, elem: elements - 1, op: reductions - 1, algorithm: byDirect, root: 1000, x: make([]byte, 48)}
+		w := &Work{operands: operands{kind: k, elem: elements - 1, op: reductions - 1, algorithm: byDirect, root: 1000, x: make([]byte, 48)}}
 		if sig := w.signature(); signatureOf(sig.summary(true)) != sig {
 			t.Errorf("%v became %v", sig, signatureOf(sig.summary(true)))
 		}

@@ -80,7 +80,7 @@ func (g *Group) startPair(w *Work, blocking bool) *Work {
 		w.err, w.ranInline = w.run(), true
 		g.removeP2P(w)
 	default:
-		go w.talk()
+		go w.runPair()
 	}
 	return w
 }

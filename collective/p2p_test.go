@@ -388,14 +388,14 @@ func TestHostileMemory(t *testing.T) {
 			if g.Rank() == 0 {
 				return c.call(g)
 			}
-			w := &Work{g: g, kind: c.kind, algorithm: byDirect, x: make([]byte, 4*n), ends: []int{1}, root: 0}
+			w := &Work{g: g, operands: operands{kind: c.kind, algorithm: byDirect, x: make([]byte, 4*n), ends: []int{1}, root: 0}}
 			if c.of != nil {
 				c.of(g, w)
 			}
 			s, show := g.share, c.show
 			show.sig = w.signature()
 			if c.kind == kindReduceScatter || c.kind == kindAllToAll {
-				show.sig = (&Work{g: g, kind: c.kind, algorithm: byDirect, x: make([]byte, 4*n)}).signature()
+				show.sig = (&Work{g: g, operands: operands{kind: c.kind, algorithm: byDirect, x: make([]byte, 4*n)}}).signature()
 			}
 			f := s.flag(0, s.me, lineArrived)
 			*arrivalOf(f) = show
@@ -417,7 +417,7 @@ func TestHostileMemory(t *testing.T) {
 			}
 			out := g.share.pairs[0].out
 			m := out.notices[0]
-			m.sig = (&Work{g: g, kind: kindSend, x: make([]byte, 4*n)}).signature()
+			m.sig = (&Work{g: g, operands: operands{kind: kindSend, x: make([]byte, 4*n)}}).signature()
 			m.bytes, m.place = 4*n, 0
 			change(m)
 			m.number.Store(1)

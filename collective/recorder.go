@@ -93,8 +93,8 @@ func (s *opRecorder) begin(w *Work, blocking bool) {
 		w.entry = s.rec.Begin(&e)
 	}
 	if w.waits = w.entry.Wait(); w.waits == nil {
-		w.waits = &w.unseen
-		w.unseen.Clear()
+		w.waits = &w.ownWaits
+		w.ownWaits.Clear()
 	}
 }
 
@@ -141,7 +141,7 @@ func (s *opRecorder) ended(w *Work) {
 		w.g.share.windows.BytesCarried.Add(int64(w.bytes()))
 	}
 	w.entry.End(w.end, w.sent, w.err != nil)
-	w.entry, w.hasRing, w.stamped, w.waits = record.Op{}, false, false, &w.unseen
+	w.entry, w.hasRing, w.stamped, w.waits = record.Op{}, false, false, &w.ownWaits
 }
 
 // leave gives the lane back, once: another group may have it now. g.mu is held.

@@ -105,10 +105,10 @@ func (w *Work) ringReduceScatter() error {
 
 // hold returns n bytes that stay the operation's while it runs.
 func (w *Work) hold(n int) []byte {
-	if len(w.held) < n {
-		w.held = make([]byte, n)
+	if len(w.partial) < n {
+		w.partial = make([]byte, n)
 	}
-	return w.held[:n]
+	return w.partial[:n]
 }
 
 // ring carries out steps. Because each step sends on what the one before

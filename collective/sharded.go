@@ -151,7 +151,7 @@ func (w *Work) shard(lo, hi int) error {
 	if w.root&shardsGrads != 0 {
 		w.srcs, sum = w.srcs[:0], w.x[lo:hi]
 		for i := range s.ranks {
-			off := w.shows[i].off
+			off := w.arrivals[i].off
 			w.srcs = append(w.srcs, s.arenas[i][off+lo:off+hi])
 		}
 		if w.root&shardsParams != 0 { // then nobody needs the sum, and memory is spared it
@@ -169,14 +169,14 @@ func (w *Work) shard(lo, hi int) error {
 	}
 	for k := 1; k < len(s.ranks); k++ {
 		i := (s.me + k) % len(s.ranks) // so that not all write to the same one
-		copy(s.arenas[i][w.shows[i].second+lo:], w.dst[lo:hi])
+		copy(s.arenas[i][w.arrivals[i].second+lo:], w.dst[lo:hi])
 	}
 	return nil
 }
 
 // allPlaced reports a rank whose operands do not lie in its arena.
 func (w *Work) allPlaced() error {
-	for i, show := range w.shows {
+	for i, show := range w.arrivals {
 		if !show.placed || w.root&shardsParams != 0 && show.second < 0 {
 			return w.waitFault(i, fmt.Errorf("%w: its values do not lie in the memory that the ranks share", transport.ErrLength))
 		}

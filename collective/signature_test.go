@@ -14,10 +14,10 @@ func TestSignature(t *testing.T) {
 		w    *Work
 		want string
 	}{
-		{&Work{kind: kindAllReduce, elem: float32s, op: Mean, algorithm: byRing, x: make([]byte, 400)}, "allreduce (mean) of 100 float32 by ring"},
-		{&Work{kind: kindBroadcast, elem: int64s, algorithm: byTree, root: 3, x: make([]byte, 8)}, "broadcast of 1 int64 with root 3 by tree"},
-		{&Work{kind: kindAllGather, elem: uint8s, algorithm: byRing, x: make([]byte, 1<<20)}, "allgather of 1048576 uint8 by ring"},
-		{&Work{kind: kindBarrier, elem: uint8s, algorithm: byDoubling}, "barrier by doubling"},
+		{&Work{operands: operands{kind: kindAllReduce, elem: float32s, op: Mean, algorithm: byRing, x: make([]byte, 400)}}, "allreduce (mean) of 100 float32 by ring"},
+		{&Work{operands: operands{kind: kindBroadcast, elem: int64s, algorithm: byTree, root: 3, x: make([]byte, 8)}}, "broadcast of 1 int64 with root 3 by tree"},
+		{&Work{operands: operands{kind: kindAllGather, elem: uint8s, algorithm: byRing, x: make([]byte, 1<<20)}}, "allgather of 1048576 uint8 by ring"},
+		{&Work{operands: operands{kind: kindBarrier, elem: uint8s, algorithm: byDoubling}}, "barrier by doubling"},
 	} {
 		if got := c.w.signature().String(); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)

@@ -8,66 +8,85 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Work is a started operation. Its slices belong to the operation until Wait
-// returns; after that the Work belongs to the group again and must not be used.
+// Work is a started operation. Its slices belong to the operation until Wait returns. After Wait the
+// Work belongs to the group again and must not be used.
 type Work struct {
-	g         *Group
+	g *Group
+	operands
+	algorithmState
+	bookkeeping
+	timing
+}
+
+// operands are the caller's arguments: the operation, its slices and its options.
+type operands struct {
 	kind      kind
 	elem      element
 	op        ReduceOp
 	algorithm algorithm
 	root      int
-	x         []byte // all of it: the operand, or what is gathered or scattered
-	src       []byte // this rank's part, where parts are gathered
-	dst       []byte // the result, where it is not x
-	ends      []int  // where each rank's part ends in x, in bytes, if parts differ; of AllToAllV in dst
-	outs      []int  // AllToAllV: where what goes to each rank ends in x, in bytes
-	seq       uint32
-	sig       signature
-	err       error
-	sent      int64         // bytes of payload by this rank
-	end       int64         // by the recorder's clock, unless unknown
-	done      chan struct{} // holds one token from the end of the operation until Wait
-	next      *Work         // in the queue, or in the group's free list
-	started   bool          // between start and Wait
-	ranInline bool          // it ran on its caller's goroutine and has ended
-	onWorker  bool          // it runs on a worker's
+	x         []byte // whole operand, or the slice that is gathered or scattered
+	src       []byte // this rank's part, if parts are gathered
+	dst       []byte // result, if it is not x
+	ends      []int  // end of each rank's part in x, in bytes, if parts differ; of AllToAllV in dst
+	outs      []int  // AllToAllV: end of the part for each rank in x, in bytes
 
-	separateOuts [][]byte                        // of AllGatherTo: the results, in place of x
-	apply        func(lo, hi int, sum []float32) // of a shared update
-	second       uint64                          // where its parameters lie
+	separateOuts [][]byte                        // AllGatherTo: results, instead of x
+	apply        func(lo, hi int, sum []float32) // of a sharded update
+	second       uint64                          // offset of the sharded update's parameters in the arena
 
-	scope       *rankSet // whom the algorithm runs on
-	group       uint32   // of the messages' tags
-	base        uint32   // added to the numbers of messages, to tell phases apart
+	forceMesh bool // a Send uses the mesh
+	noTimeout bool // a Receive waits without limit
+}
+
+// algorithmState is the state of the running algorithm. Its buffers are reused by later operations.
+type algorithmState struct {
+	scope       *rankSet // ranks of the current phase
+	group       uint32   // in message tags
+	base        uint32   // first message number of the current phase
 	byRank      bool     // the chunks of x are the parts of the ranks
-	zeroCopy    bool     // send lends
-	inputCopied bool     // x is a copy of the operand, which a reduce may write to
+	zeroCopy    bool     // sends are zero-copy
+	inputCopied bool     // x is a copy of the operand, which a reduce may overwrite
 
-	entry    record.Op       // see scribe
-	hasRing  bool            // entry is
-	hasStart bool            // the clock was looked at when it began, or first waited: begun
-	begun    int64           // by the recorder's clock
-	waits    *record.Waiting // in entry: who of the mesh is waited for
-	unseen   record.Waiting  // in its place where that has no room
-	stamped  bool            // waits counts from this operation's start, which its first wait takes
+	recvs   [slots]transport.Recv
+	pending [slots]bool // recvs that are posted and not awaited
+	scratch []byte      // received values, to be added
+	partial []byte      // partial result of an operation that preserves its operand
+	copied  []byte      // partial result of a host
 
-	recvs     [slots]transport.Recv
-	pending   [slots]bool // which of recvs have been posted and not waited for
-	scratch   []byte      // where what is to be added arrives
-	held      []byte      // what an operation that leaves its operand alone has reduced so far
-	copied    []byte      // and what it has of a whole host
-	talk      func()      // runs a Send or Receive that is not waited for at once
-	forceMesh bool        // a Send is to go over the mesh
-	noTimeout bool        // a Receive waits however long it takes
-
-	number       uint64        // among those by direct algorithms, or of two ranks
-	shows        []peerOperand // what the ranks have arrived with
-	steps        int           // of these that this rank has finished; hierarchical
+	number       uint64        // among direct operations, or those of a pair
+	arrivals     []peerOperand // of each rank
+	steps        int           // hierarchical steps that this rank has finished
 	dsts, srcs   [][]byte      // tables of operands
 	dst32, src32 [][]float32
 	dst16, src16 [][]uint16
 	block        []byte
+}
+
+// bookkeeping is the operation's way from start to Wait and back to the group.
+type bookkeeping struct {
+	seq       uint32
+	sig       signature
+	err       error
+	sent      int64         // payload bytes sent by this rank
+	done      chan struct{} // one token from the end of the operation until Wait
+	next      *Work         // in the queue, or in the group's free list
+	started   bool          // between start and Wait
+	ranInline bool          // ended on its caller's goroutine
+	onWorker  bool          // runs on a worker's goroutine
+	runPair   func()        // runs a Send or Receive in the background
+}
+
+// timing is the operation's entry in the recorder: see opRecorder.
+type timing struct {
+	end      int64 // by the recorder's clock, or record.Unknown
+	entry    record.Op
+	hasRing  bool            // entry is in the recorder's ring
+	hasStart bool            // begun is set
+	begun    int64           // start or first wait, by the recorder's clock
+	waits    *record.Waiting // of entry: rank of the mesh that this rank waits for
+	ownWaits record.Waiting  // target of waits if entry has no space
+	stamped  bool            // waits counts from this operation's start, set by its first wait
 }
 
 // newWork returns a Work that is not in use, or a new one.
@@ -85,16 +104,16 @@ func (g *Group) reuse() *Work {
 	defer g.mu.Unlock()
 	w := g.free
 	if w == nil {
-		w = &Work{g: g, done: make(chan struct{}, 1)}
-		w.waits = &w.unseen
-		w.talk = w.runP2P
+		w = &Work{g: g, bookkeeping: bookkeeping{done: make(chan struct{}, 1)}}
+		w.waits = &w.ownWaits
+		w.runPair = w.runP2P
 		return w
 	}
 	g.free, w.next = w.next, nil
 	return w
 }
 
-// recycle gives w back. The last one is kept where taking it needs no lock.
+// recycle returns w to the group. The last one is stored without a lock.
 func (g *Group) recycle(w *Work) {
 	if g.spare.CompareAndSwap(nil, w) {
 		return
@@ -104,16 +123,16 @@ func (g *Group) recycle(w *Work) {
 	g.mu.Unlock()
 }
 
-// Wait blocks until the operation has ended and returns its fault, an
-// *OpError, or nil. It must be called exactly once: a second call is an error,
-// and once the group has used the Work for another operation, a fault that is
-// not noticed.
+// Wait blocks until the operation has ended and returns its error, an *OpError, or nil. It must be
+// called exactly once: a second call is an error, which is not detected once the group has reused the
+// Work for another operation.
 func (w *Work) Wait() error {
 	_, err := w.WaitEnd()
 	return err
 }
 
-// Done tells whether Wait would return at once, after waiting so long for that. It may be called any number of times before Wait.
+// Done waits up to within for the end of the operation, and reports whether Wait would return
+// immediately. It may be called any number of times before Wait.
 func (w *Work) Done(within time.Duration) bool {
 	if w.ranInline || !w.started || len(w.done) > 0 {
 		return true
@@ -125,22 +144,21 @@ func (w *Work) Done(within time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-w.done:
-		w.done <- struct{}{} // its place is free: it is for Wait
+		w.done <- struct{}{} // for Wait; the channel has space
 		return true
 	case <-timer.C:
 		return false
 	}
 }
 
-// WaitEnd is Wait, and also returns when the operation ended, which may have
-// been long before.
+// WaitEnd is Wait, and also returns the end time of the operation, which may be long ago.
 func (w *Work) WaitEnd() (time.Time, error) {
 	end, _, err := w.WaitSent()
 	return end, err
 }
 
-// WaitSent is WaitEnd, and also returns how many bytes of payload this rank sent for
-// the operation; none where ranks share memory.
+// WaitSent is WaitEnd, and also returns the payload bytes that this rank sent for the operation; 0
+// in shared memory.
 func (w *Work) WaitSent() (end time.Time, bytes int64, err error) {
 	if !w.started {
 		return time.Time{}, 0, errors.New("collective: Wait was called twice on the same Work")
@@ -156,15 +174,21 @@ func (w *Work) WaitSent() (end time.Time, bytes int64, err error) {
 		g.sent.Add(bytes)
 		w.sent = 0
 	}
-	w.started, w.ranInline, w.onWorker, w.byRank, w.zeroCopy, w.forceMesh, w.noTimeout, w.err, w.x, w.src, w.dst, w.op, w.root, w.apply, w.second = false, false, false, false, false, false, false, nil, nil, nil, nil, Sum, 0, nil, 0
-	w.ends, w.outs = w.ends[:0], w.outs[:0]
-	clear(w.separateOuts)
-	w.separateOuts = w.separateOuts[:0]
+	w.release()
 	g.recycle(w)
 	return end, bytes, err
 }
 
-// timeout bounds each of its waits.
+// release drops the operands, for the next operation.
+func (w *Work) release() {
+	w.op, w.root, w.x, w.src, w.dst, w.ends, w.outs = Sum, 0, nil, nil, nil, w.ends[:0], w.outs[:0]
+	clear(w.separateOuts)
+	w.separateOuts, w.apply, w.second, w.forceMesh, w.noTimeout = w.separateOuts[:0], nil, 0, false, false
+	w.byRank, w.zeroCopy = false, false
+	w.err, w.started, w.ranInline, w.onWorker = nil, false, false, false
+}
+
+// timeout returns the limit of each wait.
 func (w *Work) timeout() time.Duration {
 	if w.noTimeout {
 		return forever
@@ -175,18 +199,17 @@ func (w *Work) timeout() time.Duration {
 // forever is longer than any job, and can be added to a time.
 const forever = 100 * 365 * 24 * time.Hour
 
-// refuse ends an operation that was never started.
+// refuse ends an operation with err before its start.
 func (w *Work) refuse(err error) *Work {
 	w.err, w.end, w.ranInline = err, w.g.scribe.rec.Now(), true
 	return w
 }
 
-// bytes is what the operation counts in the group's window.
+// bytes returns the operation's size in the group's window.
 func (w *Work) bytes() int { return max(w.whole(), len(w.src), len(w.dst)) }
 
-// run carries the operation out. Whatever the outcome, neither the mesh nor this
-// rank touches its slices afterwards; what lies in an arena a peer that has not
-// noticed a fault yet may still write to.
+// run performs the operation. Afterwards neither the mesh nor this rank uses its slices; after an
+// error, a peer that has not noticed it may still write to slices in an arena.
 func (w *Work) run() error {
 	g := w.g
 	if fault := g.fault.Load(); fault != nil {
@@ -200,7 +223,7 @@ func (w *Work) run() error {
 	cause := g.fail(w.wrap(err))
 	for i := range w.pending {
 		if w.pending[i] {
-			_ = w.recvs[i].Wait(g.cfg.Timeout) // at once: the mesh is aborted
+			_ = w.recvs[i].Wait(g.cfg.Timeout) // immediate: the mesh is aborted
 			w.pending[i] = false
 		}
 	}
@@ -233,8 +256,9 @@ func (w *Work) execute() error {
 	return implementation(w.kind, w.algorithm)(w)
 }
 
-// toParts is execute for operations whose results may lie apart. Only the direct algorithm writes them there itself: others send and
-// receive several parts in one message, so for them they lie one behind the other first.
+// toParts is execute for operations whose results may be separate slices. Only the direct algorithm
+// writes them there: the other algorithms send several parts in one message, and therefore need a
+// contiguous result first.
 func (w *Work) toParts() error {
 	if len(w.separateOuts) == 0 || w.algorithm == byDirect && w.g.size > 1 {
 		return w.execute()
@@ -249,8 +273,8 @@ func (w *Work) toParts() error {
 	return nil
 }
 
-// aborted returns an error if the mesh was aborted, which in shared memory
-// nothing but a long wait would notice.
+// aborted returns an error if the mesh was aborted. In shared memory only a long wait would detect
+// this.
 func (w *Work) aborted() error {
 	next := w.g.ranks[(w.g.rank+1)%w.g.size]
 	if err := w.g.mesh.Fault(next); errors.Is(err, transport.ErrAborted) {
