@@ -13,48 +13,43 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Config says how a group works. All ranks must give the same values, except
-// for SlowAfter.
+// Config configures a group. All values except SlowAfter must be equal on all ranks.
 type Config struct {
-	// Ranks are the ranks of the mesh that make the group, in the group's order;
-	// this one must be among them. Empty: all, in the mesh's order.
+	// Ranks are the ranks of the mesh that form the group, in the group's order, this rank
+	// included. Empty means all, in the mesh's order.
 	Ranks []int
-	// Hosts is a number for each rank of the mesh, equal for those of one host.
-	// Empty: all are on one.
+	// Hosts is the host number of each rank of the mesh. Empty means one host.
 	Hosts []int
-	// Algorithm carries out the operations that have it; the rules choose for the others.
-	// Auto or empty: the rules choose for all.
+	// Algorithm is the algorithm of all operations that have it; rules choose for the other
+	// operations. Auto or empty means rules for all.
 	Algorithm string
-	// Profile has the rules to use instead of the default ones, see Tune and Group.Use; the
-	// same on every rank.
+	// Profile has the rules that replace the default ones: see Tune and Group.Use.
 	Profile *Profile
-	// Rules are those of a group that was tuned (Group.Rules), for one of as many ranks, in the place of its profile.
+	// Rules are the rules of a tuned group (Group.Rules) with equally many ranks, instead of
+	// Profile.
 	Rules Rules
-	// Timeout bounds every single wait for a peer; an operation that makes
-	// progress may take longer. 0: 10 minutes.
+	// Timeout is the longest single wait for a peer; an operation that makes progress may take
+	// longer. 0 means 10 minutes.
 	Timeout time.Duration
-	// SegmentBytes is the largest message: chunks are cut into segments so
-	// that sending, receiving and adding overlap. 64 bytes to 1 GiB.
-	// 0: 512 KiB.
+	// SegmentBytes is the largest message, 64 bytes to 1 GiB. Chunks are cut into segments so that
+	// sending, receiving and adding overlap. 0 means 512 KiB.
 	SegmentBytes int
-	// InFlight is how many operations make progress at the same time, at most
-	// 64. Together they hold at most InFlight x SegmentBytes; a larger one
-	// runs alone. 0: 4.
+	// InFlight is the number of operations that run simultaneously, at most 64, with a total of at
+	// most InFlight x SegmentBytes; a larger operation runs alone. 0 means 4.
 	InFlight int
-	// SlowAfter is how long a wait must have lasted before Group.Waiting
-	// reports it. 0: at once.
+	// SlowAfter is the shortest wait that Group.Waiting reports. 0 reports every wait.
 	SlowAfter time.Duration
-	// Record is where operations are recorded. nil: in a recorder of the group's own, which is small.
+	// Record is the recorder of operations. nil means a small recorder of the group.
 	Record *record.Recorder
-	// ID is the group's number, below 1<<30. Groups over one mesh that have a rank in common need
-	// different ones, also if one is made after another has ended. Below 1<<20 it differs
-	// from those that Group.Dup gives. Ranks share memory in groups with the IDs 0 to 7, and in
-	// those with 8 to 23 with less room and not for Send and Receive.
+	// ID is the group's number, below 1<<30. Groups over one mesh with a common rank need different
+	// IDs, even after one has ended. IDs below 1<<20 differ from those of Group.Dup. Ranks share
+	// memory in groups with IDs 0 to 7; in groups with IDs 8 to 23 they share less, and not for
+	// Send and Receive.
 	ID uint32
-	// ShmSlot is the group's place in the memory that ranks share, 1 to 16, where its ID is from
-	// FirstSubgroup on; 0: that of its ID, if there is one; below 0: none. Groups that have a rank
-	// in common have different ones, or one after the other: see Group.ShmReleased. All members
-	// have the same.
+	// ShmSlot is the group's slot in shared memory, 1 to 16, for IDs from FirstSubgroup on. 0 means
+	// the slot of the ID, if it has one; below 0 means none. Groups with a common rank need
+	// different slots, or the same sequentially: see Group.ShmReleased. ShmSlot must be equal in
+	// all members.
 	ShmSlot int
 }
 
@@ -74,11 +69,11 @@ const (
 const FirstSubgroup = 8
 
 const (
-	maxSubgroup = 1 << 20 // IDs from here on are those of duplicates
+	maxSubgroup = 1 << 20 // lowest ID of duplicates
 	shmSlots    = 16      // see Config.ShmSlot
 )
 
-// room is the group's place in shared memory, -1: it has none. Those of groups below FirstSubgroup come first.
+// room returns the group's index in shared memory, groups below FirstSubgroup first; -1: none.
 func (c Config) room() int {
 	switch {
 	case c.ShmSlot > 0:
@@ -89,7 +84,7 @@ func (c Config) room() int {
 	return -1
 }
 
-// dupID is the ID of duplicate k, from 1, of the group with an ID.
+// dupID returns the ID of duplicate k, from 1, of a group.
 func dupID(id, k uint32) uint32 {
 	if id+k < FirstSubgroup {
 		return id + k
@@ -97,7 +92,7 @@ func dupID(id, k uint32) uint32 {
 	return id + k*maxSubgroup
 }
 
-// Validate reports all faults of the configuration together.
+// Validate returns all errors of the configuration together.
 func (c Config) Validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("collective: "+format, args...)) }
@@ -134,7 +129,7 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Settings are the rows of what a person says of operations of ranks, bound to c.
+// Settings returns the rows of the settings of collective operations, bound to c.
 func (c *Config) Settings() []setting.Row {
 	return []setting.Row{
 		{
@@ -155,7 +150,7 @@ func (c *Config) Settings() []setting.Row {
 	}
 }
 
-// filled returns c with zero values replaced by what they stand for, and Auto by none.
+// filled returns c with defaults instead of zero values, and an empty algorithm instead of Auto.
 func (c Config) filled() Config {
 	if c.Algorithm == Auto {
 		c.Algorithm = ""
@@ -172,8 +167,7 @@ func (c Config) filled() Config {
 	return c
 }
 
-// members returns the mesh's ranks that make the group. All faults are reported
-// together.
+// members returns the mesh's ranks that form the group, or all errors together.
 func (c Config) members(m transport.Mesh) ([]int, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -212,7 +206,7 @@ func (c Config) hostsAmong(ranks []int) []int {
 	return out
 }
 
-// distinct counts the values in x.
+// distinct returns the number of different values in x.
 func distinct(x []int) int {
 	seen := map[int]bool{}
 	for _, v := range x {

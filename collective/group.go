@@ -1,17 +1,15 @@
-// Package collective carries numbers between the ranks of a mesh, over plain
-// slices: allreduce, reduce-scatter, allgather, broadcast, reduce, gather, scatter,
-// all-to-all, barrier, and send and receive.
+// Package collective exchanges numbers between the ranks of a mesh, in plain slices: allreduce,
+// reduce-scatter, allgather, broadcast, reduce, gather, scatter, all-to-all, barrier, send and
+// receive.
 //
-// Operations match by sequence number: every rank starts the same operations
-// in the same order, and may wait for them in any order. invariant[sum-order]: the
-// result has the same bits on every rank and in every run, because the order of
-// additions is a function of rank, size and length alone.
+// Operations match by sequence number: every rank starts the same operations in the same order, and
+// may wait for them in any order. invariant[sum-order]: the result has the same bits on every rank
+// and in every run, because the order of additions is a function of rank, size and length alone.
 //
-// The first fault breaks a group: it is spread to the peers, and every later
-// operation fails at once with the same cause. What the operands of a failed
-// operation hold is undefined, and a peer that has not noticed yet may still write
-// to those in shared memory: the step is to be computed again, by a new group over
-// a new mesh.
+// The first error breaks a group: peers receive the error, and every later operation fails
+// immediately with the same cause. The operands of a failed operation are undefined, and a peer
+// that has not noticed the error may still write to operands in shared memory: repeat the step with
+// a new group over a new mesh.
 //
 //	g, err := collective.New(mesh, collective.Config{})
 //	defer g.Close()
@@ -33,14 +31,14 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Group is one rank's side of a group of ranks. Its operations may be started
-// from several goroutines as long as their order is the same on every rank.
+// Group is one rank's side of a group of ranks. Several goroutines may start its operations if
+// their order is equal on all ranks.
 type Group struct {
 	mesh       transport.Mesh
-	lender     transport.ZeroCopySender // the mesh, if it lends
+	lender     transport.ZeroCopySender // the mesh; nil if it copies
 	rank, size int                      // in the group
 	ranks      []int                    // of the mesh, by rank in the group
-	hosts      int                      // how many hosts they are on
+	hosts      int                      // number of hosts
 	hostOf     []int                    // of each rank
 	cfg        Config
 	named      algorithm // cfg.Algorithm
@@ -50,36 +48,35 @@ type Group struct {
 	scribe     opRecorder
 	kernels    *simd.Kernels
 	rules      atomic.Pointer[ruleSet]
-	tuned      atomic.Pointer[Rules] // nil: the rules are the default ones
+	tuned      atomic.Pointer[Rules] // nil: default rules
 	share      *shmGroup             // nil: no memory shared with other ranks
 
 	mu      sync.Mutex
-	wake    sync.Cond      // the queue's head may be admissible, or the group was closed
+	wake    sync.Cond      // signals that the queue's head may be admissible, or the group was closed
 	workers sync.WaitGroup // goroutines that run queued operations
-	running int            // how many of them there are
-	idle    int            // how many of them wait on wake
+	running int            // workers
+	idle    int            // workers that wait on wake
 	closed  bool
-	ended   bool                    // Close has nothing more to wait for
-	fault   atomic.Pointer[OpError] // the first one; nil while the group works
+	ended   bool                    // Close has returned, or is about to
+	fault   atomic.Pointer[OpError] // first error; nil while the group works
 
 	next       uint32 // sequence number of the next operation to start
 	head, tail *Work  // started and not yet admitted, in order
 	window     window
 	free       *Work                // recycled
-	spare      atomic.Pointer[Work] // likewise, the last one
+	spare      atomic.Pointer[Work] // last recycled one
 
 	dups   []*Group // made by Dup
-	dupped uint32   // how many there have been
+	dupped uint32   // number of all duplicates until now
 	sent   atomic.Int64
 
-	activeP2P []*Work  // Sends and Receives under way
-	sends     []uint64 // how many Sends to each rank were started
-	receives  []uint64 // how many Receives from each rank
+	activeP2P []*Work  // Sends and Receives in flight
+	sends     []uint64 // Sends started, by rank
+	receives  []uint64 // Receives started, by rank
 }
 
-// New makes a group of cfg.Ranks, or of all ranks of mesh. It sends nothing; the
-// mesh stays its owner's to close, after the group. Errors: a bad
-// configuration, or one that does not fit the mesh.
+// New makes a group of cfg.Ranks, or of all ranks of mesh, without a message. The caller closes the
+// mesh, after the group. Errors: an invalid configuration, or one that does not fit the mesh.
 func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -122,11 +119,10 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	return g, nil
 }
 
-// Dup makes another group of the same ranks over the same mesh that chooses by the same
-// rules, as MPI_Comm_dup does: for operations whose order does not depend on that of g's,
-// such as those of a goroutine of their own. Its ID follows from g's and from how many
-// duplicates g has had; every rank makes the same ones in the same order. It sends nothing.
-// g's Waiting tells of its waits too. It is closed before g.
+// Dup makes another group of the same ranks, mesh and rules, as MPI_Comm_dup does: for operations
+// with an independent order, such as those of another goroutine. Its ID follows from g's ID and the
+// number of g's duplicates; every rank makes the same duplicates in the same order. Dup sends no
+// message. g.Waiting includes the waits of duplicates. The caller closes the duplicate before g.
 func (g *Group) Dup() (*Group, error) {
 	g.mu.Lock()
 	g.dupped++
@@ -154,14 +150,14 @@ func (g *Group) isClosed() bool {
 	return g.closed
 }
 
-// Sent is how many bytes of payload this rank has sent in operations of the group
-// that have ended.
+// Sent returns the payload bytes that this rank has sent in operations of the group that have
+// ended.
 func (g *Group) Sent() int64 { return g.sent.Load() }
 
-// Fail breaks the group on every rank: what is in flight and what comes later fails with err, which
-// the others see as this rank's. It is for a fault outside of the operations that keeps this rank
-// from starting those that the others wait for. It returns the group's first fault. A nil err
-// breaks nothing: the result is nil then if the group works.
+// Fail breaks the group on every rank: operations in flight and later ones fail with err, as this
+// rank's error. A rank calls it when an error outside of the operations prevents it from starting
+// the operations that other ranks wait for. Fail returns the group's first error. A nil err breaks
+// no group: the result is nil if the group works.
 func (g *Group) Fail(err error) error {
 	if fault := g.fault.Load(); err == nil && fault == nil {
 		return nil
@@ -172,7 +168,7 @@ func (g *Group) Fail(err error) error {
 	return g.fail(&OpError{Op: "fail", Rank: rank, Peer: culprit(err, rank), Err: err})
 }
 
-// whyNotShared says why the ranks of the group do not all share memory.
+// whyNotShared returns the reason why the ranks of the group do not share memory.
 func (g *Group) whyNotShared() string {
 	if g.cfg.room() < 0 && transport.SharedMemoryOf(g.mesh) != nil {
 		return fmt.Sprintf("group %d shares no memory, which has room for the groups with the IDs 0 to %d, and for those that are given a room", g.cfg.ID, shareGroups-1)
@@ -180,25 +176,23 @@ func (g *Group) whyNotShared() string {
 	return fmt.Sprintf("the %d ranks of group %d do not share memory", g.size, g.cfg.ID)
 }
 
-// Rank is this rank's number in the group, 0 <= Rank < Size.
+// Rank returns this rank's number in the group, 0 <= Rank < Size.
 func (g *Group) Rank() int { return g.rank }
 
-// Size is the number of ranks in the group.
+// Size returns the number of ranks in the group.
 func (g *Group) Size() int { return g.size }
 
-// MeshRank is the number of a rank of the group in the mesh, which errors name.
+// MeshRank returns the number of a rank of the group in the mesh, as in errors.
 func (g *Group) MeshRank(rank int) int { return g.ranks[rank] }
 
-// Hosts is how many hosts the ranks are on.
+// Hosts returns the number of hosts of the ranks.
 func (g *Group) Hosts() int { return g.hosts }
 
-// Algorithm is the algorithm that was named for the group; empty: the
-// rules decide.
+// Algorithm returns the group's configured algorithm; empty: rules choose.
 func (g *Group) Algorithm() string { return g.cfg.Algorithm }
 
-// Close ends the group and returns when its goroutines have ended. Operations
-// still in flight fail, here and, because the group is then broken, on the
-// peers. The mesh is left open.
+// Close ends the group and returns when its goroutines have ended. Operations in flight fail, on
+// this rank and, because the group is then broken, on the peers. The mesh stays open.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	busy := g.head != nil || g.window.busy() || len(g.activeP2P) > 0
@@ -219,15 +213,14 @@ func (g *Group) Close() error {
 	return nil
 }
 
-// Closed tells whether a Close has returned, or is about to: another one would wait for nothing.
+// Closed reports whether a Close has returned, or is about to return.
 func (g *Group) Closed() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.ended
 }
 
-// leave gives shared memory up after the last operation of a closed group. g.mu
-// is held.
+// leave releases shared memory after the last operation of a closed group. g.mu is held.
 func (g *Group) leave() {
 	if g.closed && g.head == nil && !g.window.busy() && len(g.activeP2P) == 0 {
 		g.share.leave(g.cfg.ID)
@@ -235,8 +228,8 @@ func (g *Group) leave() {
 	}
 }
 
-// fail breaks the group with the first cause, which it returns, and makes
-// everything still in flight on this rank and its peers fail with it.
+// fail breaks the group with cause unless it is broken, and returns the first cause, with which the
+// operations in flight fail on this rank and its peers.
 func (g *Group) fail(cause *OpError) *OpError {
 	if g.fault.CompareAndSwap(nil, cause) {
 		g.scribe.fault(cause)
@@ -245,7 +238,7 @@ func (g *Group) fail(cause *OpError) *OpError {
 	return g.fault.Load()
 }
 
-// broken returns why operations cannot run any more, or nil. g.mu is held.
+// broken returns the error of all later operations, or nil. g.mu is held.
 func (g *Group) broken() error {
 	if fault := g.fault.Load(); fault != nil {
 		return fault

@@ -12,13 +12,13 @@ type ReduceOp uint8
 const (
 	// Sum adds the values of all ranks.
 	Sum ReduceOp = iota
-	// Mean is the sum times 1/Size; floating point only. Where the sum of 16-bit values
-	// is too large for the type, the mean may be infinite: see Float16.
+	// Mean is the sum times 1/Size; floating point only. The mean of 16-bit values may be infinite
+	// if their sum is too large for the type: see Float16.
 	Mean
-	// Min is the least value. As in Go, NaN wins over all numbers, and -0 is less
+	// Min is the least value. As in Go, the minimum of NaN and any number is NaN, and -0 is less
 	// than 0.
 	Min
-	// Max is the greatest value, likewise.
+	// Max is the greatest value, with the same rules for NaN and -0.
 	Max
 	// Prod multiplies the values of all ranks.
 	Prod
@@ -33,12 +33,12 @@ func (op ReduceOp) String() string {
 	return fmt.Sprintf("Op(%d)", uint8(op))
 }
 
-// AllReduce replaces x on every rank by the reduction of all ranks' x, which must
-// have the same length everywhere.
+// AllReduce replaces x on every rank by the reduction of all ranks' x, which must have equal
+// lengths.
 //
-// What each algorithm costs is in docs/costs.md; long slices cost 2(N-1)/N of x
-// sent by each rank. Ranks that share memory send nothing: they reduce x where it
-// lies if that is every rank's arena (transport.SharedMemory), and copy it otherwise.
+// Cost: docs/costs.md, by algorithm; for a long slice each rank sends 2(N-1)/N of x. Ranks that
+// share memory send nothing: they reduce x in place if every rank's x is in its arena
+// (transport.SharedMemory), and copy x otherwise.
 func AllReduce[T Number](g *Group, x []T, op ReduceOp) error {
 	if g.share.whole(g.size) {
 		if ok, err := g.share.allReduce(g, elementOf[T](), bytesview.Bytes(x), op); ok {
@@ -58,7 +58,7 @@ func allReduce[T Number](g *Group, x []T, op ReduceOp, blocking bool) *Work {
 	return g.startReduction(w, blocking)
 }
 
-// startReduction is start with a look at the reduction.
+// startReduction is start after a check of the reduction.
 func (g *Group) startReduction(w *Work, blocking bool) *Work {
 	if w.op >= reductions {
 		return w.misuse("%v is not a reduction", w.op)
@@ -71,9 +71,8 @@ func (g *Group) startReduction(w *Work, blocking bool) *Work {
 
 // Broadcast replaces x on every rank by root's x. The lengths must be equal.
 //
-// Long slices go down a chain of ranks in segments, which every rank passes on
-// once: about one transfer of x whatever the size of the group. Short ones go
-// down a binomial tree, in ceil(log2 N) hops.
+// Cost: a long slice travels along a chain of ranks in segments, about one transfer of x for any
+// size of the group; a short one down a binomial tree, in ceil(log2 N) hops.
 func Broadcast[T Number](g *Group, x []T, root int) error {
 	return broadcast(g, x, root, true).Wait()
 }
@@ -100,10 +99,10 @@ func (w *Work) wrongRoot() *Work {
 }
 
 // AllGather writes every rank's src to dst, in rank order: rank r's to
-// dst[r*len(src):(r+1)*len(src)]. len(dst) must be Size x len(src), the same on
-// every rank; src may be this rank's place in dst.
+// dst[r*len(src):(r+1)*len(src)]. len(dst) must be Size x len(src), equal on all ranks; src may be
+// this rank's part of dst.
 //
-// Every rank sends (N-1)/N of dst.
+// Cost: every rank sends (N-1)/N of dst.
 func AllGather[T Number](g *Group, dst, src []T) error {
 	return allGather(g, dst, src, true).Wait()
 }
@@ -121,18 +120,18 @@ func allGather[T Number](g *Group, dst, src []T, blocking bool) *Work {
 	return g.start(w, blocking)
 }
 
-// AllGatherTo is AllGather to slices that may lie anywhere: rank r's src is
-// written to dst[r]. Each of the Size slices of dst must be as long as src, and
-// none may overlap another; src may be this rank's one. Others may call AllGather.
+// AllGatherTo is AllGather to separate slices: rank r's src is written to dst[r]. The Size slices
+// of dst must have the length of src and must not overlap; src may be this rank's slice. Other
+// ranks may call AllGather.
 //
-// Where all ranks share memory it costs no more. Elsewhere all parts arrive in
-// one piece of memory that it makes, and are copied out of it.
+// Cost: as AllGather if all ranks share memory. Otherwise all parts arrive in a new buffer and are
+// copied out.
 func AllGatherTo[T Number](g *Group, dst [][]T, src []T) error {
 	return allGatherTo(g, dst, src, true).Wait()
 }
 
-// StartAllGatherTo is AllGatherTo in the background: what dst lists and src must
-// not be touched until Wait returns; dst itself may be.
+// StartAllGatherTo is AllGatherTo in the background: the slices in dst and src must not be touched
+// until Wait returns; dst itself may change.
 func StartAllGatherTo[T Number](g *Group, dst [][]T, src []T) *Work {
 	return allGatherTo(g, dst, src, false)
 }
@@ -152,20 +151,19 @@ func allGatherTo[T Number](g *Group, dst [][]T, src []T, blocking bool) *Work {
 	return g.start(w, blocking)
 }
 
-// AllGatherV is AllGather of parts of different lengths: rank r's, of counts[r]
-// values, is written to dst from counts[0]+...+counts[r-1] on. counts, one for
-// each rank, must be the same on every rank, len(dst) their sum and len(src)
-// this rank's; src may be this rank's place in dst. Ranks that do not know the
-// others' lengths gather them first.
+// AllGatherV is AllGather of parts of different lengths: rank r's part, of counts[r] values, is
+// written to dst from counts[0]+...+counts[r-1] on. counts has one value per rank and must be equal
+// on all ranks; len(dst) is their sum, len(src) this rank's count. src may be this rank's part of
+// dst. If counts are not known on all ranks, gather them first.
 //
-// By ring, rank r sends all of dst but the part of rank r+1, in N-1 steps. Where
-// one rank holds nearly everything, it is the chain of Broadcast.
+// Cost: by ring, rank r sends all of dst except rank r+1's part, in N-1 steps. If one rank has
+// nearly all values, the algorithm is the chain of Broadcast.
 func AllGatherV[T Number](g *Group, dst, src []T, counts []int) error {
 	return allGatherV(g, dst, src, counts, true).Wait()
 }
 
-// StartAllGatherV is AllGatherV in the background: dst and src must not be
-// touched until Wait returns; counts may be.
+// StartAllGatherV is AllGatherV in the background: dst and src must not be touched until Wait
+// returns; counts may change.
 func StartAllGatherV[T Number](g *Group, dst, src []T, counts []int) *Work {
 	return allGatherV(g, dst, src, counts, false)
 }
@@ -183,7 +181,7 @@ func allGatherV[T Number](g *Group, dst, src []T, counts []int, blocking bool) *
 	return g.start(w, blocking)
 }
 
-// partition makes ends those of parts of so many values, which must fit into n.
+// partition appends to ends the end of each part in bytes. The counts must fit into n values.
 func (w *Work) partition(ends *[]int, counts []int, n int) (sum int, err error) {
 	if len(counts) != w.g.size {
 		return 0, fmt.Errorf("%d counts, want one for each of %d ranks", len(counts), w.g.size)

@@ -2,37 +2,34 @@ package collective
 
 import "github.com/ringo-ml/ringo/internal/bytesview"
 
-// Send and Receive. They are between two ranks and take no part in the sequence of
-// the group's operations: the i-th Send from one rank to another meets the i-th
-// Receive there, whatever else both do. So their messages have tags of their own,
+// Send and Receive match by pair: the i-th Send from one rank to another matches the i-th Receive
+// there, independent of the group's other operations. Their messages therefore have separate tags,
 // with a counter for each pair and direction.
 //
-// A message longer than eager waits until the other rank has called Receive, which
-// it says with an empty message: else a sender that is far ahead would fill the
-// memory for early messages, and then collective operations would be stuck
-// behind it. The sender announces it with an empty message, too, or a Receive of less,
-// which says nothing, would wait for what never comes instead of being told.
+// A Send longer than eager waits for an empty message of the receiver: otherwise a fast sender
+// would fill the memory for early messages and block collective operations. The sender announces a
+// long message with an empty message, because a shorter Receive sends none, and would otherwise
+// wait for its timeout instead of reporting the mismatch.
 //
-// Between ranks that share memory, messages go through that: see direct_pair.go.
+// Ranks that share memory exchange messages through it: see direct_pair.go.
 
 const (
 	eager = 64 << 10 // bytes
 
 	pairGroup  = 1 << 31 // added to the group's id in the tags of messages
-	readyGroup = 1 << 30 // and of what says that the receiver is ready
+	readyGroup = 1 << 30 // added for the message of a ready receiver
 )
 
-// Send sends x to rank to, whose matching Receive must have the same type and
-// length. The Sends to one rank are received in the order in which they were
-// started. It returns when x may be written again: up to 64 KiB it need not have
-// been received, above that the other rank has at least called Receive.
+// Send sends x to rank to, whose matching Receive must have the same type and length. Sends to one
+// rank are received in the order of their start. Send returns when x may be written again: above 64
+// KiB, the other rank has then called Receive.
 func Send[T Number](g *Group, x []T, to int) error { return startP2P(g, kindSend, x, to, true).Wait() }
 
 // StartSend is Send in the background: x must not be touched until Wait returns.
 func StartSend[T Number](g *Group, x []T, to int) *Work { return startP2P(g, kindSend, x, to, false) }
 
-// Receive replaces x by what rank from sends. The i-th Receive from a rank gets its
-// i-th Send to this one.
+// Receive replaces x by the message of rank from. The i-th Receive from a rank matches its i-th
+// Send to this rank.
 func Receive[T Number](g *Group, x []T, from int) error {
 	return startP2P(g, kindReceive, x, from, true).Wait()
 }
@@ -43,8 +40,8 @@ func StartReceive[T Number](g *Group, x []T, from int) *Work {
 	return startP2P(g, kindReceive, x, from, false)
 }
 
-// StartReceiveNoTimeout is StartReceive for who listens for what may never come: Config.Timeout
-// does not bound the wait for it. A lost rank does.
+// StartReceiveNoTimeout is StartReceive for a message that may never come: Config.Timeout does not
+// limit the wait. A lost rank ends it.
 func StartReceiveNoTimeout[T Number](g *Group, x []T, from int) *Work {
 	w := g.newWork(kindReceive, elementOf[T]())
 	w.noTimeout = true
@@ -64,8 +61,8 @@ func talkBy[T Number](w *Work, x []T, peer int, blocking bool) *Work {
 	return g.startPair(w, blocking)
 }
 
-// startPair is start for two ranks: it does not queue. What is sent through shared
-// memory and need not wait is sent here.
+// startPair is start for two ranks, without the queue. A message that fits into shared memory is
+// sent immediately.
 func (g *Group) startPair(w *Work, blocking bool) *Work {
 	sent, err := g.beginPair(w, blocking)
 	switch {
@@ -85,8 +82,8 @@ func (g *Group) startPair(w *Work, blocking bool) *Work {
 	return w
 }
 
-// beginPair gives w its number and announces it where the two ranks share memory.
-// sent says that it has ended.
+// beginPair assigns w its number and announces it if the two ranks share memory. sent reports
+// whether w has ended.
 func (g *Group) beginPair(w *Work, blocking bool) (sent bool, err error) {
 	i := -1
 	if w.kind == kindSend {
@@ -102,12 +99,12 @@ func (g *Group) beginPair(w *Work, blocking bool) (sent bool, err error) {
 		return false, err
 	}
 	if g.mesh.Fault(g.ranks[w.root]) != nil {
-		return false, nil // as the mesh will find, too
+		return false, nil // the mesh will return the same error
 	}
 	return w.put(out), nil
 }
 
-// numberPair gives w its place among those that the two ranks start.
+// numberPair assigns w its number among the operations of the two ranks.
 func (g *Group) numberPair(w *Work, blocking bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,7 +126,7 @@ func (g *Group) numberPair(w *Work, blocking bool) error {
 	return nil
 }
 
-// removeP2P takes w, which has ended, out of those under way.
+// removeP2P removes w, which has ended, from the operations in flight.
 func (g *Group) removeP2P(w *Work) {
 	g.scribe.stop(w)
 	g.mu.Lock()
@@ -146,7 +143,7 @@ func (g *Group) removeP2P(w *Work) {
 	g.mu.Unlock()
 }
 
-// runP2P runs w on a goroutine of its own.
+// runP2P runs w on its own goroutine.
 func (w *Work) runP2P() {
 	g := w.g
 	defer g.workers.Done()
@@ -155,8 +152,7 @@ func (w *Work) runP2P() {
 	w.done <- struct{}{}
 }
 
-// sendViaMesh is Send over the mesh, whatever memory is shared: for Tune, which
-// measures the links.
+// sendViaMesh is Send over the mesh even if memory is shared: Tune measures links by it.
 func sendViaMesh(g *Group, x []uint8, to int, blocking bool) *Work {
 	w := g.newWork(kindSend, uint8s)
 	w.x, w.root, w.forceMesh = x, to, true
@@ -168,7 +164,7 @@ func (w *Work) sendPair() error {
 		return w.finishPut(w.pairPlace())
 	}
 	switch n := len(w.x); {
-	case n == 0: // a message all the same
+	case n == 0: // an empty message
 		return w.send(0, w.root, nil)
 	case n > eager:
 		if err := w.send(announcement, w.root, nil); err != nil {
@@ -184,8 +180,7 @@ func (w *Work) sendPair() error {
 	return w.exchange(step{to: w.root, out: w.x})
 }
 
-// announcement is the number of the message that announces a long one, beyond those of
-// segments.
+// announcement is the number of the message that announces a long one, above those of segments.
 const announcement = 1 << phaseBits
 
 func (w *Work) receivePair() error {
@@ -213,5 +208,5 @@ func (w *Work) receivePair() error {
 	if err := w.exchange(step{from: w.root, in: w.x}); err != nil {
 		return err
 	}
-	return w.waitFor(posted, w.root) // it is here: it came before the rest
+	return w.waitFor(posted, w.root) // immediate: the announcement came before the data
 }

@@ -2,13 +2,13 @@ package collective
 
 import "github.com/ringo-ml/ringo/internal/bytesview"
 
-// Operations on parts, one for each rank.
+// Operations on parts, one per rank.
 
-// ReduceScatter reduces src over all ranks and leaves part r of the result, of
-// len(dst) values, in dst of rank r. len(src) must be Size x len(dst), the same on
-// every rank. src is only read; dst may be this rank's part of it.
+// ReduceScatter reduces src over all ranks and writes part r of the result, of len(dst) values, to
+// dst of rank r. len(src) must be Size x len(dst), equal on all ranks. src is only read; dst may be
+// this rank's part of src.
 //
-// Every rank sends (N-1)/N of src.
+// Cost: every rank sends (N-1)/N of src.
 func ReduceScatter[T Number](g *Group, dst, src []T, op ReduceOp) error {
 	return reduceScatter(g, dst, src, op, true).Wait()
 }
@@ -28,11 +28,11 @@ func reduceScatter[T Number](g *Group, dst, src []T, op ReduceOp, blocking bool)
 	return g.startReduction(w, blocking)
 }
 
-// Reduce replaces x on root by the reduction of all ranks' x, which must have the
-// same length everywhere and is only read on the others.
+// Reduce replaces x on root by the reduction of all ranks' x, which must have equal lengths and is
+// only read on the other ranks.
 //
-// Short slices go up a binomial tree, long ones along a chain, where every rank
-// sends x once.
+// Cost: short slices travel up a binomial tree; long ones along a chain, where every rank sends x
+// once.
 func Reduce[T Number](g *Group, x []T, op ReduceOp, root int) error {
 	return reduce(g, x, op, root, true).Wait()
 }
@@ -52,11 +52,11 @@ func reduce[T Number](g *Group, x []T, op ReduceOp, root int, blocking bool) *Wo
 	return g.startReduction(w, blocking)
 }
 
-// Gather writes every rank's src, of the same length everywhere, to root's dst in
-// rank order. There len(dst) must be Size x len(src), and src may be the root's
-// place in dst; on the other ranks dst is not used and may be nil.
+// Gather writes every rank's src, of equal lengths, to root's dst in rank order. On the root
+// len(dst) must be Size x len(src), and src may be the root's part of dst; on the other ranks dst
+// is not used and may be nil.
 //
-// The root receives (N-1)/N of dst.
+// Cost: the root receives (N-1)/N of dst.
 func Gather[T Number](g *Group, dst, src []T, root int) error {
 	return gather(g, dst, src, root, true).Wait()
 }
@@ -82,11 +82,11 @@ func gather[T Number](g *Group, dst, src []T, root int, blocking bool) *Work {
 	return g.start(w, blocking)
 }
 
-// Scatter writes part r of root's src, of len(dst) values, to dst of rank r. On the
-// root len(src) must be Size x len(dst), and dst may be the root's part of it; on
-// the other ranks src is not used and may be nil.
+// Scatter writes part r of root's src, of len(dst) values, to dst of rank r. On the root len(src)
+// must be Size x len(dst), and dst may be the root's part of src; on the other ranks src is not
+// used and may be nil.
 //
-// The root sends (N-1)/N of src.
+// Cost: the root sends (N-1)/N of src.
 func Scatter[T Number](g *Group, dst, src []T, root int) error {
 	return scatter(g, dst, src, root, true).Wait()
 }
@@ -112,10 +112,10 @@ func scatter[T Number](g *Group, dst, src []T, root int, blocking bool) *Work {
 	return g.start(w, blocking)
 }
 
-// AllToAll sends part r of src to rank r, where it becomes this rank's part of dst.
-// Both slices have Size parts of the same length; they must not overlap.
+// AllToAll sends part r of src to rank r, as this rank's part of dst there. Both slices have Size
+// parts of equal lengths and must not overlap.
 //
-// Every rank sends (N-1)/N of src.
+// Cost: every rank sends (N-1)/N of src.
 func AllToAll[T Number](g *Group, dst, src []T) error { return allToAll(g, dst, src, true).Wait() }
 
 // StartAllToAll is AllToAll in the background: neither slice must be touched until
@@ -138,8 +138,8 @@ func AllToAllV[T Number](g *Group, dst, src []T, sendCounts, recvCounts []int) e
 	return allToAllV(g, dst, src, sendCounts, recvCounts, true).Wait()
 }
 
-// StartAllToAllV is AllToAllV in the background: dst and src must not be touched
-// until Wait returns; the counts may be.
+// StartAllToAllV is AllToAllV in the background: dst and src must not be touched until Wait
+// returns; the counts may change.
 func StartAllToAllV[T Number](g *Group, dst, src []T, sendCounts, recvCounts []int) *Work {
 	return allToAllV(g, dst, src, sendCounts, recvCounts, false)
 }

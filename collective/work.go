@@ -8,8 +8,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Work is a started operation. Its slices belong to the operation until Wait returns. After Wait the
-// Work belongs to the group again and must not be used.
+// Work is a started operation. Its slices belong to the operation until Wait returns. After Wait
+// the Work belongs to the group again and must not be used.
 type Work struct {
 	g *Group
 	operands
@@ -124,8 +124,8 @@ func (g *Group) recycle(w *Work) {
 }
 
 // Wait blocks until the operation has ended and returns its error, an *OpError, or nil. It must be
-// called exactly once: a second call is an error, which is not detected once the group has reused the
-// Work for another operation.
+// called exactly once: a second call is an error, which is not detected once the group has reused
+// the Work for another operation.
 func (w *Work) Wait() error {
 	_, err := w.WaitEnd()
 	return err
