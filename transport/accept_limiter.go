@@ -13,8 +13,8 @@ import (
 )
 
 // AcceptLimiter limits unauthenticated connections: peers that have not yet proved possession of
-// the ticket. A connection above the limit closes the oldest one, so silent peers cannot block the
-// port. Each kind of refusal is reported once per host.
+// the ticket. A connection above the limit closes the oldest connection, so silent peers cannot
+// block the port. Each kind of refusal is reported once per host.
 type AcceptLimiter struct {
 	slots  int
 	report func(line string)

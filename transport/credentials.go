@@ -9,7 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Credentials are the secrets and requirements of one end of a connection: a Ticket, or a Ticket
+// Credentials are the secrets and requirements of an end of a connection: a Ticket, or a Ticket
 // Under a TLS. Both ends must hold the same ticket.
 type Credentials interface {
 	secrets() *guarded

@@ -46,7 +46,7 @@ func TimedOut(err error) bool {
 	return errors.Is(err, ErrTimeout) && !errors.As(err, &abort) && !errors.As(err, &lost)
 }
 
-// Error is an error of one operation on a mesh.
+// Error is an error of an operation on a mesh.
 type Error struct {
 	Op   string // "send", "receive"
 	Rank int    // this rank

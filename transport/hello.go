@@ -60,7 +60,7 @@ const (
 
 var errHello = errors.New("malformed hello")
 
-// appendHello appends h without the version, which is in the preface.
+// appendHello appends h without the version: that is in the preface.
 func appendHello(b []byte, h Hello, nonce []byte) ([]byte, error) {
 	for _, v := range []int{h.Rank, h.WorldSize} {
 		if v < -1 || v > math.MaxInt32 {

@@ -8,7 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/liveness"
 )
 
-// Inbox matches the messages of one peer with the receives posted for them. All meshes use Inbox
+// Inbox matches the messages of a peer with the receives posted for them. All meshes use Inbox
 // internally; users of a mesh do not need the type.
 //
 // invariant[posted-receives]: a message with a posted receive is always written directly to the

@@ -14,7 +14,7 @@ import (
 )
 
 // readAhead is the number of bytes that a link reads beyond an expected header: enough for a small
-// message in one system call, and a negligible copy for a large message.
+// message in a single system call, and a negligible copy for a large message.
 const readAhead = 16 << 10
 
 // Link is an authenticated connection for frames. Any number of goroutines may write, and one may
@@ -30,7 +30,7 @@ type Link struct {
 	from, to int
 	received atomic.Int64
 
-	// lock guards the writer's fields below, as a semaphore with one token.
+	// lock guards the writer's fields below, as a semaphore with a token.
 	lock   chan struct{}
 	timers sync.Pool // timers of writers waiting for lock
 	head   [wire.HeaderSize]byte
@@ -64,9 +64,9 @@ func (l *Link) Received() int64 { return l.received.Load() }
 // Close closes the connection. Concurrent reads and writes fail with ErrClosed.
 func (l *Link) Close() error { return l.conn.Close() }
 
-// WriteFrame writes one frame, with h.Length set from payload, and returns when the operating
-// system has the bytes. timeout includes waiting for other writers. A partly written frame makes
-// the link unusable for writing.
+// WriteFrame writes a frame, with h.Length set from payload, and returns when the operating system
+// has the bytes. timeout includes waiting for other writers. A partly written frame makes the link
+// unusable for writing.
 func (l *Link) WriteFrame(h wire.Header, payload []byte, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
 	if err := l.acquire(timeout); err != nil {

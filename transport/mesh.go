@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Tag identifies one message between two ranks.
+// Tag identifies a message between two ranks.
 //
 // Group and Seq identify the operation: Seq counts the operations on a group, which all ranks start
 // in the same order. Part is the algorithm's number of the message within the operation, such as a
@@ -68,7 +68,7 @@ type Mesh interface {
 	Close() error
 }
 
-// Traffic counts the bytes and messages of one rank since the mesh was created. Payload counts the
+// Traffic counts the bytes and messages of a rank since the mesh was created. Payload counts the
 // bytes passed to Send; Wire includes headers and handshakes.
 type Traffic struct {
 	PayloadSent, PayloadReceived int64

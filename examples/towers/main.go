@@ -1,4 +1,4 @@
-// Command towers predicts preferences by a tower for users and one for items, with rows on servers.
+// Command towers predicts preferences by a tower each for users and items, with rows on servers.
 //
 //	go build ./examples/towers && ringo run --np 2 --servers 2 --sync async -- ./towers
 package main

@@ -10,7 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// channel carries control messages to or from the coordinator: many senders, one receiver.
+// channel carries control messages to or from the coordinator: many senders, a single receiver.
 type channel interface {
 	send(m message, timeout time.Duration) error
 	receive(timeout time.Duration) (message, error) // timeout 0: until closed
@@ -111,8 +111,8 @@ func (c *linkChannel) within() bool {
 
 func (c *linkChannel) traffic() (sent, received int64) { return c.link.Sent(), c.link.Received() }
 
-// connection is the coordinator's end of one rank's channel. A goroutine writes queued messages, so
-// a rank that does not read delays no other rank.
+// connection is the coordinator's end of a rank's channel. A goroutine writes queued messages, so a
+// rank that does not read delays no other rank.
 type connection struct {
 	ch      channel
 	queue   chan message

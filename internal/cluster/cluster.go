@@ -25,7 +25,7 @@ const (
 	defaultStuckAfter = 30 * time.Second
 )
 
-// answerTimeout limits the wait of one side for the peer to read or answer one control message.
+// answerTimeout limits the wait for the peer to read or answer a control message.
 const answerTimeout = 2 * time.Second
 
 // MissingError means that ranks did not join in time.

@@ -17,17 +17,19 @@ import (
 
 // CoordinatorConfig describes the job of a Coordinator.
 type CoordinatorConfig struct {
-	// Listener, if set, accepts the ranks instead of one on Address; the Coordinator closes it.
+	// Listener, if set, accepts the ranks instead of a listener on Address; the Coordinator closes
+	// it.
 	Listener net.Listener
 	// Address is the HOST:PORT where ranks join, without a Listener.
 	Address string
 	// WorldSize is the number of ranks, at least 1.
 	WorldSize int
-	// Servers is the number of servers, the last of the ranks, which do not train.
+	// Servers is the number of servers, the last ranks, without training.
 	Servers int
 	// Ticket is the job's secret, the same on all ranks.
 	Ticket transport.Ticket
-	// TLS selects the encrypted connections, equal on all ranks. Zero means those between hosts.
+	// TLS selects the encrypted connections, equal on all ranks. Zero means connections between
+	// hosts.
 	TLS transport.TLS
 	// Version is the program's version. Ranks with another version are refused.
 	Version string
@@ -37,8 +39,7 @@ type CoordinatorConfig struct {
 	Times Times
 	// SlowAfter is the delay of other ranks that makes a rank reported as slow; 0 means 5 s.
 	SlowAfter time.Duration
-	// StuckAfter is the time without progress until a live operation is reported as stuck; 0 means
-	// 30 s.
+	// StuckAfter is the time without progress that makes an operation stuck; 0 means 30 s.
 	StuckAfter time.Duration
 	// Report, if set, is called with one line for each notable event that does not end the job:
 	// slow ranks, refused connections, and reports of the ranks. Report must not block for long.
@@ -83,7 +84,7 @@ func (c *CoordinatorConfig) setDefaults() {
 	}
 }
 
-// Coordinator gathers and monitors the ranks of one job. The methods are safe for concurrent use.
+// Coordinator gathers and monitors the ranks of a job. The methods are safe for concurrent use.
 type Coordinator struct {
 	cfg      CoordinatorConfig
 	listener net.Listener

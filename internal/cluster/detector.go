@@ -21,8 +21,7 @@ type pauseClock struct {
 }
 
 // tick records a tick and returns the part of the time since the previous tick that counts as
-// silence of peers: all of it for punctual ticks, less for late ticks, almost none after a
-// suspension.
+// silence of peers: all for punctual ticks, less for late ones, almost none after a suspension.
 func (c *pauseClock) tick(now time.Time) (counts time.Duration) {
 	since := now.Sub(c.last)
 	c.last = now

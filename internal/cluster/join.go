@@ -43,7 +43,7 @@ func (c *Coordinator) accept() {
 	}
 }
 
-// admit performs the handshake of one connection and assigns a seat.
+// admit performs the handshake of a connection and assigns a seat.
 func (c *Coordinator) admit(s *transport.PendingConn, who transport.Credentials) {
 	ctx, cancel := context.WithTimeout(c.ctx, handshakeTimeout)
 	defer cancel()
@@ -153,7 +153,7 @@ func (c *Coordinator) checkSettings(rank int, m message) error {
 	return c.agreed.Join(who, m.Settings)
 }
 
-// checkHeartbeats refuses a rank with times that would make one end declare a live peer dead.
+// checkHeartbeats refuses a rank with times that would make an end declare a live peer dead.
 func (c *Coordinator) checkHeartbeats(rank int, m message) error {
 	beat, dead := time.Duration(m.BeatNanos), time.Duration(m.DeadNanos)
 	if m.Kind != kindJoin || 2*beat <= c.cfg.Times.DeadAfter && (dead == 0 || 2*c.cfg.Times.Heartbeat <= dead) {
@@ -163,8 +163,7 @@ func (c *Coordinator) checkHeartbeats(rank int, m message) error {
 		"give all ranks and their launcher the same times", rank, beat, dead, c.cfg.Times.Heartbeat, c.cfg.Times.DeadAfter)
 }
 
-// announce sends the roster when all ranks have joined, unless the job has ended: a rank that got
-// both could continue. The caller holds mu.
+// announce sends the roster when all have joined, but never after a verdict. mu is held.
 func (c *Coordinator) announce() {
 	if c.verdict != nil {
 		return
@@ -256,8 +255,7 @@ func (c *Coordinator) handle(rank int, m message) {
 	}
 }
 
-// failed records the end of rank, caused by the rank itself, by the rank that it blames, or by a
-// server outside the mesh. The caller holds mu.
+// failed records the end of rank, caused by itself, another rank or a server. mu is held.
 func (c *Coordinator) failed(rank int, m message) {
 	if m.Addr != "" && m.Cause != "" {
 		c.serverLost(&transport.ServerLostError{Process: m.Cause, Addr: m.Addr, Reason: m.Reason})
@@ -270,8 +268,7 @@ func (c *Coordinator) failed(rank int, m message) {
 	c.report(failureReport{proof: proofFailed, rank: rank, by: rank, why: failedPrefix + m.Reason, late: m.TimedOut})
 }
 
-// suspect records that rank cannot reach m.Peer. If m.Peer itself waits for another rank, the root
-// of the chain is suspected. The caller holds mu.
+// suspect records that rank cannot reach m.Peer, or the root of m.Peer's waits. mu is held.
 func (c *Coordinator) suspect(rank int, m message) {
 	if m.Peer < 0 || m.Peer == rank || accuser(rank, c.evidence) {
 		return

@@ -27,7 +27,7 @@ const (
 	settleSuspect    = 2 * time.Second
 )
 
-// failureReport is one accusation of a rank.
+// failureReport is an accusation of a rank.
 type failureReport struct {
 	proof reportKind
 	rank  int // accused rank
@@ -40,7 +40,8 @@ type failureReport struct {
 }
 
 // decideLost chooses the lost rank: the strongest of the reports that have waited long enough, and
-// the first of equals. Without one ok is false, and again is the next call (zero: the next report).
+// the first of equals. Without such a report ok is false, and again is the next call (zero: the
+// next report).
 //
 // A rank that ends after blaming another ends as a consequence: its accusation counts, not its end.
 func decideLost(all []failureReport, now time.Time) (lost transport.LostError, again time.Time, ok bool) {

@@ -101,8 +101,7 @@ func CheckInterface(network string) error {
 //
 // A host's own name may resolve to a loopback address, such as 127.0.1.1 on Debian, unreachable
 // from other hosts. Listen then listens on all addresses of this host and reports so: the process
-// must admit only holders of the ticket. A host without the address's network is an immediate
-// error.
+// must admit only ticket holders. A host without the address's network is an immediate error.
 func Listen(ctx context.Context, address string, within time.Duration, report func(line string)) (net.Listener, error) {
 	if report == nil {
 		report = func(string) {}
@@ -162,8 +161,7 @@ func unknownYet(address string, within time.Duration) string {
 }
 
 // HostAddress returns this host's address for the job: of the named network interface, else
-// loopback if all ranks are here, else of the host's name, else of the first interface, else
-// loopback.
+// loopback if all ranks are here, else of the host's name, the first interface, or loopback.
 func HostAddress(network string, oneHost bool) (net.IP, error) {
 	loopback := net.IPv4(127, 0, 0, 1)
 	switch {

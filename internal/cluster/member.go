@@ -22,15 +22,17 @@ type MemberConfig struct {
 	Rendezvous string
 	// Ticket is the job's secret, equal to the coordinator's.
 	Ticket transport.Ticket
-	// TLS selects the encrypted connections, equal on all ranks. Zero means those between hosts.
+	// TLS selects the encrypted connections, equal on all ranks. Zero means connections between
+	// hosts.
 	TLS transport.TLS
-	// Version is the program's version, which must equal the coordinator's.
+	// Version is the program's version, equal to the coordinator's.
 	Version string
 	// Rank is this rank, from 0 to WorldSize-1.
 	Rank int
 	// WorldSize is the number of members of the mesh, including servers.
 	WorldSize int
-	// Interface is that of this rank's mesh listener. Empty means the one toward the coordinator.
+	// Interface is that of this rank's mesh listener. Empty means the interface toward the
+	// coordinator.
 	Interface string
 	// Ports is the range of the mesh listener's port; the first free port is used. Zero means any.
 	Ports PortRange
@@ -81,7 +83,7 @@ func checkRendezvous(addr string) error {
 	return nil
 }
 
-// Member is one rank's membership of a job. The methods are safe for concurrent use.
+// Member is a rank's membership of a job. The methods are safe for concurrent use.
 type Member struct {
 	cfg      MemberConfig
 	ch       channel
@@ -116,12 +118,11 @@ type Member struct {
 
 // Join dials the coordinator, opens the mesh's listener, and returns when all ranks have joined.
 //
-// By default the mesh listens on the address of this host's connection to the coordinator, such as
-// loopback, and on all addresses if a name in the rendezvous is a loopback address. A multi-host
-// job with a rank on loopback ends on all ranks with an error naming the rank. Errors name the
-// missing ranks (*MissingError), or why the coordinator is unreachable or refused this rank
-// (*DialError, around transport.ErrTicket, ErrVersion, ErrRefused, ErrNotRingo, or a network
-// error).
+// By default the mesh listens on the address of this host's connection to the coordinator, and on
+// all addresses if a name in the rendezvous is a loopback address. A multi-host job with a rank on
+// loopback ends on all ranks with an error naming the rank. Errors name the missing ranks
+// (*MissingError), or why the coordinator is unreachable or refused this rank (*DialError, around
+// transport.ErrTicket, ErrVersion, ErrRefused, ErrNotRingo, or a network error).
 func Join(ctx context.Context, cfg MemberConfig) (*Member, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("joining the job: %w", err)
@@ -273,8 +274,7 @@ func (m *Member) Err() error {
 }
 
 // Verdict explains an error of the mesh. Verdict reports the rank accused by err to the
-// coordinator, waits at most wait for the coordinator's verdict, and returns the verdict or else
-// err.
+// coordinator, waits at most wait for a verdict, and returns the verdict or else err.
 func (m *Member) Verdict(err error, wait time.Duration) error {
 	if err == nil {
 		return nil
@@ -314,7 +314,7 @@ type Wait struct {
 }
 
 // Begun is a started operation: the number that matches operations across ranks, and the
-// description, which must be equal on all ranks.
+// description, equal on all ranks.
 type Begun struct {
 	Number    uint32 `json:"n"`
 	Operation string `json:"w"`

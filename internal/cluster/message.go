@@ -49,7 +49,7 @@ const (
 	kindHalt      kind = "halt"    // stop after Step steps, because of Reason; negative: stopping is impossible
 )
 
-// message is one control frame, as JSON: small, rare, and readable in a dump.
+// message is a control frame, as JSON: small, rare, and readable in a dump.
 type message struct {
 	Kind       kind     `json:"kind"`
 	Addr       string   `json:"addr,omitempty"`
@@ -79,7 +79,7 @@ type message struct {
 	Disagree setting.Disagreements `json:"disagree,omitempty"`
 }
 
-// same reports whether m and other are equal; those with lists or the job's end never are.
+// same reports whether m and other are equal; messages with lists or the job's end never are.
 func (m *message) same(other *message) bool {
 	plain := func(m *message) bool {
 		return len(m.Addrs)+len(m.Begun)+len(m.Missing)+len(m.Settings)+len(m.Disagree)+len(m.Cause)+len(m.Where)+len(m.Bucket) == 0 && !m.TimedOut && !m.Stopped

@@ -25,7 +25,7 @@ func (e *MismatchError) Error() string {
 
 // FindMismatch compares the started operations of all ranks and returns the first operation with
 // different descriptions, or nil. A mesh detects differences when a message meets a receive of
-// another operation; FindMismatch detects those without messages too. Cost: O(N) for N ranks.
+// another operation; FindMismatch needs no messages. Cost: O(N) for N ranks.
 func FindMismatch(begun [][]Begun) error {
 	type seen struct {
 		what string

@@ -136,8 +136,7 @@ func (c *Coordinator) statuses() []Status {
 
 // Process sets the function that returns the processor time of rank's process, on this host. A
 // silent rank then gets more time, up to four times DeadAfter, until the time has not grown for
-// half of DeadAfter: growth means a wait for the processor, else the process is hung, stopped or
-// frozen.
+// half of DeadAfter: growth means a wait for the processor, else the process is hung or stopped.
 func (c *Coordinator) Process(rank int, used func() time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,8 +15,8 @@ type Times struct {
 	// Heartbeat is the interval of heartbeats, in both directions. 0 means 1 s. The peer's
 	// DeadAfter must be at least twice Heartbeat.
 	Heartbeat time.Duration
-	// DeadAfter is the time without a heartbeat after which a process is lost. 0 means 10 s.
-	// DeadAfter is at least twice Heartbeat.
+	// DeadAfter is the silence that makes a process lost. 0 means 10 s. DeadAfter is at least twice
+	// Heartbeat.
 	DeadAfter time.Duration
 }
 
@@ -50,7 +50,7 @@ func (t Times) Validate() error {
 	return faults.Err()
 }
 
-// Settings returns the setting rows of t, which must hold the defaults.
+// Settings returns the setting rows of t; t must hold the defaults.
 func (t *Times) Settings() []setting.Row {
 	return []setting.Row{
 		{Path: pathJoin, Commands: setting.AllCommands, Flag: "join-timeout", Scope: setting.PerProcess, Value: positive{setting.Duration(&t.Join), &t.Join},

@@ -79,8 +79,7 @@ func (j *job) boxed(err error) error {
 	return out
 }
 
-// ownError reports whether the process failed for a reason outside the exchanges: the process's
-// record has no failed operation or request.
+// ownError reports whether the process failed without a failed operation or request in its record.
 func (e *LostProcessError) ownError(box *blackbox.File) bool {
 	i := slices.IndexFunc(box.Processes, func(p blackbox.Process) bool { return p.Name == e.Name })
 	if e.Failed == "" || i < 0 || box.Processes[i].Silent != "" {

@@ -24,8 +24,7 @@ func (e *ExternalLauncherError) Error() string {
 		e.Place.Launcher, e.Place.Used)
 }
 
-// CheckSingle returns an *ExternalLauncherError if another launcher has started several copies of
-// this program. lookup is like os.LookupEnv.
+// CheckSingle returns an *ExternalLauncherError for several copies. lookup is like os.LookupEnv.
 func CheckSingle(lookup func(string) (string, bool)) error {
 	if _, ours := lookup(RankVar); ours {
 		return nil

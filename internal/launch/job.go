@@ -285,8 +285,7 @@ func (j *job) judge(p *process) {
 	}
 }
 
-// lastLine quotes the last line, or the line before a panic, for the errors of the other ranks. The
-// launcher's own error has more lines.
+// lastLine quotes the last line, or the line before a panic, for the errors of other ranks.
 func lastLine(lines []string) string {
 	if len(lines) == 0 {
 		return ""

@@ -48,13 +48,11 @@ type Config struct {
 	JobSpec string
 	// Metrics is the folder for the ranks' metrics; "" means none.
 	Metrics string
-	// Rendezvous is where ranks join, HOST:PORT; "" means a free port of
-	// 127.0.0.1.
+	// Rendezvous is the ranks' HOST:PORT; "" means a free port of 127.0.0.1.
 	Rendezvous string
 	// Ticket is the job's ticket; nil means a new ticket.
 	Ticket transport.Ticket
-	// TLS selects the connections with the coordinator to encrypt, as in the processes. The zero
-	// value encrypts connections between hosts.
+	// TLS selects the encrypted connections to the coordinator. Zero means those between hosts.
 	TLS transport.TLS
 	// Version is the program's version. Ranks refuse a different version.
 	Version string
@@ -76,8 +74,7 @@ type Config struct {
 	Times cluster.Times
 	// SlowAfter is the coordinator's: ranks that delay others longer are reported. 0 means 5 s.
 	SlowAfter time.Duration
-	// Report is called with one line of text for each notable event that does not end the job. nil
-	// writes the lines to Stderr after "ringo: ".
+	// Report gets a line for each notable event that does not end the job. nil means Stderr.
 	Report func(line string)
 	// OnReport, if set, is also called with each of these lines.
 	OnReport func(line string)
@@ -117,8 +114,8 @@ type Config struct {
 	HostEnv []string
 	// Dir is the working directory on other hosts, if it exists there; "" means this process's.
 	Dir string
-	// Interface is the network interface between the job's hosts; "" means the interface of this
-	// host's connections to the other hosts.
+	// Interface is the network interface between the hosts; "" means that of this host's
+	// connections.
 	Interface string
 	// Part, if set, is the place of this launcher's ranks in a job with several launchers: this
 	// launcher starts only the ranks from Part.Rank on, and rank 0 coordinates.

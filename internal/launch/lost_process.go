@@ -23,8 +23,7 @@ type LostProcessError struct {
 	Affected   []failure.Exit // ends of the other members, as reported or as seen by the launcher
 }
 
-// Error reports the failure once, for all processes (failure.LostProcess), with indented last
-// lines.
+// Error reports the failure once, for all processes (failure.LostProcess).
 func (e *LostProcessError) Error() string {
 	l := failure.LostProcess{Name: e.Name, Host: e.Host, Status: e.ExitStatus, Failed: e.Failed, Tail: e.Tail, Quoted: true, Rank: e.Rank, Ranks: e.Ranks, Affected: e.Affected}
 	if e.Failed == "" {

@@ -74,8 +74,8 @@ func (j *job) startAgain(p *process) bool {
 	return err == nil
 }
 
-// serverLost begins to end the processes that depend on p, unless the job continues without p.
-// Processes in the mesh get the reason.
+// serverLost begins to end the dependents of p, with the reason, unless the job continues without
+// p.
 func (j *job) serverLost(p *process, ending bool) {
 	if j.continueWithout(p, ending) || !p.isRequired() {
 		j.processDone(p)

@@ -10,8 +10,7 @@ import (
 
 // ProcessInfo describes a process of a job from its launcher's view.
 type ProcessInfo struct {
-	// Name is the process's name, such as "rank 3", or "rank 4 (server 0)" for an aggregation
-	// server. Role and Index identify the process.
+	// Name is such as "rank 3" or "rank 4 (server 0)". Role and Index identify the process.
 	Name, Role string
 	Index      int
 	// Serves reports whether the process is outside the first role.

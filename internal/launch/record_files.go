@@ -64,8 +64,7 @@ func (l RecordFiles) Recorder(who record.Identity) *record.Recorder {
 	return r
 }
 
-// prune removes the files of all jobs except this one and the keptJobs newest. A job with a running
-// process on this host keeps all files.
+// prune removes files of all jobs but this one, the keptJobs newest and those with a local process.
 func (l RecordFiles) prune() {
 	entries, err := os.ReadDir(l.folder)
 	if err != nil {

@@ -33,9 +33,8 @@ type Role struct {
 	// coordinator detects lost ranks and informs all others. A process outside the mesh has a pipe,
 	// RINGO_END, to report its end to the launcher.
 	Mesh bool
-	// Listens reports whether each process has a listening socket, opened by the launcher. It
-	// survives a restart, so connections wait for the restarted process. All processes get the
-	// addresses.
+	// Listens reports whether each process has a listening socket, opened by the launcher. The
+	// socket survives a restart, so connections wait. All processes get the addresses.
 	Listens bool
 	// Heartbeats reports whether the processes send heartbeats through their pipes
 	// (RoleEnv.SendHeartbeats). A process without a first heartbeat for Times.Join, or without
@@ -45,8 +44,8 @@ type Role struct {
 	DeadAfter time.Duration
 	// Restarts is the maximum number of restarts of each process.
 	Restarts int
-	// Stateless reports whether the processes have no state to save: a loss after the first role
-	// has ended well is reported and is not an error.
+	// Stateless reports whether a loss after the first role's good end is reported, but is no
+	// error.
 	Stateless bool
 	// ContinueWithout reports whether the job continues without a lost process of the role, except
 	// the first process. The loss is reported and is not an error.
@@ -58,8 +57,8 @@ type Role struct {
 	Grace time.Duration
 	// Bind selects whether each process is bound to its own processors, on Linux: the exchange of
 	// one then never competes with the computation of another. Empty binds no process. Servers
-	// should not be bound: they work while ranks wait, on any idle core, and a reserved core would
-	// be lost.
+	// should not be bound: they work while ranks wait, on any idle core, and would waste a reserved
+	// core.
 	Bind Bind
 	// CoresEach is the number of cores that each bound process keeps busy. 0 means at least one.
 	CoresEach int
@@ -151,8 +150,7 @@ type roleGroup struct {
 	lines     []*agentConn // connection to the host of each process; nil: this host; empty: all on this host
 }
 
-// serves reports whether the role serves the first role outside the mesh, so only the launcher
-// detects losses.
+// serves reports whether the role serves the first role outside the mesh.
 func (c *roleGroup) serves() bool { return !c.isMain && !c.Mesh }
 
 // openRoles finds the programs of all roles and opens their sockets. dismiss closes the sockets.
@@ -264,7 +262,7 @@ func (c *roleGroup) called(index int) string {
 	return fmt.Sprintf("%s %d", cmp.Or(c.Called, c.Name), index)
 }
 
-// addrsVar and indexVar return the names of a role's variables: the addresses of its processes,
-// sent to all, and the number of a process.
+// addrsVar and indexVar return the names of a role's variables for addresses and a process's
+// number.
 func addrsVar(role string) string { return varPrefix + strings.ToUpper(role) + addrsSuffix }
 func indexVar(role string) string { return varPrefix + strings.ToUpper(role) + indexSuffix }

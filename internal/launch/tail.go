@@ -13,8 +13,7 @@ const (
 	maxTailLine = 1 << 10
 )
 
-// splitter splits a stream into lines. A carriage return overwrites the text before, as in
-// terminals.
+// splitter splits a stream into lines. A carriage return overwrites the text before.
 type splitter struct {
 	buf  []byte
 	emit func(line []byte)

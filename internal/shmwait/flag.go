@@ -1,6 +1,5 @@
 // Package shmwait lets ranks that share memory wait for each other: on a counter in a separate
-// cache line, by spinning for about a microsecond, then yielding, and finally sleeping in the
-// kernel.
+// cache line, by spinning for about a microsecond, then yielding, and finally sleeping.
 //
 // Waking a sleeper costs tens of microseconds, more than most waits: in a virtual machine a halted
 // idle core takes about 30 us to resume, and a core kept busy by a yielding thread none.
@@ -18,7 +17,7 @@ const FlagBytes = 64
 // InlineBytes is the number of bytes transferred in the cache line of a Flag, next to its counter.
 const InlineBytes = 48
 
-// Flag is a counter that one rank raises while other ranks wait. A Flag may be in memory shared by
+// Flag is a counter that a rank raises while other ranks wait. A Flag may be in memory shared by
 // processes; zero memory is a Flag with counter 0.
 type Flag struct {
 	n        atomic.Uint64
@@ -60,8 +59,8 @@ func (f *Flag) Spin(n uint64, count int) bool {
 // threads wait for: some microseconds.
 const atOnce = 64
 
-// Raise sets the counter to n, which must not be below the current value, and wakes sleepers. A
-// flag has one raiser at a time. Without sleepers the cost is one atomic store and one load.
+// Raise sets the counter to n, not below the current value, and wakes sleepers. A flag has a single
+// raiser at a time. Without sleepers the cost is an atomic store and a load.
 func (f *Flag) Raise(n uint64) {
 	f.n.Store(n)
 	if f.sleepers.Load() != 0 { // both accesses are sequentially consistent: no sleeper is missed

@@ -44,8 +44,7 @@ const (
 	alone                = time.Microsecond // maximum duration of a yield without other threads
 	// roomySpins is respins if no other rank can need the core.
 	roomySpins = 16
-	// look and roomyLook are the rounds, some microseconds, between checks of clock, peer and
-	// deadline.
+	// look and roomyLook are the rounds, some microseconds, between checks of clock and peer.
 	look, roomyLook = 16, 64
 	// yielding is the time of yields before a sleep, and roomyYielding if they take no rank's core.
 	yielding, roomyYielding = time.Millisecond, 3 * time.Millisecond
@@ -87,7 +86,7 @@ func New(cfg Config) Waiter {
 			w.seats = nil
 		}
 	}
-	// With several threads Gosched wakes an idle thread, which costs both microseconds, and is
+	// With several threads Gosched wakes an idle thread, at a cost of microseconds for both, and is
 	// useless: an idle thread would already run runnable goroutines.
 	if threads == 1 {
 		w.gosched = 2

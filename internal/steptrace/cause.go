@@ -71,8 +71,7 @@ const (
 	slowLink = 125e6
 	// reading is the bytes per second from storage above which storage causes waits for data.
 	reading = 64 << 10
-	// small is the size in bytes of small equal exchanges, and few a number that merging leaves
-	// alone.
+	// small is the size in bytes of small equal exchanges, and few a number too low for merging.
 	small = 32 << 10
 	few   = 4
 )
@@ -141,7 +140,7 @@ func dataWait(j Job, step float64) Cause {
 	return c
 }
 
-// slowRank returns the extra time of one rank over the median of the rest, without the effects of
+// slowRank returns the extra time of a rank over the median of the rest, without the effects of
 // other processes and waits for data.
 func slowRank(j Job, step float64) Cause {
 	c := Cause{Kind: SlowRank, Rank: -1}
@@ -164,8 +163,7 @@ func exchanges(j Job, step float64) Cause {
 		return Cause{}
 	}
 	// Ranks wait for the exchange that ends first, so the total wait is known only for all
-	// together. The individual exchanges give the reason: hidden exchanges last about the same
-	// time.
+	// together. The individual exchanges give the reason: hidden ones last about the same time.
 	wait := j.Together*median(j.Ranks, func(r RankTimes) float64 { return r.ExposedMS }) - median(j.Ranks, func(r RankTimes) float64 { return r.QueuedMS })
 	each, perByte := line(j.Exchanges)
 	var bytes, ms float64
@@ -216,7 +214,7 @@ func line(all []ExchangeTime) (each, perByte float64) {
 	return y - perByte*x, perByte
 }
 
-// column is one value of all ranks, by rank and sorted.
+// column is a value of all ranks, by rank and sorted.
 type column struct{ of, sorted []float64 }
 
 func columnOf(ranks []RankTimes, of func(RankTimes) float64) (c column) {
@@ -227,7 +225,7 @@ func columnOf(ranks []RankTimes, of func(RankTimes) float64) (c column) {
 	return c
 }
 
-// without returns the median of all ranks except one.
+// without returns the median of all other ranks.
 func (c column) without(rank int) float64 {
 	own, _ := slices.BinarySearch(c.sorted, c.of[rank])
 	at := func(i int) float64 {

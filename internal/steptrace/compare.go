@@ -1,7 +1,7 @@
 package steptrace
 
-// Change is one value of two timelines: A of the first and B of the second. Names are stable,
-// because programs depend on them. Values missing from a timeline, such as codecs, are 0.
+// Change is a value of two timelines: A of the first and B of the second. Names are stable, because
+// programs depend on them. Values missing from a timeline, such as codecs, are 0.
 type Change struct {
 	Name string  `json:"name"`
 	Unit string  `json:"unit"` // ms, B, or "" for a share of 1

@@ -17,7 +17,7 @@ type piece struct {
 // hidden is the time with exchanges in progress, and the time of computation within.
 type hidden struct{ exchange, computing int64 }
 
-// queue is the open spans of one kind, by priority; ended spans stay until they reach the front.
+// queue is the open spans of a kind, by priority; ended spans stay until they reach the front.
 type queue struct {
 	spans  []Span
 	open   []int

@@ -33,7 +33,7 @@ func largef(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrLarge, fmt.Sprintf(format, args...))
 }
 
-// maxValue is the maximum length of one value in the file.
+// maxValue is the maximum length of a value in the file.
 const maxValue = 1 << 20
 
 // metered stops reading at about maxValue bytes per value, against hostile files.
@@ -51,7 +51,7 @@ func (m *metered) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reader reads a timeline in one pass, value by value, and stores the spans only: memory for a
+// reader reads a timeline in a single pass, value by value, and stores the spans only: memory for a
 // hostile file is limited to maxValue bytes at a time, and limits are checked before storing.
 type reader struct {
 	meter metered
@@ -199,7 +199,7 @@ type event struct {
 	Args     json.RawMessage `json:"args"`
 }
 
-// event reads one event. Only complete events are analysed; names of rows are for viewers.
+// event reads an event. Only complete events are analysed; names of rows are for viewers.
 func (r *reader) event() error {
 	var e event
 	if err := r.json.Decode(&e); err != nil {
@@ -261,7 +261,7 @@ func (r *reader) span(e event) error {
 	return err
 }
 
-// strictly decodes one value without unknown fields.
+// strictly decodes a value without unknown fields.
 func strictly(text []byte, into any) error {
 	if len(text) == 0 {
 		return nil

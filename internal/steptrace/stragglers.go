@@ -11,8 +11,8 @@ type part struct {
 	of    func(RankTimes) float64
 }
 
-// parts are the parts that make one rank slower than the rest. Exposed exchange and waits for
-// servers are excluded: there a rank waits for other ranks.
+// parts are the parts that make a rank slower than the rest. Exposed exchange and waits for servers
+// are excluded: there a rank waits for other ranks.
 var parts = []part{
 	{"computes", func(r RankTimes) float64 { return r.ComputeMS }},
 	{"waits for data", func(r RankTimes) float64 { return r.DataMS }},

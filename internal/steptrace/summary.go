@@ -161,7 +161,7 @@ func (a *analysis) rank(i int, steps float64) RankSummary {
 	return out
 }
 
-// exchangeKey identifies an exchange on all ranks. again counts the exchanges of one step and name.
+// exchangeKey identifies an exchange on all ranks. again counts the exchanges of a step and name.
 type exchangeKey struct {
 	step  int64
 	name  uint32
@@ -218,7 +218,7 @@ type Path struct {
 	Parts []PathPart `json:"parts"`
 }
 
-// PathPart is a rank's time on the path in one track, "" while idle.
+// PathPart is a rank's time on the path in a track, "" while idle.
 type PathPart struct {
 	Rank  int     `json:"rank"`
 	Track string  `json:"track"`

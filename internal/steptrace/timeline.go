@@ -1,4 +1,4 @@
-// Package steptrace analyses the steps of ranks. A step is a set of spans in one clock, from a
+// Package steptrace analyses the steps of ranks. A step is a set of spans in a common clock, from a
 // trace file ([Read]) or from the memory of the ranks' recorders ([LastStep], a few hundred events
 // per rank, independent of the job's duration).
 //
@@ -23,7 +23,8 @@ const (
 	maxName  = 1 << 10 // bytes of a name
 )
 
-// Timeline is the spans of all ranks in one clock. Times are in nanoseconds from the first span.
+// Timeline is the spans of all ranks in a common clock. Times are in nanoseconds from the first
+// span.
 type Timeline struct {
 	// Ranks are the ranks of the job, in order.
 	Ranks []Rank
@@ -32,7 +33,7 @@ type Timeline struct {
 	places map[string]uint32 // index of each name
 }
 
-// place returns the index of a name, which is stored once for all spans.
+// place returns the index of a name, stored once for all spans.
 func (t *Timeline) place(name string) uint32 {
 	at, ok := t.places[name]
 	if !ok {
@@ -46,7 +47,7 @@ func (t *Timeline) place(name string) uint32 {
 	return at
 }
 
-// Rank is the spans of one rank.
+// Rank is the spans of a rank.
 type Rank struct {
 	// ClockError is the maximum error of the times.
 	ClockError int64
@@ -60,7 +61,7 @@ func (r *Rank) sort() {
 	slices.SortStableFunc(r.Spans, func(a, b Span) int { return cmp.Compare(a.Start, b.Start) })
 }
 
-// Span is one activity of a rank. Bytes and Step are -1 if not applicable.
+// Span is an activity of a rank. Bytes and Step are -1 if not applicable.
 type Span struct {
 	Start, End  int64
 	Bytes, Step int64

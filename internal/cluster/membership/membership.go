@@ -1,5 +1,5 @@
-// Package membership makes a process a member of its cluster: it finds rank 0, hosts the coordinator
-// there if no launcher does, and leaves at the end.
+// Package membership makes a process a member of a cluster: it finds rank 0, hosts the coordinator
+// there without a launcher, and leaves at the end.
 package membership
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Config is the part of a job's configuration that decides how its processes find each other.
+// Config is the part of a job's configuration that decides how processes find each other.
 type Config struct {
 	Version   string
 	Interface string // network interface; "": the one that reaches the coordinator
@@ -31,14 +31,14 @@ type Config struct {
 	Report func(line string)
 }
 
-// Membership is a process's place in its cluster.
+// Membership is the place of a process in a cluster.
 type Membership struct {
 	Member      *cluster.Member // nil before Join
 	cfg         Config
 	backend     rendezvous.Backend   // nil: the address of rank 0 is known
-	listener    net.Listener         // of rank 0, from Find to Join; nil without a backend
+	listener    net.Listener         // listener of rank 0, from Find to Join; nil without a backend
 	withdraw    func()               // removes rank 0's endpoint from backend; nil: not published
-	coordinator *cluster.Coordinator // in rank 0 of a job without a launcher
+	coordinator *cluster.Coordinator // set in rank 0 of a job without a launcher
 }
 
 // Find completes env: a ticket comes from its file, and rank 0 publishes its endpoint if the
@@ -65,7 +65,7 @@ func Find(ctx context.Context, env *launch.RankEnv, cfg Config) (m *Membership, 
 	return m, err
 }
 
-// publish listens at a free port and publishes its address, with a new ticket if rank 0 has none.
+// publish listens at a free port and publishes the address, with a new ticket if rank 0 has none.
 func (m *Membership) publish(ctx context.Context, env *launch.RankEnv) error {
 	ip, err := cluster.HostAddress(m.cfg.Interface, env.OneHost)
 	if err != nil {
@@ -126,8 +126,8 @@ func (m *Membership) coordinate(ctx context.Context, env launch.RankEnv) (err er
 	return err
 }
 
-// lookup returns a function that reads rank 0's address from the backend, and the ticket if this
-// process has none. It is nil without a backend and in the process that published the endpoint.
+// lookup returns a function that reads rank 0's address from the backend, and the ticket if
+// missing. lookup returns nil without a backend and in the publishing process.
 func (m *Membership) lookup(ctx context.Context, env launch.RankEnv) func() (string, transport.Ticket, error) {
 	if m.backend == nil || m.withdraw != nil {
 		return nil
@@ -148,8 +148,8 @@ func (m *Membership) lookup(ctx context.Context, env launch.RankEnv) func() (str
 	}
 }
 
-// Abandon reports err of a process that could not join, so that the other processes need not wait
-// for it, and returns whether the coordinator has the error.
+// Abandon reports err of a process that could not join, so that no other process waits, and returns
+// whether the coordinator has the error.
 func (m *Membership) Abandon(rank int, err error) (reported bool) {
 	if m.Member != nil {
 		reported = m.Member.Fail(err)

@@ -30,8 +30,7 @@ func IsBackend(rendezvous string) bool {
 	return filepath.IsAbs(rendezvous) || strings.HasPrefix(rendezvous, Etcd) || strings.HasPrefix(rendezvous, EtcdTLS)
 }
 
-// IsPrivate reports whether only the job's owner can read the rendezvous, and so the ticket: a
-// file.
+// IsPrivate reports whether only the job's owner can read the rendezvous: a file.
 func IsPrivate(rendezvous string) bool { return filepath.IsAbs(rendezvous) }
 
 // Open returns the Backend of a rendezvous, a File. The etcd client is in a separate module,

@@ -3,8 +3,7 @@ package extenv
 import "strconv"
 
 // mpi reads the place of a process started by mpirun of Open MPI or MPICH. If one launcher runs
-// inside the other, both sets of variables exist, and the set of a single process is the outer
-// one's.
+// inside the other, both sets of variables exist, and the set of a single process is the outer.
 func mpi(r *reader) (Assignment, bool) {
 	const ompiRank, ompiSize, pmiRank, pmiSize = "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE"
 	open, other := r.any(ompiRank, ompiSize), r.any(pmiRank, pmiSize)
@@ -37,12 +36,12 @@ func openMPI(r *reader) Assignment {
 	return p
 }
 
-// slurmsOwn reports whether PMI's variables are of srun --mpi=pmi2, which sets more variables.
+// slurmsOwn reports whether PMI's variables are of srun --mpi=pmi2, with more variables.
 func slurmsOwn(r *reader) bool {
 	return inStep(r) && r.quiet("PMI_RANK") == r.quiet("SLURM_PROCID") && !r.has("MPI_LOCALRANKID")
 }
 
-// pmix reads PMIx's variables alone, as set by prun, which lack the world size.
+// pmix reads PMIx's variables alone, as set by prun, without a world size.
 func pmix(r *reader) (Assignment, bool) {
 	if !r.has("PMIX_RANK") {
 		return Assignment{}, false
@@ -54,7 +53,7 @@ func pmix(r *reader) (Assignment, bool) {
 	return p, true
 }
 
-// paddle reads Paddle's variables, which include the listen addresses of all trainers.
+// paddle reads Paddle's variables, including the listen addresses of all trainers.
 func paddle(r *reader) (Assignment, bool) {
 	if !r.any("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM") {
 		return Assignment{}, false

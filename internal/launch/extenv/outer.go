@@ -3,9 +3,9 @@
 // indexed Jobs, JobSets), Volcano and Paddle.
 //
 // Launchers can be nested: a pod runs torchrun, or a Slurm allocation mpirun, and the process has
-// the variables of both. Find uses the innermost launcher, which has started this process. Missing
-// or contradictory variables of a launcher are an error that names the variables, because a guessed
-// place could train a separate job of one rank.
+// the variables of both. Find uses the innermost launcher: it has started this process. Missing or
+// contradictory variables of a launcher are an error that names the variables, because a guessed
+// place could train a separate single-rank job.
 //
 // Find depends only on its argument.
 package extenv
@@ -72,7 +72,7 @@ var launchers = []func(r *reader) (Assignment, bool){
 }
 
 // Find returns the place of a process started by another launcher. found is false without such a
-// launcher, or if all launchers start only one process. The error names every variable that is
+// launcher, or if all launchers start a single process. The error names every variable that is
 // missing, malformed or contradicts a variable of the same launcher. Two launchers, a
 // single-process and a multi-process one, are also an error if the inner one is unknown; place then
 // has the values that could be read.

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// slurm reads the place of a process started by srun, without PMI. A batch script runs once and has
-// most of the variables, but no srun step.
+// slurm reads the place of a process of srun, without PMI. Batch scripts lack the srun step.
 func slurm(r *reader) (Assignment, bool) {
 	if !inStep(r) {
 		return Assignment{}, false
@@ -45,8 +44,7 @@ func slurm(r *reader) (Assignment, bool) {
 	return p, true
 }
 
-// inStep reports whether srun has started this process as a task of a step. The highest step
-// numbers are reserved and not srun steps.
+// inStep reports whether srun has started this process. The highest step numbers are reserved.
 func inStep(r *reader) bool {
 	step, err := strconv.ParseUint(r.quiet("SLURM_STEP_ID"), 10, 64)
 	return err == nil && step < 0xfffffff0 && r.has("SLURM_PROCID")
@@ -75,7 +73,7 @@ func (r *reader) nodes() []string {
 	return all
 }
 
-// tasksPerNode reads the step's tasks per node, which add up to size.
+// tasksPerNode reads the step's tasks per node, with the sum size.
 func (r *reader) tasksPerNode(tasks string, size int) []int {
 	name := "SLURM_STEP_TASKS_PER_NODE"
 	if !r.has(name) {

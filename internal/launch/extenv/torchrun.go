@@ -1,8 +1,7 @@
 package extenv
 
 // torchrun reads PyTorch's env:// variables, which pods of PyTorchJob and of Volcano's pytorch
-// plugin have as well, with one rank per pod. A single one of these common names identifies no
-// launcher.
+// plugin have as well, with one rank per pod. A single one of these common names is no evidence.
 func torchrun(r *reader) (Assignment, bool) {
 	there := 0
 	for _, name := range []string{"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR"} {

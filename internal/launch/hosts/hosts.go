@@ -10,7 +10,7 @@ import (
 )
 
 type Host struct {
-	// Name is a destination for ssh: a host name, a name in its configuration, or an address, with
+	// Name is a destination for ssh: a host name, a name in its settings, or an address, with
 	// USER@.
 	Name string
 	// Slots is the maximum number of ranks on the host.
@@ -41,8 +41,7 @@ func Parse(list string) ([]Host, error) {
 	return hosts, nil
 }
 
-// ParseFile parses a host file of Open MPI (host slots=2) or MPICH (host:2), with one host per line
-// and comments after #. Errors name the line.
+// ParseFile parses a host file of Open MPI (host slots=2) or MPICH (host:2), with # comments.
 func ParseFile(text string) ([]Host, error) {
 	var hosts []Host
 	number := 0

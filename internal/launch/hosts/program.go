@@ -43,8 +43,8 @@ func (p Program) place() string {
 	return `f="$HOME/.cache/ringo/ringo-` + p.Hash[:32] + `"; `
 }
 
-// StartProgram starts the program on a host. If the host needs a copy first, patience limits the
-// copying. The end of ctx ends the copying too.
+// StartProgram starts the program on a host, after copying within patience if needed, until ctx
+// ends.
 func (s SSH) StartProgram(ctx context.Context, host string, p Program, patience time.Duration) (*Session, error) {
 	if !p.Copied {
 		return s.Start(host, "exec "+quote(p.Path)+" "+p.Command)

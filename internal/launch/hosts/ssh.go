@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// SSH starts programs on other hosts by the system's ssh, with the user's settings, keys and
-// agents.
+// SSH starts programs on other hosts by the system's ssh, with the user's settings and keys.
 type SSH struct {
 	// Command is the ssh command with options. Empty means "ssh".
 	Command []string
@@ -48,8 +47,7 @@ type Session struct {
 	closed sync.Once
 }
 
-// Start runs a script in a shell on a host and returns immediately. An ssh failure ends the
-// session, and Reason describes the failure.
+// Start runs a shell script on a host, without waiting. Reason describes a failure of ssh.
 func (s SSH) Start(host, script string) (*Session, error) {
 	command := s.Command
 	if len(command) == 0 {

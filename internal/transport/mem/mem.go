@@ -1,4 +1,4 @@
-// Package mem is a mesh among goroutines of one process: a message is one copy into the receiver's
+// Package mem is a mesh among goroutines of one process: a message is a copy into the receiver's
 // slice. Use package mem in tests, and in programs that train on several goroutines.
 package mem
 
@@ -19,7 +19,7 @@ const DefaultMaxUnexpectedBytes = 256 << 20
 // New returns the n ranks of a mesh, n >= 1. Each rank has separate goroutines and its own Close.
 func New(n int) []transport.Mesh { return NewLimited(n, DefaultMaxUnexpectedBytes) }
 
-// NewLimited is New with another limit on buffers per peer, above which a sender waits.
+// NewLimited is New with another limit on buffers per peer; above, a sender waits.
 func NewLimited(n int, maxUnexpectedBytes int64) []transport.Mesh {
 	if n < 1 {
 		panic(fmt.Sprintf("mem: a mesh of %d ranks", n))
@@ -68,7 +68,7 @@ func pages(n int) []byte {
 	return p[skip : skip+n : skip+n]
 }
 
-// Mesh is one rank of an in-memory mesh. Mesh implements transport.Mesh.
+// Mesh is a rank of an in-memory mesh. Mesh implements transport.Mesh.
 type Mesh struct {
 	rank    int
 	windows *transport.SharedMemory

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// Messages between the ranks. Every message has messageBytes, so receives can be posted without
-// knowing its kind:
+// Messages between the ranks. All have messageBytes, so receives need not know the kind:
 //
 //	offset size
 //	     0    1  layout, 4
@@ -121,7 +120,7 @@ func unable(cards []*card, ranks []int) string {
 	return ""
 }
 
-// toldAll reports whether sharing is turned off on all ranks of one host.
+// toldAll reports whether sharing is turned off on all ranks of a host.
 func toldAll(cards []*card, ranks []int) bool {
 	return !slices.ContainsFunc(ranks, func(r int) bool { return !cards[r].disabled })
 }
@@ -151,7 +150,7 @@ func alone(cards []*card) string {
 	return "every rank has a host of its own"
 }
 
-// coresOf counts the processors available to the ranks of one host together.
+// coresOf counts the processors available to the ranks of a host together.
 func coresOf(cards []*card, ranks []int) int {
 	var all [maskBytes]byte
 	n := 0

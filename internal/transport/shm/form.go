@@ -22,7 +22,7 @@ const (
 
 const group = 0xffffffff
 
-// formation is the state of setting up shared memory on one rank.
+// formation is the state of setting up shared memory on a rank.
 type formation struct {
 	ctx      context.Context
 	mesh     transport.Mesh
@@ -110,7 +110,7 @@ func (f *formation) exchangeCards() ([]*card, error) {
 	return cards, nil
 }
 
-// settle calls Config.Settle, which places this rank. The memory follows the placement.
+// settle places this rank by Config.Settle. The memory follows the placement.
 func (f *formation) settle() (err error) {
 	if f.cfg.Settle != nil {
 		f.settled, err = f.cfg.Settle(neighbours(f.cards, f.mesh.Rank()))

@@ -22,14 +22,14 @@ func regionBytes(ranks int, arena int64) int64 {
 	return int64(ranks) * (transport.ControlBytes + stride(arena))
 }
 
-// region is this process's mapping of one host's memory.
+// region is this process's mapping of a host's memory.
 type region struct {
 	base  unsafe.Pointer
 	ranks int
 	arena int64
 }
 
-// discard unmaps r, which may be nil or already discarded.
+// discard unmaps r unless nil or already discarded.
 func (r *region) discard() {
 	if r != nil && r.base != nil {
 		unmap(r.base, uintptr(regionBytes(r.ranks, r.arena)))
@@ -50,7 +50,7 @@ func (r *region) parts(i int) [][]byte {
 	}
 }
 
-// windows describes r as SharedMemory, which takes ownership of r.
+// windows transfers r to a SharedMemory.
 func (r *region) windows(ranks []int, me, cores int) *transport.SharedMemory {
 	w := &transport.SharedMemory{
 		Ranks: ranks, Index: slices.Index(ranks, me), Cores: cores,

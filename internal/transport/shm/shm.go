@@ -1,10 +1,10 @@
-// Package shm adds memory shared by ranks of one host to a mesh, which still sends all messages.
+// Package shm adds memory shared by ranks of one host to a mesh; the mesh still sends all messages.
 //
 // The lowest rank of a host creates an anonymous memfd and sends its descriptor over a socket to
 // peers with the job's ticket. When all ranks have mapped the memory, no descriptor and no socket
 // remains open, so the memory disappears with the last process that maps it, even after a crash.
 //
-// All ranks agree on the outcome. If one rank of a host cannot share, the whole host continues
+// All ranks agree on the outcome. If a rank of a host cannot share, the whole host continues
 // without shared memory, and every rank gets the reason.
 package shm
 
@@ -121,8 +121,8 @@ func (m *Mesh) SharedMemory() *transport.SharedMemory { return m.windows }
 func (m *Mesh) Lender() transport.ZeroCopySender { return transport.ZeroCopyOf(m.Mesh) }
 
 // Hosts returns the host number of each rank, from 0, in the order of the hosts' lowest ranks.
-// Ranks that cannot reach each other's sockets without a network, such as containers of one
-// machine, count as separate hosts. The slice must not be changed.
+// Ranks that cannot reach each other's sockets without a network, such as containers on a machine,
+// count as separate hosts. The slice must not be changed.
 func (m *Mesh) Hosts() []int { return m.hosts }
 
 // Reason returns the ranks of one host that should share memory but do not, with the reason: "ranks

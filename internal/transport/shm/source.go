@@ -18,7 +18,7 @@ import (
 )
 
 // The descriptor is sent after the handshake, on a request byte of the dialing rank: otherwise the
-// dialing link could read ahead into the reply as ordinary bytes, which loses the descriptor.
+// dialing link could read ahead into the reply as ordinary bytes, losing the descriptor.
 
 // strangers limits unauthenticated connections at the socket, in addition to the expected ranks.
 const strangers = 64
@@ -86,7 +86,7 @@ func (s *source) listen() {
 	}
 }
 
-// answer sends the memory to an authenticated rank. The handshake refuses others, unreported.
+// answer sends the memory to an authenticated rank. The handshake refuses other peers, unreported.
 func (s *source) answer(knocked *transport.PendingConn, conn *net.UnixConn) {
 	link, theirs, err := knocked.Accept(s.ctx, s.ticket, s.hello, s.check)
 	if err != nil {

@@ -62,8 +62,7 @@ type Config struct {
 	// Checksum appends a CRC-32C of the payload to every message, which the receiver checks: TCP's
 	// own checksum misses about one corruption in 65,000.
 	Checksum bool
-	// Lending selects zero-copy sends of large payloads: LendMeasured (default), LendAlways,
-	// LendNever.
+	// Lending selects zero-copy sends: LendMeasured (default), LendAlways or LendNever.
 	Lending string
 	// Report, if set, gets a line about connections refused in forming, once per kind and host.
 	Report func(line string)

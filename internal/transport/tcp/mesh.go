@@ -199,8 +199,7 @@ func (m *Mesh) stop(err error) bool {
 		}
 		p.in.Shut(err)
 		for _, s := range p.streams {
-			// A send in flight may succeed, but must not delay the end: its peer may be the lost
-			// rank.
+			// A send in flight may succeed, but must not delay the end: its peer may be lost.
 			s.sock.hurry(time.Now().Add(grace))
 		}
 	}

@@ -24,8 +24,8 @@ const (
 	// triesPerLook is the number of reads between two reads of the clock.
 	triesPerLook = 8
 	// inLine is the time of yielding and reading on a shared core before a wait in the kernel,
-	// which costs two context switches and, on an idle core, a wake-up: in a VM more than the
-	// message itself.
+	// which costs two switches and, on an idle core, a wake-up: in a VM more than the message
+	// itself.
 	inLine = time.Millisecond
 	// yielded is the minimum duration of a yield that let another goroutine or thread run.
 	yielded = 10 * time.Microsecond
@@ -94,8 +94,7 @@ func countCores(list string) int {
 	return n
 }
 
-// Poll reads the connection of r's message on the waiting goroutine, so the message needs no switch
-// of goroutines or threads. See transport.Driver.
+// Poll reads the connection on the waiting goroutine, without a switch. See transport.Driver.
 func (p *peer) Poll(r *transport.Recv, timeout time.Duration) {
 	s := p.stream(r.Tag(), r.Len())
 	if !s.take() {

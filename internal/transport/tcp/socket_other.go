@@ -7,8 +7,7 @@ import (
 	"runtime"
 )
 
-// openSocket takes ownership of conn. Only Linux has epoll instances that can be nested; elsewhere
-// the runtime's poller wakes for every arrival.
+// openSocket takes ownership of conn. Only Linux avoids a wake-up of the poller per arrival.
 func openSocket(conn *net.TCPConn) (socket, error) { return newNetSocket(conn) }
 
 // yieldCore yields to another goroutine; Go has no call for yielding to processes.

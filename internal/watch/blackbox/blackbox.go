@@ -1,7 +1,7 @@
 // Package blackbox merges the records of a failed job's processes and finds the first operation
 // that differs between ranks: its bucket, the missing ranks, and the activity of each process.
 //
-// A launcher merges its processes' record memory (package record) into one file; `ringo blackbox
+// A launcher merges its processes' record memory (package record) into a file; `ringo blackbox
 // FILE` prints the file. docs/formats/blackbox.md documents the layout.
 package blackbox
 
@@ -34,7 +34,7 @@ type File struct {
 	Processes []Process `json:"processes"`
 }
 
-// Process is the record of one process.
+// Process is the record of a process.
 type Process struct {
 	Name       string  `json:"name"`             // "rank 3"
 	Rank       int     `json:"rank"`             // number in the mesh; -1 outside

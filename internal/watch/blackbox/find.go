@@ -239,7 +239,7 @@ func (e Entry) what() string {
 	return text
 }
 
-// String returns the finding on one line.
+// String returns the finding on a single line.
 func (f *Finding) String() string {
 	switch {
 	case f.Request:

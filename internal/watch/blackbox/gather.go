@@ -14,8 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// Memory reports whether f is one process's record memory, for Gather, instead of a file of Write.
-// Memory does not change the offset of f.
+// Memory reports whether f is a process's record, for Gather, not a file of Write. f does not move.
 func Memory(f io.ReaderAt) (bool, error) {
 	var mark [len(record.Magic)]byte
 	n, err := f.ReadAt(mark[:], 0)

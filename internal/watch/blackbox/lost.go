@@ -32,8 +32,9 @@ func (b *File) blame(f *Finding) {
 	}
 }
 
-// losses returns the processes that the launcher found lost, else those in each rank's first error.
-// An error about the rank itself does not count: a disconnected rank considers the rest lost.
+// losses returns the processes that the launcher found lost, else the processes in each rank's
+// first error. An error about the rank itself does not count: a disconnected rank considers the
+// rest lost.
 func (b *File) losses() (out []LostProcess) {
 	for _, p := range b.Processes {
 		if p.Lost {

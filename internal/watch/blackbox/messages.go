@@ -13,8 +13,8 @@ import (
 // ranks, and messages show the activity of ranks before their next operation.
 
 // within returns the unfinished message of ranks that had not begun f's operation, if each was in a
-// message after the previous one, or nil. The result has the previous operation's bucket. A nil f
-// means that all operations had ended; within then returns the ranks in a message.
+// message after the previous operation, or nil. The result has the previous operation's bucket. A
+// nil f means that all operations had ended; within then returns the ranks in a message.
 func (b *File) within(f *Finding) *Finding {
 	var out *Finding
 	var ended []string

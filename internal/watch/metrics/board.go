@@ -50,7 +50,7 @@ func Open(path string) (*Dir, error) {
 	return &Dir{path: path, visit: visit}, nil
 }
 
-// Sweep removes the folders of this user's killed jobs, called by one process before its Open.
+// Sweep removes the folders of this user's killed jobs, called by a single process before Open.
 func Sweep() {
 	all, _ := filepath.Glob(filepath.Join(base(), fmt.Sprintf("%s%d-*", prefix, os.Getuid())))
 	for _, path := range all {

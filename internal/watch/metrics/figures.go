@@ -27,8 +27,8 @@ const maxRanks = 1 << 16
 // counting are the roles with metrics in files.
 var counting = []Role{OfRank, OfAggregator}
 
-// RankMetrics are the metrics of one rank or aggregation server. The methods are safe for
-// concurrent use, and a nil RankMetrics ignores updates.
+// RankMetrics are the metrics of a rank or aggregation server. The methods are safe for concurrent
+// use, and a nil RankMetrics ignores updates.
 type RankMetrics struct {
 	role  Role
 	words []uint64 // accessed by atomics only
@@ -146,7 +146,7 @@ func (f *RankMetrics) Close() error {
 	return f.done()
 }
 
-// Value is one value of a metric.
+// Value is a value of a metric.
 type Value struct {
 	ID    ID
 	Label string // value of the row's label, or ""

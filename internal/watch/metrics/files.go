@@ -31,8 +31,8 @@ func (b *Dir) claim(name string, words int) (*mapped, error) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	if err == nil {
-		// Write errors appear here on a full disk, instead of a signal later. The file never
-		// shrinks: its last holder may still count.
+		// Write errors appear here on a full disk. The file never shrinks: its last holder may
+		// still count.
 		if _, err = f.WriteAt(make([]byte, 8*words), 0); err == nil {
 			err = f.Truncate(int64(8 * words))
 		}
@@ -71,7 +71,7 @@ func mapFile(f *os.File, words int) (*mapped, error) {
 	return &mapped{file: f, words: unsafe.Slice((*uint64)(unsafe.Pointer(&b[0])), words)}, nil
 }
 
-// look copies a file, which may shrink, and reports whether a process holds the file.
+// look copies a file, because files may shrink, and reports whether a process holds the file.
 func look(path string) (m *mapped, alive bool, err error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -93,7 +93,6 @@ func (w *follower) usage() {
 	w.figures.Put(w.figures.of(CPUTime, SumCPUTime), 0, int64(r.CPUSeconds*1e9))
 }
 
-// of returns the row for the role of f.
 func (f *RankMetrics) of(rank, server ID) ID {
 	if f.role == OfAggregator {
 		return server

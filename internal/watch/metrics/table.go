@@ -5,9 +5,8 @@
 //	mine.Add(metrics.Samples, 0, 256)                  // an atomic addition
 //
 // The words are in memory shared by the processes of a host (a [Dir]): one process can answer for
-// all, and the values of a dead rank remain. An update is one atomic operation; readers do all
-// other work (package internal/watch/metrics/scrape, with Prometheus's client). A nil *RankMetrics
-// ignores updates.
+// all, and the values of a dead rank remain. An update is an atomic operation; readers do the rest
+// (package internal/watch/metrics/scrape, by Prometheus's client). A nil *RankMetrics does nothing.
 package metrics
 
 import (
@@ -50,13 +49,12 @@ const (
 type Row struct {
 	Name string
 	Type Type
-	// Help is the description, on one line.
+	// Help is the description, on a single line.
 	Help string
 	Role Role
 	// Label is the label of the row in addition to the role's; "" means a single value.
 	Label string
-	// Values are Label's fixed values. Peers are ranks; tables and tiers depend on model and
-	// server.
+	// Values are Label's fixed values. Peers are ranks; tables and tiers vary with the job.
 	Values []string
 	// From is the origin of the value, for docs/metrics.md.
 	From string

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// Snapshot is the contents of a Recorder at one time, possibly of an ended process.
+// Snapshot is the contents of a Recorder at a time, possibly of an ended process.
 type Snapshot struct {
 	Epoch    time.Time // time at which the clock was 0
 	Process  int       // process number
@@ -142,7 +142,7 @@ func aligned(b []byte) []uint64 {
 
 func (m *memory) rings() []ring { return append([]ring{m.open, m.operations, m.phases}, m.lanes...) }
 
-// leaveOut removes the events of m that have another stamp in later, which has the same layout.
+// leaveOut removes the events of m that have another stamp in later, of the same layout.
 func (m *memory) leaveOut(later memory) {
 	rings := later.rings()
 	for i, g := range m.rings() {

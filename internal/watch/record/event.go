@@ -7,7 +7,7 @@ type Kind uint8
 
 // Values of Kind.
 const (
-	// Operation is a collective operation, which all ranks of a group start in the same order.
+	// Operation is a collective operation, started by all ranks of a group in the same order.
 	Operation Kind = iota + 1
 	// Message is a send or a receive between two ranks.
 	Message
@@ -36,7 +36,7 @@ func (k Kind) String() string {
 func (k Kind) common() bool { return k == PhaseKind || k == Step }
 
 // AggregationGroup is the Group of exchanges through aggregation servers (package aggregate): ranks
-// record the exchanges as operations, which all begin in the same order, and servers as requests.
+// record the exchanges as operations, beginning in the same order, and servers as requests.
 const AggregationGroup = 1<<32 - 1
 
 // Phase is an activity of a rank.
@@ -68,14 +68,13 @@ func (p Phase) String() string {
 // Name is the number of a text stored by a Recorder; 0 is "".
 type Name uint16
 
-// Event is one recorded event of a process. Times are nanoseconds of the Recorder's clock.
+// Event is a recorded event of a process. Times are nanoseconds of the Recorder's clock.
 type Event struct {
 	Kind  Kind
 	Phase Phase // set for PhaseKind
 	// Failed reports whether the event ended with an error.
 	Failed bool
-	// Name is the operation, such as "allreduce", a phase's object, such as a bucket, or an error's
-	// text.
+	// Name is the operation, such as "allreduce", a phase's object, or an error's text.
 	Name Name
 	// Algorithm is the algorithm.
 	Algorithm Name
@@ -85,7 +84,7 @@ type Event struct {
 	// Step is the steps done before, -1 before the first; of a Request its step number, or -1.
 	Step int64
 	// Group is the ID of the group or table, and Seq the number of the operation in the group, from
-	// 0; for a Message or Request, the number among those with Other.
+	// 0; for a Message or Request, the number among events with Other.
 	Group, Seq uint32
 	// Other is the peer of a Message, the server or client of a Request, the root of an Operation,
 	// or the lost rank of a Fault; -1 means none.

@@ -10,7 +10,7 @@ import (
 // Unknown is the value of a time without a clock reading.
 const Unknown = -1
 
-// OpRing is a ring for the short operations of one group, with a duration of about two clock
+// OpRing is a ring for the short operations of a group, with a duration of about two clock
 // readings. An event begins and ends in the same slot, written under a lock that the writer holds
 // anyway, with the known times only: an unknown Begun is 0 and an unknown Done is Unknown. Events
 // in progress are never overwritten. Readers that follow a Recorder get no events of lanes; Open,
@@ -62,8 +62,7 @@ func (e *Event) Draft() (d Draft) {
 // Seq sets the number of the operation in its group.
 func (d *Draft) Seq(n uint32) { d.words[slotSeq] = d.words[slotSeq]>>32<<32 | uint64(n) }
 
-// Begin records the begin of an event. The lane's lock is held. The result is not Recorded if all
-// slots of the lane have events in progress.
+// Begin records a begin under the lane's lock. Not Recorded: all slots are in progress.
 func (l *OpRing) Begin(d *Draft) Op {
 	if l == nil || l.r.rests.Load() {
 		return Op{}
@@ -83,7 +82,7 @@ func (l *OpRing) Begin(d *Draft) Op {
 }
 
 // copyOf copies all words except the stamp. As with fill, the call keeps the order of stores; an
-// assignment would call memmove, which takes twice as long.
+// assignment would call memmove, at twice the time.
 //
 //go:noinline
 func (s *slot) copyOf(from *slot) {

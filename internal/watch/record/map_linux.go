@@ -37,9 +37,9 @@ func Create(cfg Config) (*os.File, error) {
 }
 
 // InFile creates a Recorder in a file at path, for processes without a launcher that holds their
-// memory. InFile replaces an older file. Only the owner can read the file, which stays until
-// removed. A shared lock (flock) marks the file as in use until Close or the end of the process.
-// Errors: the file cannot be created, or the disk is full.
+// memory. InFile replaces an older file. Only the owner can read the file. It stays until removed.
+// A shared lock (flock) marks the file as in use until Close or the end of the process. Errors: the
+// file cannot be created, or the disk is full.
 func InFile(path string, cfg Config) (*Recorder, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -70,7 +70,7 @@ type ring struct {
 // slot is an event's words.
 type slot [slotWords]uint64
 
-// words returns the number of words of a Recorder of c, which is complete.
+// words returns the number of words of a Recorder of the complete c.
 func (c Config) words() int {
 	return headWords + slotWords*(c.Open+c.Operations*(1+c.Lanes)+c.Phases) + c.Names/8
 }
@@ -188,8 +188,8 @@ func (s *slot) get() Event {
 	}
 }
 
-// Waiting is the awaited peer of an event. One goroutine writes while others may read: between the
-// two stores a reader may see the new peer with the previous time.
+// Waiting is the awaited peer of an event. A single goroutine writes, and others may read: between
+// the two stores a reader may see the new peer with the previous time.
 type Waiting struct{ peer, since atomic.Uint64 }
 
 func (s *slot) wait() *Waiting { return (*Waiting)(unsafe.Pointer(&s[slotPeer])) }

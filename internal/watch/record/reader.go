@@ -75,7 +75,7 @@ func (d *Reader) Next(dst []Event) (n int, missed int64) {
 	return n, missed
 }
 
-// batch is the events read under one lock: recording waits for about a microsecond.
+// batch is the events read under a lock: recording waits for about a microsecond.
 const batch = 32
 
 func (d *Reader) take(i int, g *ring, dst []Event) (n int, missed int64) {

@@ -38,7 +38,7 @@ import (
 	"time"
 )
 
-// Defaults of Config's zero values: 1.6 MiB, which occupies memory only as used.
+// Defaults of Config's zero values: 1.6 MiB, occupying memory only as used.
 const (
 	DefaultOperations = 1024
 	DefaultPhases     = 4096
@@ -53,15 +53,14 @@ type Config struct {
 	Operations int
 	// Phases is the number of kept phases and steps, a power of two. 0 means 4096.
 	Phases int
-	// Open is the maximum of events in progress; others are only counted. 0 means 512.
+	// Open is the maximum of events in progress; more are only counted. 0 means 512.
 	Open int
-	// Lanes is the number of groups with a ring of Operations short operations, see OpRing. 0 means
-	// 8.
+	// Lanes is the number of groups with a ring of Operations short operations (OpRing). 0 means 8.
 	Lanes int
 	// Names is the number of bytes for names; each name needs two more bytes than its length. 0
 	// means 256 KiB. Names without space become "".
 	Names int
-	// Epoch is the time at which the recorder's clock is 0. The zero time means its creation.
+	// Epoch is the time when the recorder's clock is 0. The zero time means its creation.
 	Epoch time.Time
 }
 
@@ -108,7 +107,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Recorder records for one process. Safe for concurrent use; nil does no work.
+// Recorder records for a process. Safe for concurrent use; nil does no work.
 type Recorder struct {
 	memory
 	epoch time.Time
@@ -310,7 +309,7 @@ func (r *Recorder) wakeReaders(g *ring, now bool) {
 	}
 }
 
-// Begin records the begin of an event, which moves from the table to its ring at the end. Begin
+// Begin records the begin of an event. The event moves from the table to its ring at the end. Begin
 // sets its step to the current one, except for requests. Bucket, Peer and Other are -1 for none.
 func (r *Recorder) Begin(e *Event) Op {
 	if r == nil || r.rests.Load() {

@@ -20,7 +20,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/crc32c"
 )
 
-// Scalar is one value. TensorBoard groups tags by the text before their first slash.
+// Scalar is a value. TensorBoard groups tags by the text before their first slash.
 type Scalar struct {
 	Tag   string
 	Value float64 // stored as float32; NaN and infinities are displayed as such
@@ -35,7 +35,7 @@ type Writer struct {
 const version = "brain.Event:2"
 
 // Create creates an event file in dir, and dir if missing. The name contains the time and the host
-// name, and is unique: TensorBoard displays continued runs in one folder as one.
+// name, and is unique: TensorBoard displays continued runs in a folder together.
 func Create(dir string, now time.Time) (*Writer, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, fmt.Errorf("tensorboard: %w", err)
@@ -79,7 +79,7 @@ func wallTime(event []byte, now time.Time) []byte {
 	return protowire.AppendFixed64(protowire.AppendTag(event, 1, protowire.Fixed64Type), math.Float64bits(seconds))
 }
 
-// write appends a record in one call: only a full disk or a host crash can cut the record.
+// write appends a record in a single call: only a full disk or a host crash can cut the record.
 func (w *Writer) write(event []byte) error {
 	b := binary.LittleEndian.AppendUint64(w.text[:0], uint64(len(event)))
 	b = binary.LittleEndian.AppendUint32(b, masked(b))

@@ -118,7 +118,7 @@ func (t *chrome) part(p part) {
 	t.ranks = append(t.ranks, rankNote{p.rank, micros(p.offset), micros(p.bound), len(p.spans), p.dropped})
 }
 
-// track writes the spans of one track to threads from first on, and returns the number of threads.
+// track writes the spans of a track to threads from first on, and returns the number of threads.
 func (t *chrome) track(process, first int, spans []span) int {
 	track := spans[0].track
 	rows, n := rowsOf(spans, track != Exchange)

@@ -75,7 +75,7 @@ func (r *Timeline) Align(g *collective.Group) error {
 }
 
 func (r *Timeline) align(g *collective.Group) error {
-	// The barrier detects a rank without a timeline, which would never answer.
+	// The barrier detects a rank without a timeline: it would never answer.
 	if err := collective.Barrier(g); err != nil {
 		return err
 	}

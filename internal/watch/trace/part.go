@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// part is the spans of one rank, as sent to rank 0.
+// part is the spans of a rank, as sent to rank 0.
 type part struct {
 	rank    int
 	offset  int64 // last correction of the times, ns

@@ -65,7 +65,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Timeline collects the phases of one rank from the recorder, as spans. A nil Timeline ignores all
+// Timeline collects the phases of a rank from the recorder, as spans. A nil Timeline ignores all
 // calls. A Timeline is for one goroutine.
 type Timeline struct {
 	rec    *record.Recorder
@@ -82,7 +82,7 @@ type Timeline struct {
 	clocks  []reading
 }
 
-// span is one box of the timeline. Times are in nanoseconds.
+// span is a box of the timeline. Times are in nanoseconds.
 type span struct {
 	name, detail  string
 	start, length int64
@@ -105,8 +105,8 @@ func New(rec *record.Recorder, cfg Config) (*Timeline, error) {
 }
 
 // follow reads whenever a quarter of the recorder's ring is full. A quarter is 1,024 phases, many
-// steps, which gives the reading goroutine time to be scheduled when computation uses all cores.
-// Missed events count as dropped, like events above Config's limits.
+// steps: the reading goroutine has time to be scheduled when computation uses all cores. Missed
+// events count as dropped, like events above Config's limits.
 func (r *Timeline) follow() {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -172,8 +172,7 @@ func (p *processors) foreign() float64 {
 		return 0
 	}
 	first, last := p.samples[0], p.samples[len(p.samples)-1]
-	// The last sample lacks ended processes: their time counts as foreign until the first is
-	// dropped.
+	// The last sample lacks ended processes: their time counts as foreign for a while.
 	busy := last.all - first.all
 	for pid, seconds := range last.of {
 		busy -= max(0, seconds-first.of[pid]) // a new process has 0 in the first sample

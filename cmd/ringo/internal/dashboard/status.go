@@ -89,8 +89,7 @@ type ProcessStatus struct {
 	OwnMS  number `json:"own_ms"`
 	// SilentS is the time since the last report of a step, in seconds; null without a report.
 	SilentS number `json:"silent_s"`
-	// Doing is the oldest event in progress, WaitsFor the awaited process or "", WaitsS its
-	// duration.
+	// Doing is the oldest event in progress, WaitsFor the awaited process, WaitsS the duration.
 	Doing    string `json:"doing"`
 	WaitsFor string `json:"waits_for"`
 	WaitsS   number `json:"waits_s"`

@@ -53,7 +53,7 @@ func allBad(found []finding) bool {
 	return true
 }
 
-// etcdMember checks one member and measures the response time.
+// etcdMember checks a member and measures the response time.
 func etcdMember(ctx context.Context, addr string, secure bool) finding {
 	f := finding{Subject: "etcd at " + addr, Level: ok}
 	ctx, cancel := context.WithTimeout(ctx, briefly)
@@ -77,7 +77,7 @@ func etcdMember(ctx context.Context, addr string, secure bool) finding {
 	return f
 }
 
-// healthy requests /health, which etcd serves over HTTP.
+// healthy requests etcd's /health over HTTP.
 func healthy(ctx context.Context, addr string) error {
 	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/health", nil)
 	if err != nil {

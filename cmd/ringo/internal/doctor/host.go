@@ -22,7 +22,7 @@ const (
 	bad  = "bad"  // jobs fail
 )
 
-// finding is the result of one check.
+// finding is the result of a check.
 type finding struct {
 	Subject string `json:"what"`
 	Found   string `json:"found"`

@@ -61,7 +61,7 @@ func (m *trained) writeBundle(dir string) (string, error) {
 	return fmt.Sprintf("%s, a graph of %s and dense weights", cli.Counted(int(rows), "row"), cli.Counted(len(d.Inputs), "input")), err
 }
 
-// newFolder creates a folder, or accepts an empty one: bundles must not be mixed.
+// newFolder creates a folder, or accepts an empty folder: bundles must not be mixed.
 func newFolder(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {

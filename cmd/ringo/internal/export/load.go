@@ -31,7 +31,7 @@ type trained struct {
 	ctx    context.Context
 }
 
-// load reads the model of a checkpoint file, or of a folder's last one.
+// load reads the model of a checkpoint file, or of a folder's last checkpoint.
 func load(ctx context.Context, path string) (*trained, error) {
 	path, err := checkpoint.Of(path)
 	if err != nil {

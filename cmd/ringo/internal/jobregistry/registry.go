@@ -1,5 +1,5 @@
 // Package jobregistry finds the jobs of this user on this host: each job has a folder, readable by
-// its user only, with a socket of its launcher. No daemon and no permanent file is needed. Any
+// the user only, with a socket of the launcher. No daemon and no permanent file is needed. Any
 // process that finds the folder of a killed job removes the folder.
 //
 //	entry, err := jobregistry.Enter(jobregistry.Base()) // a launcher
@@ -69,7 +69,7 @@ func (e *Entry) Name() string { return e.name }
 // Socket returns the path of the job's socket.
 func (e *Entry) Socket() string { return filepath.Join(e.visit.Path(), socket) }
 
-// Listen creates the socket, which only this user can connect to.
+// Listen creates the socket, for this user only.
 func (e *Entry) Listen() (net.Listener, error) {
 	l, err := net.Listen("unix", e.Socket())
 	if err != nil {

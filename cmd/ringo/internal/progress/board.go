@@ -12,7 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/tensorboard"
 )
 
-// board writes step and epoch records for TensorBoard, in one file per seed: every number under the
+// board writes step and epoch records for TensorBoard, in a file per seed: every number under the
 // kind of record and its name, as in --json.
 type board struct {
 	dir    string
@@ -24,7 +24,7 @@ type board struct {
 // TensorBoard enables event files in a folder, or in a subfolder per seed.
 func (r *Reporter) TensorBoard(dir string, seeds bool) { r.board = &board{dir: dir, seeds: seeds} }
 
-// place is the fields with the position in the run, which are not drawn.
+// place is the fields with the position in the run, not drawn.
 var place = map[string]bool{"epoch": true, "step": true, "seed": true, "done": true, "wall_s": true}
 
 func (b *board) add(v any) {

@@ -37,7 +37,7 @@ type choiceTimeline struct {
 	Buckets    []choiceBucket `json:"buckets"`
 }
 
-// choiceBucket is the predicted selection and exchange of one bucket.
+// choiceBucket is the predicted selection and exchange of a bucket.
 type choiceBucket struct {
 	Bucket      int     `json:"bucket"` // number in the plan
 	SelectStart float64 `json:"select_start_ms"`

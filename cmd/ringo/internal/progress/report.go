@@ -90,7 +90,7 @@ func (r *Reporter) Start(i train.Info) {
 	r.write(newInfo(i))
 }
 
-// merged describes the buckets. DLGS's paper merges layers by step times, which are measured.
+// merged describes the buckets. DLGS's paper merges layers by measured step times.
 func merged(i train.Info) string {
 	if i.Strategy == string(distopt.DLGS) && i.Plan == distopt.PlanFixed {
 		return fmt.Sprintf("layers merged by size into %s, unless --plan says otherwise", cli.Counted(i.Buckets, "bucket"))
@@ -250,7 +250,7 @@ func (r *Reporter) epochFigures(e train.Epoch) string {
 	return strings.Join(parts, "  ")
 }
 
-// text formats a metric, which some samples lack.
+// text formats a metric; some samples have none.
 func text(m model.Metric, of model.Metrics) string {
 	v, known := of[m.Name]
 	if !known {

@@ -24,7 +24,7 @@ func Command() *cobra.Command {
 	}, showCommand(), exportCommand(), recoverCommand())
 }
 
-// oneFolder requires one argument, the --ps-dir of a job.
+// oneFolder requires an argument, the --ps-dir of a job.
 func oneFolder(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return cli.Usagef("`%s` takes one folder, the --ps-dir of a job, got %q", cmd.CommandPath(), args)

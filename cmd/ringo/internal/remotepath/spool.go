@@ -35,11 +35,11 @@ const (
 type Mode int
 
 const (
-	// Write saves to the folder, which must have no run.
+	// Write saves to the folder; a run there is an error.
 	Write Mode = iota
 	// Resume saves to the folder, continuing its run.
 	Resume
-	// Look reads the begin of the run, which another process saves.
+	// Look reads the begin of a run saved by another process.
 	Look
 )
 
@@ -237,7 +237,7 @@ func Checkpoint(ctx context.Context, word string, parts func(file string) (prefi
 	return path, end, nil
 }
 
-// bring downloads the last checkpoint, or the one named only, with its parts to a new spool.
+// bring downloads the last checkpoint, or the named checkpoint, with its parts to a new spool.
 func (s *Spool) bring(ctx context.Context, from store.Store, only string, parts func(file string) (prefix string, err error)) (path string, err error) {
 	if err := s.make(from); err != nil {
 		return "", err

@@ -36,8 +36,7 @@ func watch(cmd *cobra.Command, job string) error {
 }
 
 // top is the screen's state: the jobs' last replies and the viewer's choices. Only run's goroutine
-// uses top; replies and keys arrive over channels, so a silent job and a slow terminal delay
-// neither.
+// uses top; replies and keys arrive over channels, so a silent job or slow terminal delays neither.
 type top struct {
 	base, name string
 	all        []dashboard.Status

@@ -66,7 +66,7 @@ func (r *Trainers) Register(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&r.batch, "batch", 0, "")
 }
 
-// Check creates a model's training on one thread, and returns its errors.
+// Check creates a model's training on a single thread, and returns its errors.
 func (r *Trainers) Check(cmd *cobra.Command, model string, usual ...setting.Assignment) []error {
 	known, err := models.Lookup(model)
 	if err != nil {

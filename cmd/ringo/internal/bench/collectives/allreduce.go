@@ -29,7 +29,7 @@ type allReduce struct {
 // maxFloats limits --floats: 4 GiB per rank.
 const maxFloats = 1 << 30
 
-// allReduceResult is the JSON line of one size.
+// allReduceResult is the JSON line of a size.
 type allReduceResult struct {
 	Bench     string  `json:"bench"` // "allreduce"
 	NP        int     `json:"np"`
@@ -51,7 +51,7 @@ func AllReduce(ranks bench.Ranks) *cobra.Command {
 	return allReduceBy(ranks, func(g *collective.Group, x []float32) error { return collective.AllReduce(g, x, collective.Sum) })
 }
 
-// allReduceBy returns the command for reduce, which must leave the sum on each rank.
+// allReduceBy returns the command for reduce; reduce must leave the sum on each rank.
 func allReduceBy(ranks bench.Ranks, reduce func(*collective.Group, []float32) error) *cobra.Command {
 	c := &allReduce{Ranks: ranks, reduce: reduce}
 	cmd := &cobra.Command{
@@ -122,7 +122,7 @@ func (c *allReduce) rank(job *ringo.Job, out *cli.Output) error {
 	return nil
 }
 
-// measure times one size for about c.budget.
+// measure times a size for about c.budget.
 func (c *allReduce) measure(watch *stopwatch, memory operandMemory, n int) (allReduceResult, error) {
 	job := watch.job
 	t := newTrial(spec{g: job.Group(), op: "allreduce", typ: "float32", count: n, dst: memory.dst}, float32s)

@@ -16,7 +16,7 @@ import (
 )
 
 // arrivals are calls with computation in between, as in real programs: some ranks arrive late, and
-// others wait. The cost is the time from the last rank's arrival to the last rank's end.
+// the rest wait. The cost is the time from the last rank's arrival to the last rank's end.
 type arrivals struct {
 	gap  time.Duration // computation of all ranks before each call
 	skew time.Duration // maximum additional computation, drawn for each rank and call
@@ -122,7 +122,7 @@ func (s *stopwatch) apart(t trial, r *runner, calls int) (us []float64, loop flo
 	return us, loop, nil
 }
 
-// runner computes on one rank, with a clock common to all ranks of the host.
+// runner computes on a rank, with a clock common to all ranks of the host.
 type runner struct {
 	arrivals
 	draws *rand.Rand

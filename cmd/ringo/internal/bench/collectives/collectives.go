@@ -50,7 +50,7 @@ func buffers() []string { return []string{"auto", "arena", "private"} }
 // maxBytes limits --bytes and --floats: 4 GiB per rank.
 const maxBytes = 4 << 30
 
-// result is the JSON line of one operation and size.
+// result is the JSON line of an operation and size.
 type result struct {
 	Bench     string `json:"bench"` // "collective"
 	Op        string `json:"op"`

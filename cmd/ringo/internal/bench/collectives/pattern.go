@@ -56,7 +56,7 @@ type number[T collective.Number] struct {
 	mean func(sum int64, n int) T // nil: T has no mean
 }
 
-// block is the values of one salt, repeated.
+// block is the values of a salt, repeated.
 type block[T collective.Number] []T
 
 func newBlock[T collective.Number](value func(i int) T) block[T] {

@@ -42,7 +42,7 @@ type timing struct {
 
 func (t *timing) median() float64 { return median.Of(t.us) }
 
-// stopwatch times the trials of one rank.
+// stopwatch times the trials of a rank.
 type stopwatch struct {
 	job      *ringo.Job
 	budget   time.Duration // approximate measuring time
@@ -106,8 +106,8 @@ func (s *stopwatch) overRanks(us []float64, sent int64) (timing, error) {
 	return out, nil
 }
 
-// fault returns an error for wrong results, or nil. A rank with correct results waits for the error
-// of another rank, which has the description.
+// fault returns an error for wrong results, or nil. A rank with correct results waits for the more
+// specific error of another rank.
 func (s *stopwatch) fault(found timing) error {
 	switch {
 	case s.wrong > 0:

@@ -10,7 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// spec is the trial of one rank.
+// spec is the trial of a rank.
 type spec struct {
 	g     *collective.Group
 	op    string

@@ -57,7 +57,8 @@ type result struct {
 	Plan      string `json:"plan"`
 	Buckets   int    `json:"buckets"`
 	Kernels   string `json:"kernels"`
-	// AllocsPerStep is of the process with the most allocations; --transport mem has one process.
+	// AllocsPerStep is of the process with the most allocations; --transport mem has a single
+	// process.
 	AllocsPerStep float64 `json:"allocs_per_step"`
 	// RSSGrowthBytes is the growth of the largest process's memory from before the model was built
 	// to after the steps; 0 means unknown.

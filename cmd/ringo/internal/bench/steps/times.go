@@ -45,7 +45,7 @@ func (t *stepTimes) add(s train.StepTimes) {
 	t.density += s.Density
 }
 
-// ofSlowest replaces each step's times by those of the slowest rank in the step, so that parts stay
+// ofSlowest replaces each step's times by the slowest rank's in the step, so that parts stay
 // consistent; bytes and density become means over ranks.
 func (t *stepTimes) ofSlowest(g *collective.Group) error {
 	n := len(t.parts[wholePart])
