@@ -11,7 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/bindings"
 )
 
-// members is the group that a group has.
+// members is group's embedded collective.Group.
 type members = collective.Group
 
 //export borderWorld
@@ -50,7 +50,7 @@ func borderSubgroup(h *C.ringo_job, ranks *C.int, n C.size_t, out **C.ringo_grou
 	g.self = cgo.NewHandle(g)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.groups == nil { // the job was left meanwhile, which has closed it
+	if j.groups == nil { // Leave has closed the group already
 		g.self.Delete()
 		return report(f, bindings.Misusef("the job was left"))
 	}

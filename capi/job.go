@@ -19,20 +19,20 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// job is what a ringo_job stands for.
+// job is the object behind a ringo_job.
 type job struct {
 	*ringo.Job
 	self, world cgo.Handle
 
-	calls  sync.RWMutex // held by operations under way, and then by who frees their memory
+	calls  sync.RWMutex // held by operations in progress, and by a free of their memory
 	mu     sync.Mutex
-	memory map[unsafe.Pointer][]byte // that ringo_alloc has given; nil once the job was left
+	memory map[unsafe.Pointer][]byte // from ringo_alloc; nil after borderLeave
 	groups map[cgo.Handle]*group     // of ringo_subgroup
 
-	parts map[cgo.Handle]io.Closer // strategies and clients of tables; nil once the job was left
+	parts map[cgo.Handle]io.Closer // strategies and clients of tables; nil after borderLeave
 }
 
-// group is what a ringo_group stands for.
+// group is the object behind a ringo_group.
 type group struct {
 	job  *job
 	self cgo.Handle
@@ -42,7 +42,7 @@ type group struct {
 func (j *job) handle() *C.ringo_job     { return *(**C.ringo_job)(unsafe.Pointer(&j.self)) }
 func (g *group) handle() *C.ringo_group { return *(**C.ringo_group)(unsafe.Pointer(&g.self)) }
 
-// lookup finds a variable of C's environment as it is now: Go's is that of when the library was loaded.
+// lookup finds a variable in C's current environment; Go's is a copy from the library's load.
 func lookup(name string) (string, bool) {
 	key := C.CString(name)
 	defer C.free(unsafe.Pointer(key))
@@ -59,7 +59,7 @@ func placeOf(o *C.ringo_options) bindings.Place {
 	}
 }
 
-// milliseconds is a time of C; what is too long for Go is as long as Go has.
+// milliseconds converts a time of C, limited to Go's longest.
 func milliseconds(ms C.int64_t) time.Duration {
 	const most = int64(1<<63-1) / int64(time.Millisecond)
 	return time.Duration(max(-1, min(int64(ms), most))) * time.Millisecond
@@ -101,11 +101,11 @@ func borderLeave(h *C.ringo_job, f *C.border_fault) (code C.int) {
 	j.mu.Unlock()
 	for _, p := range parts {
 		if t, ok := p.(*tables); ok {
-			err = errors.Join(err, t.Close()) // while its servers can still be told
+			err = errors.Join(err, t.Close()) // with the servers still up
 		}
 	}
 	err = errors.Join(err, j.Close())
-	j.calls.Lock() // operations of other threads, which fail now, may have their operands in this memory
+	j.calls.Lock() // other threads' failing operations may have operands in this memory
 	defer j.calls.Unlock()
 	for p, shared := range memory {
 		if shared == nil {
@@ -126,8 +126,8 @@ func borderLeave(h *C.ringo_job, f *C.border_fault) (code C.int) {
 	return report(f, err)
 }
 
-// closeWith has a part of the job closed when the job is left, if nobody has closed it before.
-// Where it was left meanwhile the part is closed here, and refused.
+// closeWith registers a part of the job for borderLeave. If the job was left, closeWith closes and
+// refuses the part.
 func (j *job) closeWith(h cgo.Handle, part io.Closer) error {
 	j.mu.Lock()
 	if j.parts != nil {
@@ -141,8 +141,8 @@ func (j *job) closeWith(h cgo.Handle, part io.Closer) error {
 	return bindings.Misusef("the job was left")
 }
 
-// disown gives up the handle of a part that its owner closes. A job that is left gives up those of all its parts itself, and each may be given
-// up once.
+// disown gives up the handle of a part that its owner closes. borderLeave gives up all remaining
+// handles, and each handle is given up once.
 func (j *job) disown(h cgo.Handle) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/bindings"
 )
 
-// The handle of a part is given up once, by who closes it or by the leave of its job, whoever comes first.
+// A part's handle is given up once, by close or by the job's leave, whichever comes first.
 func TestPartsAreGivenUpOnce(t *testing.T) {
 	part := &strategy{}
 	closed, left := cgo.NewHandle(part), cgo.NewHandle(part)
@@ -23,7 +23,7 @@ func TestPartsAreGivenUpOnce(t *testing.T) {
 	if refused(closed) || !refused(closed) {
 		t.Error("a part is not closed once")
 	}
-	j.parts = nil // as borderLeave does before it gives the handles up
+	j.parts = nil // as in borderLeave, ahead of giving handles up
 	if !refused(left) || left.Value() != part {
 		t.Error("a part is closed that its job closes")
 	}

@@ -1,9 +1,9 @@
-// Command capi is no command: -buildmode=c-shared makes libringo.so of it, -buildmode=c-archive libringo.a. ringo.h says what is
-// in them, build.sh builds and installs them. It is the only package that needs cgo; what needs no C is in
-// internal/bindings.
+// Command capi is a library, not a command: -buildmode=c-shared builds libringo.so,
+// -buildmode=c-archive libringo.a. ringo.h documents the functions, and build.sh builds and
+// installs the library. capi is the only package with cgo; C-free code is in internal/bindings.
 //
-// A call goes from border.c, which has the functions of ringo.h, to an exported function here. Handles of C are numbers
-// of runtime/cgo, never pointers: one that is wrong or out of date is found, not followed.
+// A call goes from border.c, with the functions of ringo.h, to an exported function here. C handles
+// are numbers of runtime/cgo, never pointers: a wrong or stale handle is detected, not followed.
 package main
 
 // #cgo CFLAGS: -std=gnu11 -Wall -Wextra -Wno-unused-parameter
@@ -18,9 +18,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/bindings"
 )
 
-func main() {} // never called: a library has none
+func main() {} // never called in a library
 
-// report returns the code of an error, and writes what it says to f.
+// report returns an error's code, and writes rank and text to f.
 func report(f *C.border_fault, err error) C.int {
 	code, rank := bindings.Of(err)
 	if code == bindings.OK || code == bindings.Pending {
@@ -36,7 +36,7 @@ func setError(f *C.border_fault, rank int, text string) {
 	room[copy(room[:len(room)-1], text)] = 0
 }
 
-// guard turns a panic into a code: none crosses the border. It is to be deferred.
+// guard, deferred, turns a panic into a code, as panics cannot cross into C.
 func guard(f *C.border_fault, code *C.int) {
 	if p := recover(); p != nil {
 		setError(f, -1, bindings.Text(fmt.Errorf("a fault within libringo: %v", p), len(f.text)-1))
@@ -44,7 +44,8 @@ func guard(f *C.border_fault, code *C.int) {
 	}
 }
 
-// of is what a handle of C stands for: a *job, *group or *work. Errors: it is NULL, of another kind, or was given up.
+// of is the object behind a C handle: a *job, *group or *work. Errors: a NULL handle, another kind,
+// or a closed handle.
 func of[T any](handle uintptr) (t *T, err error) {
 	if handle == 0 {
 		return nil, bindings.Misusef("a handle is NULL")
@@ -65,7 +66,6 @@ func jobOf(h *C.ringo_job) (*job, error)       { return of[job](uintptr(unsafe.P
 func groupOf(h *C.ringo_group) (*group, error) { return of[group](uintptr(unsafe.Pointer(h))) }
 func workOf(h *C.ringo_work) (*work, error)    { return of[work](uintptr(unsafe.Pointer(h))) }
 
-// text is what lies at p, "" at none.
 func text(p *C.char) string {
 	if p == nil {
 		return ""
@@ -73,7 +73,7 @@ func text(p *C.char) string {
 	return C.GoString(p)
 }
 
-// write is text with a zero byte at the end, at p, in so many bytes.
+// write writes text and a zero byte to p.
 func write(p *C.char, room C.size_t, text string) error {
 	if uint64(len(text)) >= uint64(room) {
 		return bindings.Misusef("%q needs room for %d bytes, there are %d", text, len(text)+1, room)

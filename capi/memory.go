@@ -14,7 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/hugepage"
 )
 
-// alignment is that of memory for operands: a cache line, and the widest vector.
+// alignment of operand memory: a cache line, and the widest vector.
 const alignment = 64
 
 //export borderAlloc
@@ -28,7 +28,8 @@ func borderAlloc(h *C.ringo_job, bytes C.size_t, out *unsafe.Pointer, f *C.borde
 	return report(f, err)
 }
 
-// alloc gives memory of zeros that the ranks of the host share, or else C's: never Go's, which C may not keep.
+// alloc returns zeroed memory, shared by the host's ranks or else from C: never Go's, which C may
+// not keep.
 func (j *job) alloc(bytes C.size_t) (unsafe.Pointer, error) {
 	if bytes > 1<<62 {
 		return nil, bindings.Misusef("more bytes than memory can hold")

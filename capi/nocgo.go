@@ -2,4 +2,4 @@
 
 package main
 
-func main() {} // without cgo there is no library, and all else builds and is vetted as ever: build.sh turns it on
+func main() {} // no library without cgo, but the tree still builds and vets: build.sh enables cgo

@@ -15,29 +15,29 @@ import (
 	"github.com/ringo-ml/ringo/internal/bindings"
 )
 
-// work is what a ringo_work stands for.
+// work is the object behind a ringo_work.
 type work struct {
 	group   *group
 	self    cgo.Handle
-	waiting sync.Mutex // held by who waits
-	ended   bool       // was waited for: the Work is the group's again
+	waiting sync.Mutex // held by the waiting thread
+	ended   bool       // waited for: the group owns the Work again
 	pending
 }
 
-// pending is an operation that goes on: a collective.Work, or what a goroutine waits for.
+// pending is an operation in progress: a collective.Work, or a goroutine's result.
 type pending interface {
 	Done(within time.Duration) bool
 	Wait() error
 }
 
-// waited is something under way whose end has work to do, such as to make a mean of a sum: a goroutine does it, and not whoever calls
-// ringo_wait, as nobody may.
+// waited is an operation with work at its end, such as the division of a sum: a goroutine runs
+// finish, as ringo_wait may never be called.
 type waited struct {
-	done chan struct{} // closed at its end
+	done chan struct{} // closed at the end
 	err  error
 }
 
-// beside has finish called by a goroutine of its own.
+// beside runs finish on a new goroutine.
 func beside(finish func() error) *waited {
 	w := &waited{done: make(chan struct{})}
 	go func() {
@@ -47,7 +47,7 @@ func beside(finish func() error) *waited {
 	return w
 }
 
-// Done tells whether it has ended, after waiting so long for that.
+// Done reports whether the operation has ended, after a wait of at most within.
 func (w *waited) Done(within time.Duration) bool {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
@@ -59,13 +59,13 @@ func (w *waited) Done(within time.Duration) bool {
 	}
 }
 
-// Wait waits for its end.
+// Wait waits for the end.
 func (w *waited) Wait() error {
 	<-w.done
 	return w.err
 }
 
-// request is r as Go has it.
+// request converts r.
 func request(r *C.border_request, size int) bindings.Request {
 	q := bindings.Request{
 		Kind: bindings.Kind(r.kind), Type: bindings.Type(r._type), Op: collective.ReduceOp(r.op), Peer: int(r.peer),
@@ -89,7 +89,7 @@ func request(r *C.border_request, size int) bindings.Request {
 	return q
 }
 
-// counts are numbers of values; those beyond Go's become negative, which is refused.
+// counts converts numbers of values; overflow gives negative numbers, which are refused.
 func counts(p *C.size_t, n int) []int {
 	out := make([]int, n)
 	for i, c := range unsafe.Slice(p, n) {
@@ -113,7 +113,7 @@ func borderRun(h *C.ringo_group, r *C.border_request, f *C.border_fault) (code C
 	return report(f, g.explain(err))
 }
 
-// explain is why an operation failed, as all ranks are told of it.
+// explain is the cause of an operation's failure, as known to all ranks.
 func (g *group) explain(err error) error {
 	if g == nil {
 		return err
@@ -121,7 +121,7 @@ func (g *group) explain(err error) error {
 	return g.job.explain(err)
 }
 
-// explain is likewise of what is no group's. It is nil if err is.
+// explain is explain for errors without a group; nil for nil.
 func (j *job) explain(err error) error {
 	if code, _ := bindings.Of(err); code == bindings.OK || code == bindings.Invalid || code == bindings.Mismatch {
 		return err
@@ -129,7 +129,7 @@ func (j *job) explain(err error) error {
 	return j.Err(err)
 }
 
-// wrong makes a Misuse of what the caller of an operation alone is to blame for.
+// wrong turns the caller's own errors into a Misuse.
 func wrong(err error) error {
 	if op := (*collective.OpError)(nil); errors.As(err, &op) {
 		return err
@@ -140,7 +140,8 @@ func wrong(err error) error {
 	return err
 }
 
-// borderStart begins an operation, whose request is read before it returns. A fault here says that nothing was started.
+// borderStart begins an operation and has read the request on return. After an error nothing was
+// started.
 //
 //export borderStart
 func borderStart(h *C.ringo_group, r *C.border_request, out **C.ringo_work, f *C.border_fault) (code C.int) {
@@ -159,15 +160,14 @@ func borderStart(h *C.ringo_group, r *C.border_request, out **C.ringo_work, f *C
 	return C.RINGO_OK
 }
 
-// working is the handle of what was started.
 func (g *group) working(p pending) *C.ringo_work {
 	w := &work{group: g, pending: p}
 	w.self = cgo.NewHandle(w)
 	return *(**C.ringo_work)(unsafe.Pointer(&w.self))
 }
 
-// borderWait waits so many milliseconds, or for the end if they are negative. A handle whose operation has ended is given up here, well or
-// not: nobody can wait for it twice.
+// borderWait waits the given milliseconds, or until the end if negative. The handle of an ended
+// operation is given up here, whatever the result: a second wait is an error.
 //
 //export borderWait
 func borderWait(h *C.ringo_work, ms C.int64_t, f *C.border_fault) (code C.int) {
@@ -194,7 +194,7 @@ func borderWait(h *C.ringo_work, ms C.int64_t, f *C.border_fault) (code C.int) {
 	return report(f, w.group.explain(err))
 }
 
-// borderConvert needs no job: it computes on the caller's thread.
+// borderConvert needs no job and computes on the caller's thread.
 //
 //export borderConvert
 func borderConvert(typ, back C.int, halves *C.uint16_t, floats *C.float, n C.size_t, f *C.border_fault) (code C.int) {

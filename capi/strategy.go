@@ -10,7 +10,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/bindings"
 )
 
-// strategy is what a ringo_strategy stands for. It is the job's, too, which closes it at the latest when it is left.
+// strategy is the object behind a ringo_strategy, registered with the job, which closes remaining
+// strategies on leave.
 type strategy struct {
 	group *group
 	self  cgo.Handle
@@ -21,8 +22,8 @@ func strategyOf(h *C.ringo_strategy) (*strategy, error) {
 	return of[strategy](uintptr(unsafe.Pointer(h)))
 }
 
-// borderStrategyOpen checks names and lengths before anything is made of them; C's memory is not kept. A job that is left meanwhile
-// has closed what it had, and takes no more.
+// borderStrategyOpen checks names and lengths first, and keeps no C memory. A job left during the
+// call refuses the strategy.
 //
 //export borderStrategyOpen
 func borderStrategyOpen(h *C.ringo_group, name *C.char, density C.double, names **C.char, lengths *C.size_t, n C.size_t, out **C.ringo_strategy, f *C.border_fault) (code C.int) {
@@ -48,7 +49,7 @@ func borderStrategyOpen(h *C.ringo_group, name *C.char, density C.double, names 
 	return C.RINGO_OK
 }
 
-// borderStrategyArrange lays the parameters in buckets anew; what is kept of them goes along.
+// borderStrategyArrange rearranges the parameters in buckets; residuals move with their parameters.
 //
 //export borderStrategyArrange
 func borderStrategyArrange(h *C.ringo_strategy, order *C.size_t, n C.size_t, ends *C.size_t, buckets C.size_t, f *C.border_fault) (code C.int) {
@@ -60,7 +61,7 @@ func borderStrategyArrange(h *C.ringo_strategy, order *C.size_t, n C.size_t, end
 	return report(f, err)
 }
 
-// borderStrategyClose ends the strategy after what is under way. Its group goes on.
+// borderStrategyClose ends the strategy after the exchanges in progress. The group stays open.
 //
 //export borderStrategyClose
 func borderStrategyClose(h *C.ringo_strategy, f *C.border_fault) (code C.int) {
@@ -75,8 +76,8 @@ func borderStrategyClose(h *C.ringo_strategy, f *C.border_fault) (code C.int) {
 	return report(f, s.Close())
 }
 
-// borderStartExchange compresses on the caller's thread, while the gradients are in its caches, and returns when the exchange has begun. Until
-// its end the job's memory is not freed: calls is held.
+// borderStartExchange compresses on the caller's thread, with the gradients in its caches, and
+// returns at the exchange's start. The job's memory is not freed until the end: calls is held.
 //
 //export borderStartExchange
 func borderStartExchange(h *C.ringo_strategy, bucket C.size_t, grads *C.float, n C.size_t, out **C.ringo_work, f *C.border_fault) (code C.int) {
@@ -102,8 +103,8 @@ func borderStartExchange(h *C.ringo_strategy, bucket C.size_t, grads *C.float, n
 	return C.RINGO_OK
 }
 
-// borderResidual copies what is kept of a parameter to C's memory, or from there with set. The lock of the strategy is not held while it
-// copies: no exchange may be under way, which ringo.h says.
+// borderResidual copies a parameter's residual to C memory or, with set, from C memory. The copy is
+// without the strategy's lock: ringo.h forbids exchanges in progress.
 //
 //export borderResidual
 func borderResidual(h *C.ringo_strategy, param C.size_t, values *C.float, n C.size_t, set C.int, f *C.border_fault) (code C.int) {

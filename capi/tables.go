@@ -10,7 +10,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/bindings"
 )
 
-// tables is what a ringo_tables stands for. It is the job's, too, which closes it at the latest when it is left.
+// tables is the object behind a ringo_tables, registered with the job, which closes remaining
+// tables on leave.
 type tables struct {
 	job  *job
 	self cgo.Handle
@@ -19,7 +20,7 @@ type tables struct {
 
 func tablesOf(h *C.ringo_tables) (*tables, error) { return of[tables](uintptr(unsafe.Pointer(h))) }
 
-// borderTablesOpen connects to the job's servers, and waits for those that are not up yet.
+// borderTablesOpen connects to the job's servers, and waits for servers still starting.
 //
 //export borderTablesOpen
 func borderTablesOpen(h *C.ringo_job, schema *C.char, out **C.ringo_tables, f *C.border_fault) (code C.int) {
@@ -41,7 +42,8 @@ func borderTablesOpen(h *C.ringo_job, schema *C.char, out **C.ringo_tables, f *C
 	return C.RINGO_OK
 }
 
-// borderStartPull asks for rows, with the calls of the job held until they are there: its memory may be where they are put.
+// borderStartPull requests rows and holds the job's calls until arrival: rows may be in the job's
+// memory.
 //
 //export borderStartPull
 func borderStartPull(h *C.ringo_tables, table C.size_t, peek C.int, step C.uint64_t, keys *C.uint64_t, n C.size_t, rows *C.float, out **C.ringo_work, f *C.border_fault) (code C.int) {
@@ -64,7 +66,7 @@ func borderStartPull(h *C.ringo_tables, table C.size_t, peek C.int, step C.uint6
 	return C.RINGO_OK
 }
 
-// borderPush copies keys and gradients before it returns.
+// borderPush has copied keys and gradients on return.
 //
 //export borderPush
 func borderPush(h *C.ringo_tables, table C.size_t, step C.uint64_t, keys *C.uint64_t, n C.size_t, grads *C.float, f *C.border_fault) (code C.int) {
@@ -76,7 +78,7 @@ func borderPush(h *C.ringo_tables, table C.size_t, step C.uint64_t, keys *C.uint
 	return report(f, err)
 }
 
-// batch is a request's tables, its values, as many as n keys have, and the keys, where they lie in C's memory.
+// batch is a request's tables, the values and the keys, in C memory.
 func batch(h *C.ringo_tables, table C.size_t, keys *C.uint64_t, n C.size_t, values *C.float, push bool) (*tables, []float32, []uint64, error) {
 	t, err := tablesOf(h)
 	if err != nil {
@@ -122,7 +124,7 @@ func borderFlush(h *C.ringo_tables, f *C.border_fault) (code C.int) {
 	return report(f, err)
 }
 
-// borderSave has the servers write a checkpoint, whose numbers go to C's memory if it is there.
+// borderSave makes the servers write a checkpoint, and writes the numbers to C memory unless NULL.
 //
 //export borderSave
 func borderSave(h *C.ringo_tables, step, oldest C.uint64_t, numbers *C.uint64_t, room C.size_t, f *C.border_fault) (code C.int) {
@@ -144,7 +146,7 @@ func borderSave(h *C.ringo_tables, step, oldest C.uint64_t, numbers *C.uint64_t,
 	return C.RINGO_OK
 }
 
-// borderTablesClose leaves the servers in good order.
+// borderTablesClose leaves the servers.
 //
 //export borderTablesClose
 func borderTablesClose(h *C.ringo_tables, f *C.border_fault) (code C.int) {

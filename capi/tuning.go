@@ -10,7 +10,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/bindings"
 )
 
-// together runs what all ranks do of a strategy, and explains its fault. Until its end the job's memory is not freed.
+// together runs a collective call of a strategy, and explains its error. The job's memory is not
+// freed until the end.
 func (s *strategy) together(body func() error) error {
 	calls := &s.group.job.calls
 	calls.RLock()
@@ -44,7 +45,7 @@ func borderStrategyReady(h *C.ringo_strategy, layer C.size_t, f *C.border_fault)
 	return report(f, err)
 }
 
-// borderStrategyStep returns 1 where strategy or buckets have changed.
+// borderStrategyStep returns 1 after a change of strategy or buckets.
 //
 //export borderStrategyStep
 func borderStrategyStep(h *C.ringo_strategy, f *C.border_fault) (code C.int) {
@@ -64,7 +65,7 @@ func borderStrategyStep(h *C.ringo_strategy, f *C.border_fault) (code C.int) {
 	return report(f, err)
 }
 
-// borderStrategyBuckets writes as many ends as there is room for, and returns how many there are.
+// borderStrategyBuckets writes ends up to room, and returns the number of ends.
 //
 //export borderStrategyBuckets
 func borderStrategyBuckets(h *C.ringo_strategy, ends *C.size_t, room C.size_t, f *C.border_fault) (code C.int) {
@@ -77,14 +78,14 @@ func borderStrategyBuckets(h *C.ringo_strategy, ends *C.size_t, room C.size_t, f
 	if err != nil {
 		return report(f, err)
 	}
-	out := unsafe.Slice(ends, min(room, C.size_t(len(buckets)))) // room may be more than there is
+	out := unsafe.Slice(ends, min(room, C.size_t(len(buckets)))) // room may exceed the ends
 	for i := range out {
 		out[i] = C.size_t(buckets[i])
 	}
 	return C.int(len(buckets))
 }
 
-// borderStrategyReport writes what there is room for, and returns how long it is.
+// borderStrategyReport writes the report up to room, and returns the whole length.
 //
 //export borderStrategyReport
 func borderStrategyReport(h *C.ringo_strategy, to *C.char, room C.size_t, f *C.border_fault) (code C.int) {

@@ -9,24 +9,24 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Code is what a function returns across the border. Its numbers never change.
+// Code is a result across the C boundary. The numbers never change.
 type Code int
 
-// The codes. Those of faults are negative.
+// The codes, negative for errors.
 const (
 	OK       Code = 0
-	Pending  Code = 1  // the operation goes on
-	Invalid  Code = -1 // an argument or a handle is wrong: nothing was started
+	Pending  Code = 1  // the operation continues
+	Invalid  Code = -1 // wrong argument or handle: nothing was started
 	Lost     Code = -2 // a rank is gone, or has ended the job
-	TimedOut Code = -3 // a rank did not come or answer in time
+	TimedOut Code = -3 // a rank did not join or answer in time
 	Mismatch Code = -4 // ranks have started different operations
-	Closed   Code = -5 // the group or the job was closed on this side
-	Forked   Code = -6 // this process is a fork of the one that has the library
-	Internal Code = -7 // a fault of the library
-	Failed   Code = -8 // anything else
+	Closed   Code = -5 // the group or the job was closed locally
+	Forked   Code = -6 // this process is a fork of the library's process
+	Internal Code = -7 // a library bug
+	Failed   Code = -8 // all other errors
 )
 
-// Of sorts a fault, and says which rank of the job is to blame, -1: none is known.
+// Of is an error's code and the culprit's rank in the job; -1: unknown.
 func Of(err error) (code Code, rank int) {
 	if err == nil {
 		return OK, -1
@@ -58,7 +58,7 @@ func Of(err error) (code Code, rank int) {
 	return Failed, rank
 }
 
-// Text is an error's text in at most room bytes, without a zero byte, cut between characters.
+// Text is an error's text in at most room bytes, without zero bytes, cut between characters.
 func Text(err error, room int) string {
 	text := strings.ReplaceAll(err.Error(), "\x00", "\\0")
 	if len(text) <= room {

@@ -24,7 +24,6 @@ import (
 
 func pointer[T any](x []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(x)) }
 
-// value is value i of rank r's operand.
 func value(r, i int) int32 { return int32(100*r + i) }
 
 func operand(r, n int) []int32 {
@@ -35,8 +34,8 @@ func operand(r, n int) []int32 {
 	return x
 }
 
-// result is one operation's Request with its operands on a rank of n, and what its result must be. The programs in C of capi ask for
-// every type; here it is that each Kind is that operation, with these lengths.
+// result is an operation's Request with a rank's operands, and the expected result. The C programs
+// of capi cover every type; result checks each Kind's operation and lengths.
 func result(kind bindings.Kind, rank, size int) (q bindings.Request, got func() []int32, want []int32) {
 	const n = 5
 	q = bindings.Request{Kind: kind, Type: bindings.Int32, N: n, Peer: 1}
@@ -87,7 +86,7 @@ func result(kind bindings.Kind, rank, size int) (q bindings.Request, got func() 
 				want = append(want, value(r, i))
 			}
 		}
-		if kind == bindings.AllToAllV { // rank r sends everybody its first r values
+		if kind == bindings.AllToAllV { // rank r sends its first r values to every rank
 			q.SrcCounts, all = slices.Repeat([]int{rank}, size), slices.Repeat(operand(rank, rank), size)
 			q.Src = pointer(all)
 		}
@@ -106,7 +105,7 @@ func result(kind bindings.Kind, rank, size int) (q bindings.Request, got func() 
 	return q, got, want
 }
 
-// Each Kind is its operation, at once and in the background.
+// Each Kind runs the right operation, blocking and in the background.
 func TestOperations(t *testing.T) {
 	for kind := range bindings.AllGatherTo + 1 {
 		err := ringo.Local(t.Context(), 3, ringo.Config{}, func(job *ringo.Job) error {
@@ -142,12 +141,12 @@ func alone(t *testing.T, fn func(g *collective.Group)) {
 	}
 }
 
-// Every type is taken for what it is: its size, and how it is reduced.
+// Every type has the right size and reduction.
 func TestTypes(t *testing.T) {
 	for typ, bytes := range []int{4, 8, 4, 8, 1, 2, 2} {
 		err := ringo.Local(t.Context(), 2, ringo.Config{}, func(job *ringo.Job) error {
 			x := slices.Repeat([]byte{0}, 4*bytes)
-			x[3*bytes] = 1 // the last of three, as integers or as the least of numbers, and one behind them
+			x[3*bytes] = 1 // last of three integers, or smallest number, and one value behind
 			x[2*bytes] = 1
 			if err := (bindings.Request{Type: bindings.Type(typ), Dst: pointer(x), N: 3}).Run(job.Group()); err != nil {
 				return err
@@ -163,7 +162,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// What is wrong is refused as a Misuse before anything is started.
+// Wrong requests are refused as a Misuse, and nothing starts.
 func TestMisuse(t *testing.T) {
 	x := make([]float32, 8)
 	for text, q := range map[string]bindings.Request{
@@ -188,7 +187,7 @@ func TestMisuse(t *testing.T) {
 			}
 		})
 	}
-	alone(t, func(g *collective.Group) { // what the group itself refuses
+	alone(t, func(g *collective.Group) { // refused by the group
 		for _, q := range []bindings.Request{{Dst: pointer(x), N: 1, Op: 9}, {Kind: bindings.Broadcast, Dst: pointer(x), N: 1, Peer: 4}} {
 			if code, rank := bindings.Of(q.Run(g)); code != bindings.Invalid || rank != -1 {
 				t.Errorf("%v: code %d, rank %d", q, code, rank)
@@ -197,7 +196,7 @@ func TestMisuse(t *testing.T) {
 	})
 }
 
-// An allreduce allocates nothing here.
+// Run of an allreduce allocates nothing.
 func TestRunAllocatesNothing(t *testing.T) {
 	alone(t, func(g *collective.Group) {
 		x := make([]float32, 8)
@@ -261,7 +260,7 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// A place by hand takes its ticket from where it is said to be; the host's threads stay where they are unless told.
+// An explicit Place takes the ticket from its field; the host's threads stay unbound by default.
 func TestPlace(t *testing.T) {
 	env := map[string]string{launch.RankVar: "3", launch.TicketVar: transport.NewTicket().String()}
 	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
@@ -302,8 +301,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// ringo.h and this module say the same: the release, the numbers of types, reductions and codes, and of operations in border.h; and
-// ringo.map exports what it declares.
+// ringo.h and this module agree on the release, the numbers of types, reductions and codes, and the
+// operations in border.h; and ringo.map exports ringo.h's declarations.
 func TestHeader(t *testing.T) {
 	read := func(name string) string {
 		b, err := os.ReadFile(filepath.Join("..", "..", "capi", name))
@@ -344,7 +343,7 @@ func TestHeader(t *testing.T) {
 		exported = append(exported, m[1])
 	}
 	slices.SortFunc(declared, cmp.Compare[string])
-	slices.SortFunc(exported, cmp.Compare[string]) // by versions there
+	slices.SortFunc(exported, cmp.Compare[string]) // sorted by version there
 	if !slices.Equal(declared, exported) || len(declared) < 50 {
 		t.Errorf("ringo.h declares %v, ringo.map exports %v", declared, exported)
 	}

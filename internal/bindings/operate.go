@@ -6,12 +6,12 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 )
 
-// Run carries r out and returns when it has ended. It allocates nothing of its own.
+// Run runs r to its end, without allocations of Run's.
 func (r Request) Run(g *collective.Group) error {
 	if err := r.measure(g); err != nil {
 		return err
 	}
-	switch r.Type { // each by name: a table of functions would have r allocated
+	switch r.Type { // each by name: with a table of functions r would escape
 	case Float32:
 		return run[float32](g, &r)
 	case Float64:
@@ -28,8 +28,8 @@ func (r Request) Run(g *collective.Group) error {
 	return run[collective.BFloat16](g, &r)
 }
 
-// Start begins r in the background: its operands are not to be touched until the Work's Wait has returned. An error says that
-// nothing was started.
+// Start begins r in the background: the operands are in use until the Work's Wait returns. An error
+// means no start.
 func (r Request) Start(g *collective.Group) (*collective.Work, error) {
 	if err := r.measure(g); err != nil {
 		return nil, err
@@ -51,7 +51,6 @@ func (r Request) Start(g *collective.Group) (*collective.Work, error) {
 	return start[collective.BFloat16](g, &r), nil
 }
 
-// run is Run of a request that measure has found right, by its type.
 func run[T collective.Number](g *collective.Group, r *Request) error {
 	dst, src := at[T](r.Dst, r.dst), at[T](r.Src, r.src)
 	switch r.Kind {
@@ -87,7 +86,6 @@ func run[T collective.Number](g *collective.Group, r *Request) error {
 	return collective.Barrier(g)
 }
 
-// start is Start of such a one.
 func start[T collective.Number](g *collective.Group, r *Request) *collective.Work {
 	dst, src := at[T](r.Dst, r.dst), at[T](r.Src, r.src)
 	switch r.Kind {
@@ -123,7 +121,7 @@ func start[T collective.Number](g *collective.Group, r *Request) *collective.Wor
 	return collective.StartBarrier(g)
 }
 
-// Convert rounds n floats to values of a 16-bit type, or makes floats of these.
+// Convert rounds n floats to a 16-bit type, or converts back.
 func Convert(t Type, back bool, halves, floats unsafe.Pointer, n int) {
 	switch x := at[float32](floats, n); {
 	case t == Float16 && back:

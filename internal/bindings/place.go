@@ -8,24 +8,27 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Place is a rank's place in a job as another language says it. The zero value takes the place that a launcher's variables
-// say.
+// Place is a rank's place in a job, from another language. The zero value takes the place from a
+// launcher's variables.
 type Place struct {
-	// Size, Rank and Rendezvous place a rank by hand: see ringo.Config. Size 0: a launcher does.
+	// Size, Rank and Rendezvous place a rank by hand: see ringo.Config. Size 0: a launcher's place.
 	Size, Rank int
 	Rendezvous string
-	// Ticket is the job's secret, 64 hexadecimal digits, and TicketFile a file that holds it, which only its owner may read, for a rank
-	// by hand: at most one of them. Neither: a variable says it.
+	// Ticket is the job's secret, 64 hexadecimal digits, and TicketFile a file with the secret,
+	// readable only by its owner, for a rank placed by hand; at most one is set. Neither: a
+	// variable has the secret.
 	Ticket, TicketFile string
-	// Transport is "shm", "tcp" or empty, which is the launcher's choice, or else shm.
+	// Transport is "shm", "tcp" or empty: the launcher's choice, or else shm.
 	Transport string
-	// Bind is as ringo.Config has it, but that empty means none: the threads are those of a program that knows more of them.
+	// Bind is as in ringo.Config, but empty means none, as the threads belong to the caller's
+	// program.
 	Bind string
-	// Timeout bounds each wait for another rank, JoinTimeout the wait for all at the start. 0: the defaults.
+	// Timeout bounds each wait for another rank, JoinTimeout the wait for all at the start. 0: the
+	// defaults.
 	Timeout, JoinTimeout time.Duration
 }
 
-// Config is the place as ringo.Join takes it. lookup finds variables of the environment.
+// Config is the place as a ringo.Config. lookup finds environment variables.
 func (p Place) Config(lookup func(string) (string, bool)) (ringo.Config, error) {
 	ticket, err := p.ticket()
 	if err != nil {
@@ -51,7 +54,6 @@ func (p Place) Config(lookup func(string) (string, bool)) (ringo.Config, error) 
 	return c, nil
 }
 
-// ticket is the secret as text, empty where it is elsewhere.
 func (p Place) ticket() (string, error) {
 	if p.Ticket == "" {
 		return "", nil

@@ -6,21 +6,22 @@ import (
 	"github.com/ringo-ml/ringo/internal/tune"
 )
 
-// report is what Report tells. Times are in seconds, of the slowest rank.
+// report is the result of Report. Times are in seconds, of the slowest rank.
 type report struct {
 	Strategy string  `json:"strategy"`
-	Density  float64 `json:"density,omitempty"` // the share that it sends, or its threshold
+	Density  float64 `json:"density,omitempty"` // the sent share, or the threshold
 	Plan     string  `json:"plan"`
-	Buckets  []int   `json:"buckets"` // as Buckets
+	Buckets  []int   `json:"buckets"` // as of Buckets
 	Reason   string  `json:"why,omitempty"`
-	Replans  int     `json:"again,omitempty"` // how often it was chosen anew
-	// Chosen: these are what measurements, a profile or choices say, and no longer what was there before.
+	Replans  int     `json:"again,omitempty"` // number of new choices
+	// Chosen is true after a choice by measurements, a profile or choices, false in the initial
+	// state.
 	Chosen bool `json:"chosen"`
-	// Measuring: the choice is still to come, or to be compared with the steps that follow it.
+	// Measuring: the choice is due, or its steps are still to be compared.
 	Measuring bool         `json:"measuring"`
 	Steps     int64        `json:"steps"`
 	Choices   tune.Choices `json:"choices"` // for Tuning
-	// Predicted are steps by each strategy that there was to choose from, with its best plan.
+	// Predicted are steps of each possible strategy with the best plan.
 	Predicted []predicted     `json:"predicted,omitempty"`
 	Measured  *measured       `json:"measured,omitempty"` // steps since the choice
 	Profile   json.RawMessage `json:"profile,omitempty"`  // for Tuning, and for ringo plan
@@ -31,7 +32,7 @@ type predicted struct {
 	Buckets  int     `json:"buckets"`
 	Step     float64 `json:"step_s"`
 	Compress float64 `json:"compress_s"`
-	Exposed  float64 `json:"exposed_s"` // communication that backward does not hide
+	Exposed  float64 `json:"exposed_s"` // communication not hidden by backward
 }
 
 type measured struct {
@@ -40,7 +41,8 @@ type measured struct {
 	Exposed float64 `json:"exposed_s"`
 }
 
-// Report is one object of JSON: what steps go on with, why, and what another run needs to do the same.
+// Report is a JSON object with the current strategy and plan, the reason, and the input for another
+// run with the same choices.
 func (s *Strategy) Report() ([]byte, error) {
 	s.steps.Lock()
 	defer s.steps.Unlock()
@@ -73,7 +75,6 @@ func (s *Strategy) Report() ([]byte, error) {
 	return json.Marshal(r)
 }
 
-// setReport keeps what the tuner reports: of a choice, or of the steps after it.
 func (d *tuned) setReport(r tune.Report) {
 	d.s.mu.Lock()
 	defer d.s.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package bindings carries out what a program in another language asks for: operands are addresses
-// and numbers of values; types, operations and reductions are numbers. It is what capi has behind
-// the border with C, and has no C itself.
+// Package bindings carries out requests of a program in another language: operands are addresses
+// and lengths; types, operations and reductions are numbers. Package bindings is the C-free part of
+// capi.
 package bindings
 
 import (
@@ -12,33 +12,34 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 )
 
-// Kind is an operation. Its numbers cross the border: new ones come last, and none changes.
+// Kind is an operation. The numbers are part of the C interface: new numbers come last, and none
+// changes.
 type Kind uint8
 
-// The operations, as package collective has them.
+// The operations of package collective.
 const (
 	AllReduce     Kind = iota // X, N values
 	Broadcast                 // X, N values; Peer is the root
 	Reduce                    // X, N values; Peer is the root
-	Send                      // X, N values; Peer is who receives
-	Receive                   // X, N values; Peer is who sends
+	Send                      // X, N values; Peer is the receiver
+	Receive                   // X, N values; Peer is the sender
 	ReduceScatter             // Src, N values for each rank, to Dst, N values
 	AllGather                 // Src, N values, to Dst, N values of each rank
-	Gather                    // likewise; Peer is the root, which alone has Dst
-	Scatter                   // Src, N values for each rank, to Dst, N values; Peer is the root, which alone has Src
+	Gather                    // as AllGather; only the root, Peer, has Dst
+	Scatter                   // Src, N values for each rank, to Dst, N values; only the root, Peer, has Src
 	AllToAll                  // Src to Dst, N values for and of each rank
 	AllGatherV                // Src, DstCounts[this rank] values, to Dst, DstCounts[r] values of rank r
 	AllToAllV                 // Src, SrcCounts[r] values for rank r, to Dst, DstCounts[r] of rank r
 	Barrier                   // no operand
-	Listen                    // Receive that the job's timeout does not bound
+	Listen                    // Receive without the job's timeout
 	AllGatherTo               // Src, N values, to Parts[r], N values of rank r
 	kinds
 )
 
-// Type is the type of values. Its numbers cross the border, too.
+// Type is the type of values. The numbers are part of the C interface, too.
 type Type uint8
 
-// The types, as package collective has them.
+// The types of package collective.
 const (
 	Float32 Type = iota
 	Float64
@@ -50,35 +51,34 @@ const (
 	types
 )
 
-// size is in bytes.
 func (t Type) size() int { return [...]int{4, 8, 4, 8, 1, 2, 2}[t] }
 
-// Request is an operation of a group. X is in place: it is Dst.
+// Request is an operation of a group. X is in place, in Dst.
 type Request struct {
 	Kind      Kind
 	Type      Type
 	Op        collective.ReduceOp
-	Peer      int              // as the group numbers ranks
-	Dst, Src  unsafe.Pointer   // the caller's until the operation has ended
-	N         int              // values, as each Kind has them
-	DstCounts []int            // one for each rank, not kept
-	SrcCounts []int            // likewise
-	Parts     []unsafe.Pointer // one for each rank, not kept; what they point to is as Dst is
+	Peer      int              // rank in the group
+	Dst, Src  unsafe.Pointer   // in use until the operation's end
+	N         int              // values, see each Kind
+	DstCounts []int            // per rank, not kept
+	SrcCounts []int            // per rank, not kept
+	Parts     []unsafe.Pointer // per rank, not kept; the targets are used as Dst
 
 	dst, src int // values, see measure
 }
 
-// Misuse says that a request, an option or a handle is wrong. Nothing was started: other ranks wait for this one if their
-// requests were right.
+// Misuse reports a wrong request, option or handle. Nothing was started: other ranks with right
+// requests wait for this rank.
 type Misuse struct{ text string }
 
 // Misusef makes a Misuse.
 func Misusef(format string, args ...any) *Misuse { return &Misuse{fmt.Sprintf(format, args...)} }
 
-// Error says what is wrong.
+// Error is the text.
 func (m *Misuse) Error() string { return m.text }
 
-// measure checks r and finds how many values each operand has.
+// measure checks r and sets each operand's length.
 func (r *Request) measure(g *collective.Group) error {
 	switch {
 	case r.Kind >= kinds:
@@ -145,7 +145,7 @@ func (r *Request) present() error {
 	return nil
 }
 
-// sum is how many values there are of all ranks.
+// sum is the sum of counts.
 func (r *Request) sum(what string, counts []int, size int) (all int, err error) {
 	if len(counts) != size {
 		return 0, Misusef("%d %s, want one for each of %d ranks", len(counts), what, size)
@@ -159,13 +159,12 @@ func (r *Request) sum(what string, counts []int, size int) (all int, err error) 
 	return all, nil
 }
 
-// times is a product that fits, of numbers that are not negative.
+// times is a product, checked for overflow, of nonnegative numbers.
 func times(a, b int) (product int, fits bool) {
 	high, low := bits.Mul64(uint64(a), uint64(b))
 	return int(low), high == 0 && low <= math.MaxInt
 }
 
-// parts are slices of n values at addresses.
 func parts[T collective.Number](addresses []unsafe.Pointer, n int) [][]T {
 	out := make([][]T, len(addresses))
 	for i, p := range addresses {
@@ -174,5 +173,4 @@ func parts[T collective.Number](addresses []unsafe.Pointer, n int) [][]T {
 	return out
 }
 
-// at is n values at an address.
 func at[T collective.Number](p unsafe.Pointer, n int) []T { return unsafe.Slice((*T)(p), n) }

@@ -14,32 +14,33 @@ import (
 	"github.com/ringo-ml/ringo/internal/tune"
 )
 
-// Strategy averages gradients over a group's ranks by a strategy of package distopt, a bucket at a time: it selects and codes them, keeps
-// what was not sent by parameter, and exchanges the rest. Its methods may be called from any goroutine; all ranks exchange the same
-// buckets in the same order.
+// Strategy averages gradients over a group's ranks by a strategy of package distopt, bucket by
+// bucket: select, encode, keep the unsent rest per parameter, and exchange. Methods are for calls
+// from any goroutine; all ranks exchange the same buckets in the same order.
 type Strategy struct {
 	mu      sync.Mutex
 	group   *collective.Group
 	reducer *exchange.GroupReducer
-	auto    bool           // opened as tune.Auto: cfg is what was chosen so far
-	density float64        // as it was asked for, of strategies that take one
+	auto    bool           // opened as tune.Auto: cfg is the current choice
+	density float64        // as requested, for strategies with a density
 	cfg     distopt.Config // of the strategy
 	chain   *compress.Chain
-	code    compress.Quantiser   // how values travel, nil: as they are
-	local   *compress.Compressor // what of the chain happens here, bound to where the parameters lie, with what it keeps of them
-	owes    bool                 // local keeps what its chain alone would not: of the strategy before, for the next gradients
-	params  []compress.Param     // by the caller's numbers, as they lie now
+	code    compress.Quantiser   // code of the sent values; nil: uncompressed
+	local   *compress.Compressor // local part of the chain, bound to the parameters' places, with residuals
+	owes    bool                 // local keeps the old strategy's residual for the next gradients
+	params  []compress.Param     // by the caller's numbers, with current places
 	buckets []compress.Bucket    // in the order of Arrange
-	ops     []exchange.Request   // by bucket: the exchange under way, or the last one
-	sparse  []compress.Sparse    // by bucket: what is sent of it
-	flying  []bool               // by bucket: its exchange is under way
+	ops     []exchange.Request   // by bucket: the current or the last exchange
+	sparse  []compress.Sparse    // by bucket: the sent entries
+	flying  []bool               // by bucket: exchange in progress
 
-	steps sync.Mutex // held by Tune and Step, which take long
-	tuned *tuned     // what plans the buckets; nil: the caller does
+	steps sync.Mutex // held by the long calls Tune and Step
+	tuned *tuned     // planner of the buckets; nil: the caller
 }
 
-// NewStrategy makes a strategy for parameters of so many values each, in one bucket. density is the share of values that are sent, or
-// the threshold of one that has such, 0: the default; it is refused of strategies that send all. "auto" is fp32 until Tune.
+// NewStrategy makes a strategy for parameters of the given lengths, in one bucket. density is the
+// share of sent values or the threshold, 0: the default; strategies that send all values refuse a
+// density. "auto" is fp32 until Tune.
 func NewStrategy(g *collective.Group, name string, density float64, names []string, lengths []int) (*Strategy, error) {
 	s := &Strategy{group: g, auto: name == string(tune.Auto), density: density, cfg: distopt.Config{Strategy: distopt.Strategy(name), Spars: density}}
 	asked := s.cfg
@@ -71,7 +72,7 @@ func NewStrategy(g *collective.Group, name string, density float64, names []stri
 	return s, err
 }
 
-// chainOf is what a strategy makes of gradients, and the code of what it sends, nil: values as they are.
+// chainOf is a strategy's chain and the code of the sent values; nil: uncompressed.
 func chainOf(cfg distopt.Config) (chain *compress.Chain, code compress.Quantiser, err error) {
 	if cfg.Strategy == distopt.PartialUpdate || cfg.Strategy == distopt.TopK {
 		return nil, nil, Misusef("strategy %s is of whole models, not of buckets: choose another", cfg.Strategy)
@@ -88,7 +89,7 @@ func chainOf(cfg distopt.Config) (chain *compress.Chain, code compress.Quantiser
 	return chain, code, nil
 }
 
-// localOf is what of a chain happens before the exchange, which itself divides and casts to 16 bits.
+// localOf is the chain's part ahead of the exchange; the exchange divides, and casts to 16 bits.
 func localOf(chain *compress.Chain, code compress.Quantiser) *compress.Chain {
 	if code != nil && !chain.Sparse() && (code.Code() == compress.CodeFP16 || code.Code() == compress.CodeBF16) {
 		return chain.Uncoded()
@@ -96,9 +97,10 @@ func localOf(chain *compress.Chain, code compress.Quantiser) *compress.Chain {
 	return chain
 }
 
-// Arrange says which parameters lie in which bucket, between exchanges: order has every parameter's number once, one bucket's after the
-// other's, as they lie within; ends has where each bucket ends in order. What is kept goes with its parameter; the next
-// selections are exact. It ends what Tune began: the buckets are then the caller's.
+// Arrange sets the buckets' parameters, between exchanges: order is a permutation of the
+// parameters, bucket after bucket, and ends has the end of each bucket in order. Residuals move
+// with their parameters; the next selections are exact. Arrange ends the tuning by Tune: the
+// buckets are then the caller's.
 func (s *Strategy) Arrange(order, ends []int) error {
 	s.steps.Lock()
 	defer s.steps.Unlock()
@@ -141,19 +143,18 @@ func (s *Strategy) arrange(order, ends []int) error {
 	return nil
 }
 
-// use makes these the buckets.
 func (s *Strategy) use(buckets []compress.Bucket) {
 	s.buckets = buckets
 	s.ops, s.sparse, s.flying = make([]exchange.Request, len(buckets)), make([]compress.Sparse, len(buckets)), make([]bool, len(buckets))
 }
 
-// bind is the local chain with room for what it keeps, or owes, of parameters in an arena of n values.
+// bind is the local chain with residuals for parameters in an arena of n values.
 func (s *Strategy) bind(params []compress.Param, n int) (*compress.Compressor, error) {
 	chain := localOf(s.chain, s.code)
 	if !s.owes {
 		return chain.Bind(params, n, nil)
 	}
-	everything, err := compress.NewChain(compress.TopK{Ratio: 1}) // which keeps
+	everything, err := compress.NewChain(compress.TopK{Ratio: 1}) // with residuals
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +165,7 @@ func (s *Strategy) bind(params []compress.Param, n int) (*compress.Compressor, e
 	return local, err
 }
 
-// landed refuses, while a bucket is exchanged, what would touch what the exchange does. s.mu is held.
+// landed refuses changes during an exchange. s.mu is held.
 func (s *Strategy) landed() error {
 	if bucket := slices.Index(s.flying, true); bucket >= 0 {
 		return exchanging(bucket)
@@ -176,7 +177,7 @@ func exchanging(bucket int) error {
 	return Misusef("bucket %d is being exchanged already: wait first", bucket)
 }
 
-// lay gives each parameter its place, by its number, and returns where the last one ends.
+// lay places each parameter, by number, and returns the last one's end.
 func (s *Strategy) lay(order []int) (params []compress.Param, end int, err error) {
 	params = make([]compress.Param, len(s.params))
 	for _, p := range order {
@@ -193,7 +194,6 @@ func (s *Strategy) lay(order []int) (params []compress.Param, end int, err error
 	return params, end, nil
 }
 
-// cut makes buckets of what lies in order.
 func cut(params []compress.Param, order, ends []int) (buckets []compress.Bucket, err error) {
 	from := 0
 	for _, end := range ends {
@@ -210,8 +210,9 @@ func cut(params []compress.Param, order, ends []int) (buckets []compress.Bucket,
 	return buckets, nil
 }
 
-// Start begins to replace a bucket's gradients by their mean over the ranks, as far as it is sent. They are there, and may be touched again,
-// when finish has returned, which is to be called once; until then the bucket is exchanged, and is not to be once more.
+// Start begins to replace a bucket's gradients by the mean over the ranks, for the sent part. The
+// result is ready, and grads free for use, after finish, called once; until then the bucket cannot
+// be started again.
 func (s *Strategy) Start(bucket int, grads []float32) (finish func() error, err error) {
 	op, err := s.begin(bucket, grads)
 	if err != nil {
@@ -220,8 +221,9 @@ func (s *Strategy) Start(bucket int, grads []float32) (finish func() error, err 
 	return func() error { return s.finish(op) }, nil
 }
 
-// finish waits for an exchange, keeps what it left out, and makes a mean of the sum. An exchange that fails loses nothing of a selection: what
-// was to be sent is kept again. The reducer is waited for without the lock, so that other buckets can begin.
+// finish waits for an exchange, keeps the excluded entries, and divides the sum. A failed exchange
+// keeps the selection: the unsent entries are kept again. The wait for the reducer is without the
+// lock, so that other buckets can begin.
 func (s *Strategy) finish(op *exchange.Request) error {
 	_, err := s.reducer.Wait(op)
 	s.mu.Lock()
@@ -246,8 +248,9 @@ func (s *Strategy) finish(op *exchange.Request) error {
 	return nil
 }
 
-// begin selects, codes, and starts the exchange. Where a strategy selects, gradients are taken with what is kept of them, and kept is then
-// what is not sent; where it only rounds, they are rounded in place. The exchange itself reads and writes the gradients from then on.
+// begin selects, encodes, and starts the exchange. A selecting strategy adds the residual to the
+// gradients and keeps the unsent rest; a rounding strategy rounds gradients in place. The exchange
+// reads and writes the gradients from then on.
 func (s *Strategy) begin(bucket int, grads []float32) (*exchange.Request, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -282,7 +285,8 @@ func (s *Strategy) begin(bucket int, grads []float32) (*exchange.Request, error)
 	return op, nil
 }
 
-// Residual is what is kept of a parameter by its number, nil where the strategy keeps nothing. It may be read and written between exchanges.
+// Residual is a parameter's residual by number, nil for a strategy without residuals, for use
+// between exchanges.
 func (s *Strategy) Residual(param int) ([]float32, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -296,5 +300,5 @@ func (s *Strategy) Residual(param int) ([]float32, error) {
 	return s.local.Residual(p.Lo, p.Hi), nil
 }
 
-// Close ends the strategy; its group stays open.
+// Close ends the strategy; the group stays open.
 func (s *Strategy) Close() error { return s.reducer.Close() }

@@ -19,7 +19,8 @@ import (
 
 var names, lengths = []string{"a", "b", "c"}, []int{300, 50, 1000}
 
-// average exchanges each bucket of gradients that depend on rank, parameter and step, and returns what came of each parameter.
+// average exchanges each bucket of gradients that depend on rank, parameter and step, and returns
+// each parameter's input and result.
 func average(s *bindings.Strategy, rank, step int, buckets [][]int) (own, got [][]float32, err error) {
 	own, got = make([][]float32, len(names)), make([][]float32, len(names))
 	for b, params := range buckets {
@@ -45,7 +46,7 @@ func average(s *bindings.Strategy, rank, step int, buckets [][]int) (own, got []
 	return own, got, nil
 }
 
-// What was sent and what is kept are together what there was, through a change of buckets, in every strategy.
+// Sent and kept values sum up to the gradients, through a change of buckets, in every strategy.
 func TestStrategiesLoseNothing(t *testing.T) {
 	for name, tolerance := range map[string]float64{"dlgs": 1e-5, "dgc": 1e-5, "lags": 1e-5, "sparseTopK": 1e-5, "int8": 1e-4, "fp32": 1e-5, "bf16": 0.1, "fp16": 1e-2} {
 		err := ringo.Local(t.Context(), 2, ringo.Config{}, func(job *ringo.Job) error {
@@ -103,7 +104,8 @@ func TestStrategiesLoseNothing(t *testing.T) {
 	}
 }
 
-// What is kept for the same gradients is what `ringo train` keeps, bit for bit, step after step and from exact selections to estimated ones.
+// Residuals equal those of `ringo train` bit for bit, step after step, from exact to estimated
+// selections.
 func TestStrategiesKeepWhatTrainingKeeps(t *testing.T) {
 	for _, name := range []string{"dlgs", "dgc", "lags", "sparseTopK", "int8"} {
 		err := ringo.Local(t.Context(), 2, ringo.Config{}, func(job *ringo.Job) error {
@@ -115,7 +117,8 @@ func TestStrategiesKeepWhatTrainingKeeps(t *testing.T) {
 	}
 }
 
-// keepAlike trains with package distopt, and exchanges the same gradients in the same buckets by a Strategy.
+// keepAlike trains with package distopt, and exchanges the same gradients in the same buckets by a
+// Strategy.
 func keepAlike(job *ringo.Job, name string) error {
 	layers, places := []bucket.Param{}, []string{"w1", "b1", "w2", "b2"}
 	sizes, end := []int{4800, 16, 20000, 32}, 0
@@ -146,7 +149,7 @@ func keepAlike(job *ringo.Job, name string) error {
 		return err
 	}
 	draw := rand.New(rand.NewPCG(7, uint64(job.Rank())))
-	for step := range 12 { // DLGS selects exactly every few of them
+	for step := range 12 { // some with exact selections by DLGS
 		for i := range grads {
 			grads[i] = float32(draw.NormFloat64())
 		}
@@ -173,7 +176,6 @@ func keepAlike(job *ringo.Job, name string) error {
 	return nil
 }
 
-// sameKept compares what both keep of each parameter.
 func sameKept(opt *distopt.Optimizer, s *bindings.Strategy, names []string) error {
 	found := 0
 	for _, state := range opt.State() {
@@ -196,7 +198,6 @@ func sameKept(opt *distopt.Optimizer, s *bindings.Strategy, names []string) erro
 	return nil
 }
 
-// What is wrong is refused.
 func TestStrategiesRefuse(t *testing.T) {
 	alone(t, func(g *collective.Group) {
 		s, err := bindings.NewStrategy(g, "dlgs", 0.1, names, lengths)
@@ -233,8 +234,8 @@ func TestStrategiesRefuse(t *testing.T) {
 	})
 }
 
-// While a bucket is exchanged it is not exchanged once more, nor are buckets laid anew or what is kept handed out; another bucket goes along, and
-// afterwards all is as before.
+// During a bucket's exchange the bucket's restart, a new arrangement and residuals are refused;
+// another bucket may run, and afterwards all works as before.
 func TestStrategiesRefuseWhatIsUnderWay(t *testing.T) {
 	alone(t, func(g *collective.Group) {
 		s, err := bindings.NewStrategy(g, "dlgs", 0.1, names, lengths)

@@ -15,20 +15,20 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Tables is a rank's connection to its job's servers of tables. Its methods may be called from any goroutine.
+// Tables is a rank's connection to the job's servers of tables, for calls from any goroutine.
 type Tables struct {
 	client  *client.Client
-	session *client.Session // the only one: what goes through it reaches servers in order
+	session *client.Session // the only session: requests reach servers in order
 	schema  schema.Schema
 	close   sync.Once
 	closed  error
 }
 
-// leaveWithin bounds how long servers may take to acknowledge what was pushed, when a client of theirs leaves.
+// leaveWithin bounds the servers' time to acknowledge pushes when a client leaves.
 const leaveWithin = 30 * time.Second
 
-// OpenTables connects to the servers that a launcher has started beside the job. text is the tables' schema as JSON, by the names of
-// schema.Schema's; all ranks give the same. A batch may have a key several times.
+// OpenTables connects to the servers that a launcher has started for the job. text is the tables'
+// schema as JSON, with the names of schema.Schema, and equal on all ranks. A batch may repeat keys.
 func OpenTables(job *ringo.Job, text string) (*Tables, error) {
 	t := &Tables{}
 	decoder := json.NewDecoder(strings.NewReader(text))
@@ -53,14 +53,14 @@ func OpenTables(job *ringo.Job, text string) (*Tables, error) {
 	return t, nil
 }
 
-// Pull is a request for rows under way.
+// Pull is a request for rows in progress.
 type Pull struct {
 	tables *Tables
 	pull   *client.Pull
 }
 
-// Pull asks for the rows of keys as they are to be for a step, from 1, or with peek without making those that are not there. rows is the
-// servers' until the Pull's Wait has returned.
+// Pull requests the rows of keys for a step (from 1); with peek, missing rows are not created. rows
+// belongs to the client until the Pull's Wait returns.
 func (t *Tables) Pull(table int, peek bool, step uint64, keys []uint64, rows []float32) (*Pull, error) {
 	if err := t.fits(table, step, len(keys), len(rows), 0); err != nil {
 		return nil, err
@@ -76,7 +76,8 @@ func (t *Tables) Pull(table int, peek bool, step uint64, keys []uint64, rows []f
 	return &Pull{t, pull}, nil
 }
 
-// Wait returns when the rows are there. After an error that has ended the client nothing is written to them any more: it is closed then.
+// Wait returns after the rows arrive. An error that ended the client also closes the client: rows
+// is not written afterwards.
 func (p *Pull) Wait() error {
 	err := p.pull.Wait()
 	if err != nil && p.tables.client.Err() != nil {
@@ -85,7 +86,7 @@ func (p *Pull) Wait() error {
 	return err
 }
 
-// Push sends gradients of keys' rows, which belong to a step. Both are the caller's again when it returns.
+// Push sends gradients of keys' rows for a step. Both slices are the caller's again afterwards.
 func (t *Tables) Push(table int, step uint64, keys []uint64, grads []float32) error {
 	counts := 0
 	if table >= 0 && table < len(t.schema.Sparse) {
@@ -97,7 +98,8 @@ func (t *Tables) Push(table int, step uint64, keys []uint64, grads []float32) er
 	return t.session.PushRows(table, step, keys, grads)
 }
 
-// Width is how many values a row of a table has, and how many its gradient with what follows that, see optim.CountedRule.
+// Width is the number of values in a table's row, and in a row's gradient with its counts
+// (optim.CountedRule).
 func (t *Tables) Width(table int) (row, gradient int, err error) {
 	if table < 0 || table >= len(t.schema.Sparse) {
 		return 0, 0, Misusef("table %d is none of %d", table, len(t.schema.Sparse))
@@ -106,7 +108,7 @@ func (t *Tables) Width(table int) (row, gradient int, err error) {
 	return s.Dim, s.Dim + s.Counts(), nil
 }
 
-// fits reports a batch whose values are not so many for each key.
+// fits reports a batch with a wrong number of values per key.
 func (t *Tables) fits(table int, step uint64, keys, values, counts int) error {
 	row, _, err := t.Width(table)
 	switch {
@@ -120,19 +122,19 @@ func (t *Tables) fits(table int, step uint64, keys, values, counts int) error {
 	return nil
 }
 
-// Clock says that this rank has pushed all that it will of a step, and what the learning rate is from the next one on; below zero: as
-// it is.
+// Clock ends this rank's pushes of a step and sets the learning rate from the next step on; a
+// negative rate keeps the rate.
 func (t *Tables) Clock(step uint64, rate float64) error { return t.session.Clock(step, rate) }
 
-// Flush waits until all servers have acknowledged what was pushed.
+// Flush waits until all servers have acknowledged all pushes.
 func (t *Tables) Flush() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	return t.client.Flush(ctx)
 }
 
-// Save has all servers write a checkpoint after a step, and returns its number at each of them. All ranks call it. oldest is the lowest
-// step whose checkpoints are still of use.
+// Save makes all servers write a checkpoint after a step, and returns each server's checkpoint
+// number. All ranks call Save. oldest is the lowest step with checkpoints still in use.
 func (t *Tables) Save(step, oldest uint64) ([]uint64, error) {
 	if oldest > step {
 		return nil, Misusef("the oldest step of use, %d, is after step %d", oldest, step)
@@ -140,14 +142,14 @@ func (t *Tables) Save(step, oldest uint64) ([]uint64, error) {
 	if err := t.Flush(); err != nil {
 		return nil, err
 	}
-	if _, err := t.client.AllGather(nil); err != nil { // all have
+	if _, err := t.client.AllGather(nil); err != nil { // of all ranks
 		return nil, fmt.Errorf("before a checkpoint: %w", err)
 	}
 	return t.client.Save(step, oldest)
 }
 
-// Close tells the servers that this rank has no more to do, once they have acknowledged what was pushed. After a fault it only ends the
-// client.
+// Close leaves the servers after their acknowledgement of all pushes. After an error Close only
+// ends the client.
 func (t *Tables) Close() error {
 	t.close.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), leaveWithin)

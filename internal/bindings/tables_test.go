@@ -22,12 +22,11 @@ import (
 
 const oneTable = `{"sparse": [{"name": "t", "dim": 2, "rule": {"name": "sgd", "lr": 0.5}, "init": {"name": "constant", "value": 1}}]}`
 
-// withServer runs body on two ranks beside a server of tables, in mode bsp.
+// withServer runs body on two ranks with a server of tables in mode bsp.
 func withServer(t *testing.T, body func(job *ringo.Job) error) {
 	withServerOf(t, func(*server.Config) {}, body)
 }
 
-// withServerOf is withServer with one that change has set up.
 func withServerOf(t *testing.T, change func(*server.Config), body func(job *ringo.Job) error) {
 	for rank, err := range endsAtServer(t, change, body) {
 		if err != nil {
@@ -36,7 +35,8 @@ func withServerOf(t *testing.T, change func(*server.Config), body func(job *ring
 	}
 }
 
-// endsAtServer returns how the two ranks of withServerOf end.
+// endsAtServer runs body on two ranks with a server configured by change, and returns the ranks'
+// errors.
 func endsAtServer(t *testing.T, change func(*server.Config), body func(job *ringo.Job) error) (errs [2]error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -75,8 +75,8 @@ func endsAtServer(t *testing.T, change func(*server.Config), body func(job *ring
 	return errs
 }
 
-// TestEndWithoutLeave fails a rank that ends well without Leave of its client, at once, instead of
-// letting its servers wait for it.
+// TestEndWithoutLeave fails a rank that ends without its client's Leave, instead of a wait by the
+// servers.
 func TestEndWithoutLeave(t *testing.T) {
 	errs := endsAtServer(t, func(*server.Config) {}, func(job *ringo.Job) error {
 		c, err := bindings.OpenTables(job, oneTable)
@@ -99,14 +99,14 @@ func TestEndWithoutLeave(t *testing.T) {
 	}
 }
 
-// Rows are pulled, moved by the mean of what the ranks push, and looked at without being made.
+// Rows are pulled, moved by the mean of the ranks' pushes, and peeked at without being created.
 func TestTables(t *testing.T) {
 	withServer(t, func(job *ringo.Job) error {
 		c, err := bindings.OpenTables(job, oneTable)
 		if err != nil {
 			return err
 		}
-		keys := []uint64{7, 1 << 60, 7} // one of them twice
+		keys := []uint64{7, 1 << 60, 7} // a repeated key
 		for step := uint64(1); step <= 3; step++ {
 			rows := make([]float32, 6)
 			pull, err := c.Pull(0, false, step, keys, rows)
@@ -116,8 +116,8 @@ func TestTables(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			one := 1 - 0.5*1.5*float32(step-1) // half of the mean of 1 and 2, for each step before
-			two := 1 - 2*(1-one)               // the key that is there twice is moved by both
+			one := 1 - 0.5*1.5*float32(step-1) // half of the mean of 1 and 2, per earlier step
+			two := 1 - 2*(1-one)               // the repeated key is moved by both
 			if want := []float32{two, two, one, one, two, two}; !slices.Equal(rows, want) {
 				return fmt.Errorf("step %d: rows %v, want %v", step, rows, want)
 			}
@@ -133,7 +133,6 @@ func TestTables(t *testing.T) {
 	})
 }
 
-// refuses has each wrong request refused before anything is sent.
 func refuses(c *bindings.Tables) error {
 	_, other := c.Pull(1, false, 1, nil, nil)
 	_, zero := c.Pull(0, true, 0, nil, nil)
@@ -149,7 +148,7 @@ func refuses(c *bindings.Tables) error {
 	return nil
 }
 
-// A schema that is none, and a job without servers, are refused.
+// Invalid schemas and jobs without servers are refused.
 func TestTablesRefuse(t *testing.T) {
 	err := ringo.Local(t.Context(), 1, ringo.Config{}, func(job *ringo.Job) error {
 		for text, want := range map[string]string{
@@ -172,7 +171,7 @@ func TestTablesRefuse(t *testing.T) {
 	}
 }
 
-// step has both ranks pull a key's row, push ones, and end the step. It returns the row as it was.
+// step pulls a key's row on both ranks, pushes ones, ends the step, and returns the pulled row.
 func step(c *bindings.Tables, number, key uint64) ([]float32, error) {
 	row := make([]float32, 2)
 	pull, err := c.Pull(0, false, number, []uint64{key}, row)
@@ -185,7 +184,7 @@ func step(c *bindings.Tables, number, key uint64) ([]float32, error) {
 	return row, errors.Join(c.Push(0, number, []uint64{key}, []float32{1, 1}), c.Clock(number, -1))
 }
 
-// What the servers have written after a step another job begins with.
+// Another job resumes from the servers' checkpoint.
 func TestTablesSave(t *testing.T) {
 	dir := t.TempDir()
 	durable := func(c *server.Config) { c.Durability, c.Dir = engine.Checkpoint, dir }
@@ -219,7 +218,7 @@ func TestTablesSave(t *testing.T) {
 	})
 }
 
-// A key that was only looked at has no row: it begins with the weights of the next that asks for it, and nothing is counted.
+// A peeked key has no row: the next pull starts with the initial weights, and nothing is counted.
 func TestTablesPeek(t *testing.T) {
 	withServer(t, func(job *ringo.Job) error {
 		c, err := bindings.OpenTables(job, oneTable)
@@ -241,7 +240,7 @@ func TestTablesPeek(t *testing.T) {
 	})
 }
 
-// The rate of a clock is that of the next step on.
+// A clock's rate applies from the next step on.
 func TestTablesRate(t *testing.T) {
 	withServer(t, func(job *ringo.Job) error {
 		c, err := bindings.OpenTables(job, oneTable)
@@ -254,7 +253,7 @@ func TestTablesRate(t *testing.T) {
 		if _, err := step(c, 2, 9); err != nil {
 			return err
 		}
-		if err := c.Clock(3, 0.25); err != nil { // nothing was pushed in it
+		if err := c.Clock(3, 0.25); err != nil { // step without a push
 			return err
 		}
 		for number, want := range []float32{0, -0.25, -0.5} {

@@ -14,54 +14,56 @@ import (
 	"github.com/ringo-ml/ringo/internal/tune"
 )
 
-// Tuning says how the buckets of a Strategy, and under "auto" what it sends, are chosen: as `ringo train` does, by package tune.
+// Tuning configures the choice of a Strategy's buckets and, under "auto", of the strategy: by
+// package tune, as in `ringo train`.
 type Tuning struct {
-	// Plan is how layers are merged to buckets: one of tune.Plans; empty: "exact".
+	// Plan is the plan's name: one of tune.Plans; empty: "exact".
 	Plan string
-	// Order has every parameter's number once, as backward finishes them, and Ends where each layer ends in it. A layer's parameters
-	// are always in one bucket.
+	// Order is a permutation of all parameters, in backward's order, and Ends the end of each layer
+	// in Order. A layer's parameters always share a bucket.
 	Order, Ends []int
-	// Choices are what an earlier run told (Report), which had done so many Steps: the same is done after the same steps, and nothing is
-	// measured. Empty: there are none.
+	// Choices are an earlier run's choices (Report) in its Steps steps, repeated after the same
+	// steps, without measuring. Empty: none.
 	Choices string
 	Steps   int64
-	// Profile is the file of what an earlier run measured (Report, tune.Encode), to choose by it instead of measuring; nil: none.
+	// Profile is an earlier run's profile (Report, tune.Encode), instead of measuring; nil: none.
 	Profile []byte
 }
 
-// tuned stands between a Strategy and the Tuner that chooses for it. Its fields are the strategy's mutex's, but for the tuner, which is
-// that of Tune and Step.
+// tuned connects a Strategy to a Tuner. The strategy's mutex guards the fields, except the tuner,
+// guarded by steps.
 type tuned struct {
 	s      *Strategy
 	tuner  *tune.Tuner
 	layers []bucket.Param
 	order  []int
-	ends   []int // by layer: how many parameters there are up to its end
+	ends   []int // by layer: the number of parameters up to the layer's end
 
 	plan     bucket.Plan
 	planName string
 	steps    int64
-	changes  int         // how often strategy or buckets became others
-	report   tune.Report // the last one of a choice
+	changes  int         // number of changes of strategy or buckets
+	report   tune.Report // of the last choice
 	measured *tune.Measured
 	watch
 }
 
 // watch times the steps of a caller's loop.
 type watch struct {
-	profiler *bucket.Profiler // nil: nobody wants to know
+	profiler *bucket.Profiler // nil: no profile in progress
 	begun    time.Time        // of the step
-	ready    time.Time        // when the last gradient was final, or the last bucket was compressed
-	ended    time.Time        // when the last exchange had
+	ready    time.Time        // last gradient final, or last bucket compressed
+	ended    time.Time        // of the last exchange
 	compress time.Duration
 	bytes    int64
 	entries  int
 	last     distopt.StepTimes
 }
 
-// Tune has the buckets planned from now on, and under "auto" the strategy chosen: the first steps, in one bucket, are measured. It is a
-// collective call between exchanges, with the same Tuning on every rank. Then Buckets says what the buckets are, Ready is called
-// for each layer whose gradients are final, and Step after each step.
+// Tune plans the buckets from now on and, under "auto", chooses the strategy: the first steps, with
+// one bucket, are measured. Tune is a collective call between exchanges, with the same Tuning on
+// every rank. Afterwards Buckets has the buckets, Ready is due for each layer with final gradients,
+// and Step after each step.
 func (s *Strategy) Tune(t Tuning) error {
 	s.steps.Lock()
 	defer s.steps.Unlock()
@@ -71,7 +73,7 @@ func (s *Strategy) Tune(t Tuning) error {
 		err = s.landed()
 		s.mu.Unlock()
 	}
-	// A rank that refuses says so to the others, which would wait for it.
+	// A rank with an error informs the other ranks, which would otherwise wait.
 	if differ := s.agree(fmt.Sprintf("%v %v %v", t, cfg.Exchange, err)); err == nil {
 		err = differ
 	}
@@ -95,7 +97,6 @@ func (s *Strategy) Tune(t Tuning) error {
 	return nil
 }
 
-// tuning is the configuration of what chooses.
 func (s *Strategy) tuning(t Tuning) (cfg tune.Config, err error) {
 	cfg.Exchange = distopt.Config{Strategy: s.cfg.Strategy, Spars: s.density, Plan: t.Plan}
 	if s.auto {
@@ -127,7 +128,7 @@ func (s *Strategy) tuning(t Tuning) (cfg tune.Config, err error) {
 	return cfg, nil
 }
 
-// untuned lays the parameters in a bucket for each layer, and goes back to the strategy that "auto" begins with.
+// untuned gives each layer a bucket, and resets "auto" to its first strategy.
 func (s *Strategy) untuned(t Tuning) (*tuned, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +151,8 @@ func (s *Strategy) untuned(t Tuning) (*tuned, error) {
 	return d, nil
 }
 
-// Ready says that the gradients of a layer of Tuning are final now, in any order, once a step.
+// Ready marks the gradients of a layer of Tuning as final now, in any order of layers, once per
+// step.
 func (s *Strategy) Ready(layer int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,8 +177,8 @@ func notTuned(what string) error {
 	return Misusef("%s: the buckets are the caller's own: tune comes first, and arrange ends it", what)
 }
 
-// Step ends a step, all of whose exchanges have ended, and reports whether strategy or buckets are others from now on. It may measure and
-// choose, together with the other ranks, which takes seconds.
+// Step ends a step after all its exchanges, and reports whether strategy or buckets change now.
+// Step may measure and choose, together with the other ranks, which takes seconds.
 func (s *Strategy) Step() (changed bool, err error) {
 	s.steps.Lock()
 	defer s.steps.Unlock()
@@ -196,7 +198,7 @@ func (s *Strategy) Step() (changed bool, err error) {
 	return d.changes > before, nil
 }
 
-// Buckets are where each bucket ends, by the number of layers up to there.
+// Buckets are the ends of the buckets, in layers.
 func (s *Strategy) Buckets() ([]int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +212,7 @@ func (s *Strategy) Buckets() ([]int, error) {
 	return out, nil
 }
 
-// agree reports ranks that were told something else.
+// agree reports ranks with different arguments.
 func (s *Strategy) agree(what string) error {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(what)) // never fails
@@ -226,7 +228,7 @@ func (s *Strategy) agree(what string) error {
 	return nil
 }
 
-// misused makes a Misuse of what the caller alone is to blame for, such as a profile of another model.
+// misused turns a caller's error, such as a profile of another model, into a Misuse.
 func misused(err error) error {
 	if code, _ := Of(err); code == Failed {
 		return Misusef("%v", err)
@@ -234,8 +236,8 @@ func misused(err error) error {
 	return err
 }
 
-// become goes on with another strategy. What the one before keeps goes with the next gradients, or stays kept if this one keeps
-// something, too. s.mu is held.
+// become changes the strategy. The old strategy's residual joins the next gradients, or stays if
+// the new strategy keeps a residual, too. s.mu is held.
 func (s *Strategy) become(name distopt.Strategy) error {
 	if s.cfg.Strategy == name {
 		return nil
@@ -256,7 +258,7 @@ func (s *Strategy) become(name distopt.Strategy) error {
 	return nil
 }
 
-// settle forgets, after a step, that something was owed: it went with it.
+// settle drops, after a step, the old strategy's sent residual.
 func (s *Strategy) settle() error {
 	if !s.owes || !s.local.Chain().Identity() {
 		return nil
@@ -276,8 +278,6 @@ func (s *Strategy) settle() error {
 	return err
 }
 
-// ---- what a Tuner asks ----
-
 var _ tune.Optimizer = (*tuned)(nil)
 
 func (d *tuned) values() int {
@@ -285,7 +285,7 @@ func (d *tuned) values() int {
 	return l.Offset + l.Len
 }
 
-// compressed counts the start of a bucket's exchange, which began then. s.mu is held.
+// compressed counts the start of a bucket's exchange. s.mu is held.
 func (d *tuned) compressed(start time.Time) {
 	d.ready = time.Now()
 	took := d.ready.Sub(start)
@@ -295,7 +295,7 @@ func (d *tuned) compressed(start time.Time) {
 	}
 }
 
-// exchanged counts one that has ended. s.mu is held.
+// exchanged counts the end of an exchange. s.mu is held.
 func (d *tuned) exchanged(sent exchange.Result) {
 	d.ended = time.Now()
 	d.bytes += sent.Bytes
@@ -308,7 +308,7 @@ func (d *tuned) Step() error {
 	defer d.s.mu.Unlock()
 	now := time.Now()
 	exposed := max(0, d.ended.Sub(d.ready))
-	if d.ended.Before(d.begun) { // nothing was exchanged
+	if d.ended.Before(d.begun) { // no exchange
 		exposed = 0
 	}
 	agreed := d.ready
@@ -330,7 +330,7 @@ func (d *tuned) Step() error {
 	return d.s.settle()
 }
 
-// anew is how many values lie in buckets that the last step selected exactly, where thresholds are reused.
+// anew is the number of values in buckets with an exact last selection, for reused thresholds.
 func (s *Strategy) anew() (values int, reuses bool) {
 	if !s.chain.Reuses() {
 		return 0, false
@@ -352,7 +352,7 @@ func (d *tuned) PlanName() string           { return d.planName }
 func (d *tuned) CanShard() bool             { return false } // the caller updates
 func (d *tuned) SetSharding(bool) error     { return nil }
 
-// Prepare has nothing to do: there is a density alone, which NewStrategy knows.
+// Prepare has no effect: NewStrategy has the density, the only setting.
 func (d *tuned) Prepare(float64, int, compress.Rule) error { return nil }
 
 // Spars is the share or the threshold of the strategy's selections.
@@ -370,9 +370,9 @@ func (d *tuned) SetStrategy(name distopt.Strategy) error {
 	return d.s.become(name)
 }
 
-// SetPlan goes on with rank 0's plan.
+// SetPlan adopts rank 0's plan.
 func (d *tuned) SetPlan(name string, p bucket.Plan) error {
-	ends := make([]int32, len(d.layers)+1) // their number, and then they
+	ends := make([]int32, len(d.layers)+1) // number of ends, then the ends
 	ends[0] = int32(len(p))
 	for i, b := range p {
 		ends[i+1] = int32(b.Last)
@@ -404,7 +404,7 @@ func (d *tuned) SetPlan(name string, p bucket.Plan) error {
 	return d.s.reselect()
 }
 
-// reselect makes the next selections exact, of all buckets. s.mu is held.
+// reselect makes the next selections of all buckets exact. s.mu is held.
 func (s *Strategy) reselect() error {
 	if err := s.local.SetGroups(nil); err != nil {
 		return err

@@ -19,10 +19,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/tune"
 )
 
-// backwards is the order in which backward finishes the parameters of tests, a layer each.
+// backwards is backward's order of the tests' parameters, a layer each.
 var backwards = bindings.Tuning{Order: []int{2, 1, 0}, Ends: []int{1, 2, 3}}
 
-// told is what tests read of a report.
 type told struct {
 	Strategy, Plan, Why, Choices string
 	Buckets                      []int
@@ -44,7 +43,7 @@ func reported(s *bindings.Strategy) (r told, err error) {
 	return r, err
 }
 
-// tunedStep does a step of gradients that lie as in backwards: what came of them is in place.
+// tunedStep runs a step on gradients in the order of backwards, in place.
 func tunedStep(s *bindings.Strategy, grads []float32) (changed bool, err error) {
 	ends, err := s.Buckets()
 	if err != nil {
@@ -71,7 +70,6 @@ func tunedStep(s *bindings.Strategy, grads []float32) (changed bool, err error) 
 	return s.Step()
 }
 
-// drawn are gradients of all parameters.
 func drawn(r *rand.Rand) []float32 {
 	grads := make([]float32, 1350)
 	for i := range grads {
@@ -84,7 +82,7 @@ func sameBits(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
 }
 
-// What is chosen computes what the strategy that is named by hand computes, with its buckets: bit for bit.
+// The chosen strategy computes the same bits as the named strategy with equal buckets.
 func TestTunedStrategiesAreTheNamedOnes(t *testing.T) {
 	for _, name := range []string{"dlgs", "fp16", "fp32"} {
 		err := ringo.Local(t.Context(), 2, ringo.Config{}, func(job *ringo.Job) error {
@@ -140,7 +138,7 @@ func TestTunedStrategiesAreTheNamedOnes(t *testing.T) {
 	}
 }
 
-// Nothing is lost when choices change strategies and buckets: what one keeps, the next one sends.
+// Changes of strategy and buckets lose nothing: the next strategy sends the last one's residual.
 func TestTunedStrategiesLoseNothing(t *testing.T) {
 	err := ringo.Local(t.Context(), 2, ringo.Config{}, func(job *ringo.Job) error {
 		s, err := bindings.NewStrategy(job.Group(), "auto", 0.05, names, lengths)
@@ -188,7 +186,8 @@ func TestTunedStrategiesLoseNothing(t *testing.T) {
 	}
 }
 
-// profiled is a profile of the tests' layers among two ranks of one host, with links of so many seconds a byte.
+// profiled is a profile of the tests' layers on two ranks of one host, with links of perByte
+// seconds per byte.
 func profiled(perByte float64) bucket.Profile {
 	f := bucket.Profile{Model: "test", Ranks: 2, Forward: 1e-3, Update: 1e-4}
 	for _, p := range backwards.Order {
@@ -208,7 +207,7 @@ func profiled(perByte float64) bucket.Profile {
 	return f
 }
 
-// By the same figures all ranks choose what package tune does, by links of any speed.
+// All ranks choose as package tune does from the same profile, for links of any speed.
 func TestTunedStrategiesChooseAsTrainingDoes(t *testing.T) {
 	exact, err := bucket.LookupPlanner("exact")
 	if err != nil {
@@ -270,7 +269,8 @@ func TestTunedStrategiesChooseAsTrainingDoes(t *testing.T) {
 	}
 }
 
-// The first steps are measured, and the plan is package tune's by what came of that. Later steps are compared with it.
+// The first steps are measured, the plan is package tune's from the measurements, and later steps
+// are compared.
 func TestTunedStrategiesMeasure(t *testing.T) {
 	err := ringo.Local(t.Context(), 2, ringo.Config{}, func(job *ringo.Job) error {
 		s, err := bindings.NewStrategy(job.Group(), "fp32", 0, names, lengths)
@@ -316,7 +316,7 @@ func TestTunedStrategiesMeasure(t *testing.T) {
 	}
 }
 
-// What is wrong is refused, and ranks that want different plans are told.
+// Wrong arguments are refused, and ranks with different plans are reported.
 func TestTuneRefuses(t *testing.T) {
 	alone(t, func(g *collective.Group) {
 		s, err := bindings.NewStrategy(g, "auto", 0, names, lengths)
@@ -355,7 +355,7 @@ func TestTuneRefuses(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for _, c := range []struct{ choices, want string }{{"0:fp32/one=3", differs}, {"x", "want a number of step"}} { // of rank 1, whose fault rank 0 is told of, too
+		for _, c := range []struct{ choices, want string }{{"0:fp32/one=3", differs}, {"x", "want a number of step"}} { // rank 1's error is reported to rank 0, too
 			tuning, want := backwards, differs
 			if tuning.Choices = "0:dlgs/one=3"; job.Rank() == 1 {
 				tuning.Choices, want = c.choices, c.want

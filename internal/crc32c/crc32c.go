@@ -1,4 +1,5 @@
-// Package crc32c is the checksum of files: CRC-32 by Castagnoli's polynomial, for which processors have an instruction.
+// Package crc32c is the checksum of files: CRC-32 with Castagnoli's polynomial, which processors
+// support.
 package crc32c
 
 import (
@@ -11,8 +12,8 @@ var table = crc32.MakeTable(crc32.Castagnoli) // never written
 // Checksum is the sum of b.
 func Checksum(b []byte) uint32 { return crc32.Checksum(b, table) }
 
-// Update is the sum of what sum is of, followed by b.
+// Update extends a checksum by b.
 func Update(sum uint32, b []byte) uint32 { return crc32.Update(sum, table, b) }
 
-// New is a sum that is written to.
+// New returns a hash for writes.
 func New() hash.Hash32 { return crc32.New(table) }

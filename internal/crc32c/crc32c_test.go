@@ -6,7 +6,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/crc32c"
 )
 
-// The check value of the polynomial's definition (CRC-32/ISCSI), in one piece, in two, and written.
+// The polynomial's check value (CRC-32/ISCSI), in one piece, in two, and by writes.
 func TestCheckValue(t *testing.T) {
 	const want = 0xe3069283
 	text := []byte("123456789")

@@ -1,9 +1,9 @@
 // Package dlgspaper is Algorithm 1 of the DLGS paper (Ju, Kang, Liu, Huo, J. Xi'an Jiaotong
 // Univ. 2024(9)), written down naively: the oracle of the tests of compress.RulePaper.
 //
-// Printed, it begins with a threshold of 0; its text says that the first step is exact, which
-// is what happens here. Of equal magnitudes those in front are sent; a NaN is larger than all
-// numbers, so that whoever is sent one notices.
+// The printed algorithm begins with threshold 0; the paper's text, followed here, has an exact
+// first step. Among equal magnitudes the first are sent; a NaN exceeds all numbers, so that
+// receivers notice NaNs.
 package dlgspaper
 
 import (
@@ -12,17 +12,17 @@ import (
 	"slices"
 )
 
-// Layer is a layer, or a group of merged ones, of one worker.
+// Layer is a layer, or a group of merged layers, of one worker.
 type Layer struct {
-	Ratio    float64   // of the values that an exact step sends
-	Every    int       // steps from one exact step to the next
-	Residual []float32 // e, as many as the layer has values
+	Ratio    float64   // share of values in an exact step
+	Every    int       // steps per exact step
+	Residual []float32 // e, one per value of the layer
 	H        float32   // the threshold
 	steps    int
 }
 
-// Step is a step with gradient grad: it returns the places of what is sent, ascending, and the
-// values there.
+// Step is a step with gradient grad, and returns the ascending places of sent values, and the
+// values.
 func (l *Layer) Step(grad []float32) (places []int, values []float32) {
 	for i, v := range grad {
 		l.Residual[i] += v

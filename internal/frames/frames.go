@@ -1,5 +1,5 @@
-// Package frames reads and writes frames of package wire between two processes that show each other signs of life: what the
-// connections of parameter servers and of heter-trainers have in common.
+// Package frames reads and writes frames of package wire between two processes with signs of life,
+// for connections of parameter servers and heter-trainers.
 package frames
 
 import (
@@ -16,8 +16,8 @@ import (
 
 // Conn is an end of a connection. One goroutine reads; any number may write.
 //
-// An end that is slow is not dead: a read or write fails only when the silence passes in
-// which not a byte moves. A read counts it in time in which this process ran.
+// A slow end is not dead: a read or write fails only after a silence without a single byte. A read
+// counts silence only while this process runs.
 type Conn struct {
 	link    *transport.Link
 	peer    string
@@ -26,37 +26,36 @@ type Conn struct {
 	interrupted atomic.Bool
 }
 
-// New returns the end of a link whose other end is called by a word in errors, such as "server".
+// New returns a link's end; other is the other end's name in errors, such as "server".
 func New(link *transport.Link, other string, silence time.Duration) *Conn {
 	return &Conn{link: link, peer: other, silence: silence}
 }
 
-// SetSilence changes the limit of silence, from the next read or write on. It is for
-// the beginning of a connection, while one goroutine has it.
+// SetSilence changes the limit of silence from the next read or write on, for use at a connection's
+// start, by the only goroutine.
 func (c *Conn) SetSilence(d time.Duration) { c.silence = d }
 
-// Link is what it reads and writes.
+// Link is the connection's link.
 func (c *Conn) Link() *transport.Link { return c.link }
 
 // ErrInterrupted: Interrupt was called.
 var ErrInterrupted = errors.New("interrupted")
 
-// Interrupt makes Header return ErrInterrupted, now and later, but lets a message that
-// has begun come to its end.
+// Interrupt makes Header return ErrInterrupted from now on, but lets a started message finish.
 func (c *Conn) Interrupt() {
 	c.interrupted.Store(true)
-	_ = c.link.SetReadDeadline(time.Unix(1, 0)) // of a closed link the reader knows
+	_ = c.link.SetReadDeadline(time.Unix(1, 0)) // a closed link's reader knows
 }
 
-// ErrSilent: the other end has shown no sign of life for as long as it may.
+// ErrSilent: no sign of life from the other end within the limit.
 var ErrSilent = errors.New("was silent")
 
-// Header reads the next frame's, which is all that a frame has before its payload. It returns io.EOF when the other end has closed
-// between two frames.
+// Header reads the next frame's header. Header returns io.EOF if the other end has closed between
+// two frames.
 func (c *Conn) Header() (wire.Header, error) {
 	for silence := (liveness.Detector{Limit: c.silence}); ; {
-		_ = c.link.SetReadDeadline(time.Now().Add(silence.Wait())) // fails only where the read will, too
-		if c.interrupted.Load() {                                  // before or after the deadline was set: this sees it, or the read does
+		_ = c.link.SetReadDeadline(time.Now().Add(silence.Wait())) // fails only if the read will, too
+		if c.interrupted.Load() {                                  // before or after the deadline is set: seen here or by the read
 			return wire.Header{}, ErrInterrupted
 		}
 		f, err := c.link.ReadHeader()
@@ -91,7 +90,7 @@ func (c *Conn) Read(dst []byte) error {
 	return nil
 }
 
-// ReadAll reads n bytes of the payload, for those that are few.
+// ReadAll reads n bytes of the payload, for small n.
 func (c *Conn) ReadAll(n int) ([]byte, error) {
 	b := make([]byte, n)
 	return b, c.Read(b)
@@ -104,12 +103,11 @@ func (c *Conn) readError(err error) error {
 	return err
 }
 
-// Write writes whole frames, one after the other. The slice of frames is used up.
+// Write writes whole frames in order, and consumes the slice.
 func (c *Conn) Write(frames net.Buffers) error {
 	return c.link.WriteEncoded(frames, c.silence)
 }
 
-// WriteFrame writes one frame.
 func (c *Conn) WriteFrame(t wire.Type, payload []byte) error {
 	return c.link.WriteFrame(wire.Header{Type: t}, payload, c.silence)
 }

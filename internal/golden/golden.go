@@ -1,8 +1,8 @@
-// Package golden reads the files of bench/golden/make_golden.py: what a peer
-// computes for a layer or an optimizer, for tests that compare.
+// Package golden reads the files of bench/golden/make_golden.py: a peer's results for a layer or an
+// optimizer, for comparison in tests.
 //
-// A file is gzipped: a line of JSON that names the case, its settings and its
-// arrays, then the arrays in that order, little-endian.
+// A file is gzipped: a line of JSON with the case's name, settings and arrays, then the arrays in
+// order, little-endian.
 package golden
 
 import (
@@ -28,15 +28,15 @@ type Array struct {
 	Ints   []int32   `json:"-"`
 }
 
-// File is one case.
+// File is a case.
 type File struct {
 	Name   string             `json:"name"`
-	Op     string             `json:"op"` // what computes it
+	Op     string             `json:"op"` // name of the peer's operation
 	Attrs  map[string]float64 `json:"attrs"`
 	Arrays []*Array           `json:"arrays"`
 }
 
-// maxValues bounds what a file may make Read allocate.
+// maxValues bounds the allocations of Read.
 const maxValues = 1 << 20
 
 // Read decodes a file.
@@ -87,8 +87,7 @@ func (a *Array) read(r io.Reader) error {
 	return fmt.Errorf("type %q: want float32 or int32", a.Type)
 }
 
-// Each runs f as a subtest for each file of the folder, and fails when there
-// is none.
+// Each runs f as a subtest for each file of the folder, and fails without files.
 func Each(t *testing.T, dir string, f func(t *testing.T, g *File)) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*.gz"))
@@ -113,7 +112,7 @@ func load(path string) (*File, error) {
 	return Read(f)
 }
 
-// Has says whether there is an array of that name.
+// Has reports whether the file has the named array.
 func (f *File) Has(name string) bool { return f.find(name) != nil }
 
 func (f *File) find(name string) *Array {
@@ -125,7 +124,7 @@ func (f *File) find(name string) *Array {
 	return nil
 }
 
-// Array returns the array of that name, and panics when there is none.
+// Array returns the named array, and panics if missing.
 func (f *File) Array(name string) *Array {
 	a := f.find(name)
 	if a == nil {
@@ -140,7 +139,7 @@ func (f *File) Floats(name string) []float32 { return f.Array(name).Floats }
 // Ints returns the values of Array(name).
 func (f *File) Ints(name string) []int32 { return f.Array(name).Ints }
 
-// Attr returns a setting, and panics when there is none of that name.
+// Attr returns a setting, and panics if missing.
 func (f *File) Attr(name string) float64 {
 	v, ok := f.Attrs[name]
 	if !ok {
@@ -149,12 +148,10 @@ func (f *File) Attr(name string) float64 {
 	return v
 }
 
-// Tolerance is how far a value may be from the peer's, as a share of the
-// largest magnitude of its tensor.
+// Tolerance is the allowed error of a value, as a share of the tensor's largest magnitude.
 const Tolerance = 1e-4
 
-// Compare fails t where got is further than Tolerance from the file's array of
-// that name, or has another length.
+// Compare fails t if got differs by more than Tolerance from the named array, or in length.
 func (f *File) Compare(t testing.TB, name string, got []float32) {
 	t.Helper()
 	if err := compare(f.Floats(name), got); err != nil {

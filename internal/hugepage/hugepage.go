@@ -1,27 +1,25 @@
-// Package hugepage asks the system to lay large arrays out in large pages.
-// Tables of addresses then have hundreds of times fewer entries, which matters
-// where a matrix is read across its rows, where rows of a table are looked up
-// here and there, and most in virtual machines, whose addresses are translated
-// twice: steps of a language model take some percent less.
+// Package hugepage requests large pages for large arrays. Address tables then have hundreds of
+// times fewer entries, which speeds up reads across a matrix's rows, scattered row lookups and,
+// most of all, virtual machines, with two translations per address: a language model's steps take a
+// few percent less.
 package hugepage
 
 import "unsafe"
 
-// least is the number of bytes from which it pays: below, an array may hold no
-// whole large page of 2 MiB.
+// least is the least useful number of bytes: smaller arrays may hold no whole large page of 2 MiB.
 const least = 4 << 20
 
-// Advise asks for large pages under x, whose memory should not have been used
-// yet. It does nothing when x is small or the system knows of no such thing.
+// Advise requests large pages for x, ahead of the first use of x. Small arrays and systems without
+// large pages are left unchanged.
 func Advise(x []float32) {
 	if 4*len(x) >= least {
 		advise(pages(x))
 	}
 }
 
-// Collapse is Advise for memory that processes share, for which systems rarely give large
-// pages on their own: it makes those of x at once, about a second per GiB. x is zero. It
-// does nothing where Advise does nothing, and where the system cannot.
+// Collapse is Advise for shared memory, which systems rarely put in large pages: Collapse makes
+// large pages of x immediately, in about a second per GiB. x is zero. As with Advise, small arrays
+// and other systems are left unchanged.
 func Collapse(x []float32) {
 	if 4*len(x) >= least {
 		collapse(pages(x))
@@ -35,9 +33,8 @@ func pages(x []float32) []byte {
 	return bytes[lo:hi]
 }
 
-// Floats returns n zeros whose first lies at a multiple of 64 bytes, a cache line
-// and the widest vector; many of them lie in large pages. Go's garbage collector
-// does not move memory.
+// Floats returns n zeros aligned to 64 bytes, a cache line and the widest vector; large arrays are
+// in large pages. Go's garbage collector does not move memory.
 func Floats(n int) []float32 {
 	const line = 64
 	buf := make([]float32, n+line/4)
@@ -47,8 +44,8 @@ func Floats(n int) []float32 {
 	return buf[skip : skip+n : skip+n]
 }
 
-// inner is the part of size bytes at an address that consists of whole small
-// pages: 64 KiB at most, on any system.
+// inner is the range of whole small pages, of at most 64 KiB on any system, in size bytes at an
+// address.
 func inner(address uintptr, size int) (lo, hi int) {
 	const page = 64 << 10
 	lo = int(-address % page)

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// twice maps so many bytes of memory in two places.
+// twice maps memory in two places.
 func twice(t *testing.T, bytes int) (one, other []float32) {
 	t.Helper()
 	if bytes == 0 {

@@ -36,7 +36,7 @@ func TestAdviceChangesNoValue(t *testing.T) {
 	}
 }
 
-// Memory that is shared stays so, and zero, whatever the system makes of it.
+// Shared memory stays shared and zero after Collapse.
 func TestCollapseKeepsSharing(t *testing.T) {
 	for _, n := range []int{0, 1, least/4 - 1, least / 4, 3*least + 12345} {
 		one, other := twice(t, 4*n)

@@ -1,6 +1,6 @@
-// Package hyperloglog estimates how many different keys there were, in 16 KiB whatever their
-// number: a HyperLogLog (Flajolet et al. 2007) of 2^14 registers with the estimator of Ertl (2017),
-// whose standard error is 0.8 % at any number.
+// Package hyperloglog estimates the number of different keys in 16 KiB: a HyperLogLog (Flajolet et
+// al. 2007) of 2^14 registers with the estimator of Ertl (2017), with a standard error of 0.8 % for
+// every number.
 package hyperloglog
 
 import (
@@ -15,13 +15,13 @@ const (
 	most      = 64 - indexBits // leading zeros behind the index
 )
 
-// Counter counts. The zero value has seen no keys. It belongs to one goroutine.
+// Counter counts different keys. The zero value is empty. A Counter is for one goroutine.
 type Counter struct {
 	nonEmpty bool
-	rank     [registers]uint8 // by register: one more than the most leading zeros of a hash; 0: none
+	rank     [registers]uint8 // by register: 1 + the most leading zeros of a hash; 0: no hash
 }
 
-// Add adds keys. Any of them may have been added before. It takes 1 to 2 ns for each.
+// Add adds keys, possibly repeated, in 1 to 2 ns each.
 func (c *Counter) Add(keys []uint64) {
 	c.nonEmpty = c.nonEmpty || len(keys) > 0
 	for _, key := range keys {
@@ -35,7 +35,7 @@ func (c *Counter) Add(keys []uint64) {
 	}
 }
 
-// Bytes are what Merge takes, nil where there were no keys. They are the counter's own.
+// Bytes is the input of Merge, nil without keys. The bytes belong to the counter.
 func (c *Counter) Bytes() []byte {
 	if !c.nonEmpty {
 		return nil
@@ -43,7 +43,7 @@ func (c *Counter) Bytes() []byte {
 	return c.rank[:]
 }
 
-// Merge adds all keys of another counter, of which b are the Bytes.
+// Merge adds all keys of a counter with the Bytes b.
 func (c *Counter) Merge(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -58,7 +58,7 @@ func (c *Counter) Merge(b []byte) error {
 	return nil
 }
 
-// Estimate is about how many different keys there were.
+// Estimate is the approximate number of different keys.
 func (c *Counter) Estimate() float64 {
 	var counts [most + 2]float64 // registers by rank
 	for _, r := range c.rank {
@@ -72,7 +72,7 @@ func (c *Counter) Estimate() float64 {
 	return m * m / (2 * math.Ln2 * (z + m*sigma(counts[0]/m)))
 }
 
-// sigma and tau are those of Ertl, "New cardinality estimation algorithms for HyperLogLog sketches".
+// sigma and tau are from Ertl, "New cardinality estimation algorithms for HyperLogLog sketches".
 func sigma(x float64) float64 {
 	if x == 1 {
 		return math.Inf(1)

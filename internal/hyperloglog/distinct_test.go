@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Estimates are within five standard errors of what a map counts, at any number, whether keys are by chance or in order, seen once or
-// often, by one counter or by several that are merged.
+// Estimates are within five standard errors for every number of keys: random or sequential,
+// repeated or not, from one counter or several merged.
 func TestEstimate(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{0, 1, 2, 100, 10_000, 40_000, 80_000, 1_000_000} {

@@ -3,7 +3,7 @@ package median
 
 import "slices"
 
-// Of returns the median of x, which is not empty; it sorts x.
+// Of returns the median of x, at least one value, and sorts x.
 func Of(x []float64) float64 {
 	slices.Sort(x)
 	if n := len(x); n%2 == 0 {

@@ -1,5 +1,5 @@
-// Package modeltext describes the parameters of a model in lines, so that ranks compare theirs and
-// name the first that differs.
+// Package modeltext describes a model's parameters in lines, so that ranks can compare models and
+// name the first difference.
 package modeltext
 
 import (
@@ -23,7 +23,7 @@ func (t *Text) Parameter(name string, shape ...int) {
 	t.add("parameter", name, cmp.Or(strings.Join(sizes, "×"), "1")+" values")
 }
 
-// Table adds a table. about describes its rows: "1000 rows of 16 values".
+// Table adds a table. about describes the rows: "1000 rows of 16 values".
 func (t *Text) Table(name, about string) { t.add("table", name, about) }
 
 // Array adds an array of values.
@@ -34,8 +34,8 @@ func (t *Text) add(kind, name, about string) {
 	*t = fmt.Appendf(*t, "%s\x00%s\x00%s\n", kind, clean.Replace(name), clean.Replace(about))
 }
 
-// Compare returns an error with the first rank that differs from rank 0, and the first parameter or
-// table in which it does. The text of a rank that is lost is nil.
+// Compare returns an error with the first rank different from rank 0, and the first different
+// parameter or table. A lost rank's text is nil.
 func Compare(all []Text) error {
 	for rank, text := range all {
 		if text != nil && all[0] != nil && !bytes.Equal(text, all[0]) {
@@ -45,8 +45,8 @@ func Compare(all []Text) error {
 	return nil
 }
 
-// Difference describes the first line in which two texts that are not equal differ. where is the
-// place of the second.
+// Difference describes the first different line of two unequal texts. where is the place of the
+// second.
 func Difference(theirs, first Text, where string) string {
 	a, b := strings.Split(string(theirs), "\n"), strings.Split(string(first), "\n")
 	i := 0
@@ -67,7 +67,6 @@ func Difference(theirs, first Text, where string) string {
 	return fmt.Sprintf("%s %d is %s there, and %s %s", kind, number, text, ours, where)
 }
 
-// shown returns the kind of a line, and its name with the description.
 func shown(line string) (kind, text string) {
 	parts := strings.Split(line, "\x00")
 	if len(parts) < 3 {

@@ -29,7 +29,7 @@ func TestCompareNamesTheFirstDifference(t *testing.T) {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}
-	// One line cannot be written so that it reads as two.
+	// A line cannot imitate two lines.
 	var a, b Text
 	a.Parameter("x\x004 values\nparameter\x00y", 4)
 	b.Parameter("x", 4)

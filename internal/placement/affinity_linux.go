@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Allowed are the processors that this process may run on, ascending; none where the system does not say.
+// Allowed are this process's allowed processors, ascending; empty if unknown.
 func Allowed() []int { return allowed(os.Getpid()) }
 
 func allowed(thread int) (out []int) {
@@ -34,22 +34,22 @@ func setOf(cpus []int) (set unix.CPUSet) {
 	return set
 }
 
-// BindThread binds the calling thread, which the caller must hold on to, and with it the processes that it starts. undo
-// gives it back what it had.
+// BindThread binds the calling thread, locked by the caller, and the processes started by the
+// thread. undo restores the thread's processors.
 func BindThread(cpus []int) (undo func(), err error) {
 	before, own := setOf(allowed(0)), setOf(cpus)
 	if err := unix.SchedSetaffinity(0, &own); err != nil {
 		return nil, fmt.Errorf("the system refuses: %w", err)
 	}
-	return func() { _ = unix.SchedSetaffinity(0, &before) }, nil // what it was is allowed
+	return func() { _ = unix.SchedSetaffinity(0, &before) }, nil // the old processors are allowed
 }
 
-// BindProcess binds all threads of this process that may run where the process may, and those that they start. A
-// thread that was bound by itself stays where it is.
+// BindProcess binds all threads with the process's own processors, and threads started later by
+// such threads. A thread bound separately keeps its processors.
 func BindProcess(cpus []int) error {
 	before, own := Allowed(), setOf(cpus)
 	seen := map[int]bool{}
-	for more := true; more; { // a thread that was started meanwhile may not be bound
+	for more := true; more; { // a thread started during the loop may be unbound
 		more = false
 		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
@@ -72,17 +72,17 @@ func BindProcess(cpus []int) error {
 	return nil
 }
 
-// preferred is the kernel's MPOL_PREFERRED: from a node as long as it has memory, then from others.
+// preferred is the kernel's MPOL_PREFERRED: first from the node, then from other nodes.
 const preferred = 1
 
-// Prefer asks for the pages of memory, from now on, from a NUMA node. The memory must begin at a page.
+// Prefer asks for the later pages of memory from a NUMA node. memory must begin at a page.
 func Prefer(memory []byte, node int) error {
 	if len(memory) == 0 || node < 0 || node >= 64 {
 		return nil
 	}
 	mask := uint64(1) << node
 	_, _, errno := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(unsafe.SliceData(memory))), uintptr(len(memory)),
-		preferred, uintptr(unsafe.Pointer(&mask)), 65, 0) // the kernel takes one bit less than it is told
+		preferred, uintptr(unsafe.Pointer(&mask)), 65, 0) // the kernel reads one bit less
 	if errno != 0 {
 		return errno
 	}

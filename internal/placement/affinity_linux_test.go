@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test binary is also the process that binds itself.
+// bindsItself marks the test binary's run as a process that binds itself.
 const bindsItself = "PLACEMENT_TEST_BINDS"
 
-// init keeps the first thread, which tells where the process may run, for the main goroutine.
+// init keeps the first thread, whose affinity is the process's, for the main goroutine.
 func init() {
 	if os.Getenv(bindsItself) != "" {
 		runtime.LockOSThread()
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// bindAll binds all threads of a process while others begin, and looks where they are.
+// bindAll binds all threads of a process while more threads start, and checks their affinity.
 func bindAll() int {
 	all := Allowed()
 	if len(all) < 2 {
@@ -37,7 +37,7 @@ func bindAll() int {
 	own, apart := all[:1], all[1:2]
 	bound, done := make(chan int), make(chan struct{})
 	var started sync.WaitGroup
-	go func() { // a thread that somebody has bound is left where it is
+	go func() { // a thread bound by itself keeps its processors
 		runtime.LockOSThread()
 		set := setOf(apart)
 		_ = unix.SchedSetaffinity(0, &set)
@@ -48,7 +48,7 @@ func bindAll() int {
 	for range 20 {
 		started.Add(1)
 		go func() {
-			runtime.LockOSThread() // each has a thread of its own
+			runtime.LockOSThread() // one thread each
 			started.Done()
 			<-done
 		}()
@@ -77,7 +77,7 @@ func bindAll() int {
 	return 0
 }
 
-// A process binds all of its threads, those that begin meanwhile too.
+// A process binds all of its threads, including threads started during the call.
 func TestBindProcess(t *testing.T) {
 	for range 5 {
 		cmd := exec.Command(os.Args[0])
@@ -88,7 +88,7 @@ func TestBindProcess(t *testing.T) {
 	}
 }
 
-// A thread has its processors back, and is bound to those that exist only.
+// undo restores a thread's processors, and only existing processors can be bound.
 func TestBindThread(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -108,7 +108,7 @@ func TestBindThread(t *testing.T) {
 	}
 }
 
-// Memory of a node can be asked for, and is memory as any other.
+// Memory preferred on a node works as other memory.
 func TestPrefer(t *testing.T) {
 	fd, err := unix.MemfdCreate("placement", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -133,14 +133,13 @@ func TestPrefer(t *testing.T) {
 	if err := Prefer(memory, 63); err == nil {
 		t.Error("memory of a node that does not exist was promised")
 	}
-	for _, node := range []int{-1, 64} { // nobody's
+	for _, node := range []int{-1, 64} { // no node
 		if err := Prefer(memory, node); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// This machine can be described.
 func TestHere(t *testing.T) {
 	m := LocalMachine()
 	if !slices.Equal(m.Numbers(), Allowed()) || len(m.CPUs) == 0 {

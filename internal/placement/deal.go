@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// unit is what is dealt out: a core with those of its hardware threads that may be used, or one of these.
+// unit is a core with its allowed hardware threads, or a single hardware thread.
 type unit []CPU
 
-// level is a kind of part of a machine that processes should not be spread over, narrow ones first.
+// level is a kind of machine part that holds a share, narrow kinds first.
 type level struct {
-	name string // behind "each in one"
+	name string // after "each in one"
 	of   func(CPU) int
 }
 
@@ -22,13 +22,12 @@ var levels = []level{
 	{"", func(CPU) int { return 0 }},
 }
 
-// byPlace orders processors so that those that share most follow each other.
+// byPlace orders processors by place: neighbours share most.
 func byPlace(a, b CPU) int {
 	return cmp.Or(cmp.Compare(a.Package, b.Package), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Cache, b.Cache),
 		cmp.Compare(a.Core, b.Core), cmp.Compare(a.Number, b.Number))
 }
 
-// cores groups processors by core.
 func cores(cpus []CPU) (out []unit) {
 	sorted := slices.SortedFunc(slices.Values(cpus), byPlace)
 	for i, c := range sorted {
@@ -40,7 +39,6 @@ func cores(cpus []CPU) (out []unit) {
 	return out
 }
 
-// hardwareThreads is a unit for each processor.
 func hardwareThreads(cpus []CPU) (out []unit) {
 	for _, c := range slices.SortedFunc(slices.Values(cpus), byPlace) {
 		out = append(out, unit{c})
@@ -48,8 +46,8 @@ func hardwareThreads(cpus []CPU) (out []unit) {
 	return out
 }
 
-// deal gives every process an equal share, of whole cores where they last. Processes of one thread that are a multiple
-// of the processors share each with as many: so the system cannot leave more of them on one than on another.
+// deal gives every process an equal share, of whole cores if possible. If single-threaded processes
+// are a multiple of the cores, every core gets the same number: the system cannot overload a core.
 func deal(cpus []CPU, r Request) (Plan, bool) {
 	all, each := cores(cpus), "core"
 	need := r.Processes * r.Threads
@@ -65,7 +63,7 @@ func deal(cpus []CPU, r Request) (Plan, bool) {
 	return Plan{}, false
 }
 
-// share deals units out, for Core as many as there are threads, and else as many as there are for each.
+// share deals out units: one per thread for Core, else an equal share.
 func share(all []unit, each string, r Request) Plan {
 	in, k := narrowest(all, r)
 	p := Plan{text: "bound to a " + each + " each"}
@@ -84,9 +82,9 @@ func share(all []unit, each string, r Request) Plan {
 	return p
 }
 
-// narrowest finds the narrowest parts of the machine that have room for all processes, and how many units each gets
-// there: not less than its threads need, and, of what an equal share of the machine would be, not less than three
-// quarters, since how many threads a program has may not be known.
+// narrowest finds the narrowest kind of part with room for all processes, and the units per
+// process: at least one per thread, and at least three quarters of an equal share of the machine,
+// since a program's threads may be unknown.
 func narrowest(all []unit, r Request) (level, int) {
 	whole := len(all) / r.Processes
 	least := max(r.Threads, (3*whole+3)/4)
@@ -100,10 +98,10 @@ func narrowest(all []unit, r Request) (level, int) {
 			}
 		}
 	}
-	return levels[len(levels)-1], whole // which has room for all
+	return levels[len(levels)-1], whole // the whole machine, with room for all
 }
 
-// room is how many shares of k units parts have.
+// room is the number of shares of k units in parts.
 func room(parts [][]unit, k int) (n int) {
 	for _, p := range parts {
 		n += len(p) / k
@@ -111,7 +109,7 @@ func room(parts [][]unit, k int) (n int) {
 	return n
 }
 
-// split groups units that follow each other by the part of the machine that they are in.
+// split groups consecutive units by machine part.
 func split(all []unit, of func(CPU) int) (parts [][]unit) {
 	for i, u := range all {
 		if i == 0 || of(u[0]) != of(all[i-1][0]) {
@@ -122,7 +120,6 @@ func split(all []unit, of func(CPU) int) (parts [][]unit) {
 	return parts
 }
 
-// crowd puts several processes on each unit.
 func crowd(all []unit, each string, processes int) Plan {
 	n := processes / len(all)
 	p := Plan{text: fmt.Sprintf("bound, %d to a %s", n, each)}

@@ -1,8 +1,8 @@
-// Package placement decides on which processors the processes of a host run that wait for each other, and puts them
-// there.
+// Package placement decides where a host's communicating processes run, and binds the processes.
 //
-// Left alone, the system moves processes that wait for each other about, and for long leaves two of them on one core
-// while another idles: a wait then takes microseconds, where two cores see each other's stores within a tenth of one.
+// By default the system moves such processes around, and for long periods leaves two on one core
+// while another core idles: a wait then takes microseconds, instead of a tenth of one between two
+// cores.
 package placement
 
 import (
@@ -13,12 +13,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Mode says who decides.
+// Mode selects the policy.
 type Mode string
 
 // The modes.
 const (
-	// Auto binds where processes and their threads fit the processors, and where nobody else has done so.
+	// Auto binds if processes and threads fit the processors and are not bound yet.
 	Auto Mode = "auto"
 	// Core gives each thread a core, or fails.
 	Core Mode = "core"
@@ -26,49 +26,50 @@ const (
 	None Mode = "none"
 )
 
-// CPU is a processor as the system counts them: a hardware thread of a core. The numbers of packages, nodes and caches
-// are the system's, and cores with the same number in different packages are different ones.
+// CPU is a processor in the system's numbering: a hardware thread of a core. The numbers of
+// packages, nodes and caches are the system's; cores in different packages may share a number.
 type CPU struct {
-	Number, Package, Node, Cache, Core int // Cache is the last-level one
+	Number, Package, Node, Cache, Core int // Cache is the last-level cache
 }
 
-// Machine is what processes may use of a machine.
+// Machine is the usable part of a machine.
 type Machine struct {
-	// CPUs are ascending by number. Empty: the system does not say.
+	// CPUs are ascending by number. Empty: unknown.
 	CPUs []CPU
-	// Quota is how many processors' time a control group grants; 0: no limit.
+	// Quota is a control group's processor time, in processors; 0: no limit.
 	Quota float64
 }
 
-// Request is what is to be placed.
+// Request is a request for placement.
 type Request struct {
-	// Processes are those that may all use the same processors, at least 1.
+	// Processes is the number of processes on the same processors, at least 1.
 	Processes int
-	// Threads is how many compute in each; 0: that is not known, and one is taken.
+	// Threads is the number of computing threads per process; 0: unknown, taken as 1.
 	Threads int
-	// Mode is Auto where it is empty.
+	// Mode is Auto if empty.
 	Mode Mode
-	// Preassigned says that somebody has given them different processors already.
+	// Preassigned reports whether the processes have different processors already.
 	Preassigned bool
-	// OneProcess says that several of them are one process of the system.
+	// OneProcess reports whether several of the processes are a single system process.
 	OneProcess bool
 }
 
 // Plan is a decision.
 type Plan struct {
-	// Shares are the processors of each process, ascending; nil: all are left alone.
+	// Shares are the processors of each process, ascending; nil: unbound.
 	Shares [][]int
 	text   string
 }
 
-// String tells the decision in words that follow "ranks": "bound to a core each", "not bound: 3 ranks on 2 cores".
+// String describes the decision in words after "ranks": "bound to a core each", "not bound: 3 ranks
+// on 2 cores".
 func (p Plan) String() string { return p.text }
 
-// Bound says that processes are bound.
+// Bound reports whether processes are bound.
 func (p Plan) Bound() bool { return p.Shares != nil }
 
-// Decide says which process gets which processors, whole cores before hardware threads of one. It depends on nothing
-// else, so that every process of a host decides alike. Core fails where it cannot be had; the others never do.
+// Decide gives each process processors, whole cores before single hardware threads. The decision
+// depends only on the arguments, and is equal in every process of a host. Only Core can fail.
 func Decide(m Machine, r Request) (Plan, error) {
 	r.Threads, r.Mode = max(1, r.Threads), orAuto(r.Mode)
 	why := against(m, r)
@@ -84,7 +85,7 @@ func Decide(m Machine, r Request) (Plan, error) {
 	return LeftAlone(why), nil
 }
 
-// LeftAlone is the plan that binds nothing.
+// LeftAlone is the plan without binding.
 func LeftAlone(why string) Plan { return Plan{text: "not bound: " + why} }
 
 func orAuto(m Mode) Mode {
@@ -94,7 +95,7 @@ func orAuto(m Mode) Mode {
 	return m
 }
 
-// against says what forbids binding, whatever the numbers are.
+// against is a reason against binding regardless of the numbers, or empty.
 func against(m Machine, r Request) string {
 	switch {
 	case r.Mode == None:
@@ -106,7 +107,7 @@ func against(m Machine, r Request) string {
 	case len(m.CPUs) == 0:
 		return "this system does not say which processors there are"
 	case m.Quota > 0 && m.Quota < float64(len(m.CPUs)) && (r.Mode == Auto || float64(r.Processes*r.Threads) > m.Quota):
-		// Other groups get the rest of the time, perhaps on the very cores that would be taken.
+		// Other groups use the rest of the time, perhaps on the same cores.
 		return fmt.Sprintf("the control group has the time of %s of %d processors, on no certain ones", quantity.Float(m.Quota), len(m.CPUs))
 	case r.Mode == Auto && r.Processes == 1:
 		return "one rank has all cores"
@@ -116,7 +117,6 @@ func against(m Machine, r Request) string {
 	return ""
 }
 
-// tooMany says that there are more threads than cores.
 func tooMany(m Machine, r Request) string {
 	text := fmt.Sprintf("%s on %s", quantity.Count(r.Processes, "rank"), quantity.Count(len(cores(m.CPUs)), "core"))
 	if r.Threads > 1 {
@@ -128,7 +128,7 @@ func tooMany(m Machine, r Request) string {
 	return text
 }
 
-// Together is how many processors so many may use at the same time, at least 1: no more than the quota grants.
+// Together limits processors used at the same time to the quota, at least 1.
 func (m Machine) Together(processors int) int {
 	if m.Quota > 0 {
 		processors = min(processors, int(math.Floor(m.Quota)))
@@ -144,8 +144,8 @@ func (m Machine) Numbers() (out []int) {
 	return out
 }
 
-// Home is the NUMA node that all of some processors belong to. ok is false where they are of several, and where the
-// machine has one alone.
+// Home is the common NUMA node of processors. ok is false for several nodes, and on a machine with
+// a single node.
 func (m Machine) Home(cpus []int) (node int, ok bool) {
 	nodes, mine := map[int]bool{}, map[int]bool{}
 	own := map[int]bool{}

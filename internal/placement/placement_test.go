@@ -13,13 +13,13 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/plans.txt anew")
 
-// shape is a machine in numbers: packages, nodes in each, last-level caches in each, cores in each, hardware threads in
-// each. Linux numbers one thread of every core first, then the others.
+// shape counts a machine's packages, nodes per package, last-level caches per node, cores per
+// cache, and hardware threads per core. Linux numbers the first thread of every core, then the
+// second threads.
 type shape struct{ packages, nodes, caches, cores, threads int }
 
 func (s shape) all() int { return s.packages * s.nodes * s.caches * s.cores }
 
-// cpu is the n-th processor.
 func (s shape) cpu(n int) CPU {
 	core := n % s.all()
 	cache := core / s.cores
@@ -27,7 +27,7 @@ func (s shape) cpu(n int) CPU {
 	return CPU{Number: n, Package: node / s.nodes, Node: node, Cache: cache * s.cores, Core: core % (s.all() / s.packages)}
 }
 
-// system is the shape as files of Linux have it.
+// system is the shape as Linux files.
 func (s shape) system() fstest.MapFS {
 	fs := fstest.MapFS{}
 	file := func(text, format string, args ...any) {
@@ -56,7 +56,7 @@ func (s shape) system() fstest.MapFS {
 	return fs
 }
 
-// machines are those that plans are made for, some with a part of their processors allowed, or with limits.
+// machines have plans in the golden file; some have fewer allowed processors, or quotas.
 var machines = []struct {
 	name    string
 	shape   shape
@@ -112,7 +112,7 @@ func (r Request) text() string {
 	return fmt.Sprintf("%s %d%s%s", r.Mode, r.Processes, threads, apart)
 }
 
-// What is decided for many machines stands in testdata/plans.txt.
+// The plans for many machines are in testdata/plans.txt.
 func TestPlans(t *testing.T) {
 	var b bytes.Buffer
 	for _, on := range machines {
@@ -164,8 +164,8 @@ func allowedOf(t *testing.T, s shape, list string) (out []int) {
 	return out
 }
 
-// Whatever is asked for on whatever machine: shares are equal, of processors that are allowed; they are of no two
-// processes unless these are more than there are processors; and everybody has room for its threads.
+// For all requests and machines, shares are equal and of allowed processors; processes share
+// processors only if outnumbering the processors; and threads have room.
 func TestSharesAreFair(t *testing.T) {
 	for _, s := range []shape{{1, 1, 1, 2, 1}, {1, 1, 1, 8, 2}, {2, 1, 1, 8, 1}, {2, 2, 2, 4, 2}, {1, 2, 2, 3, 1}, {1, 1, 3, 2, 2}} {
 		m := Read(s.system(), allowedOf(t, s, ""))
@@ -206,7 +206,7 @@ func checkShares(t *testing.T, what string, m Machine, r Request, p Plan) {
 	}
 }
 
-// What the system says is read as it is meant, and what it does not say is harmless.
+// Read understands the system's files, and defaults are harmless.
 func TestRead(t *testing.T) {
 	s := shape{2, 2, 2, 3, 2}
 	m := Read(s.system(), []int{0, 5, 30})
@@ -244,7 +244,7 @@ func FuzzParseList(f *testing.F) {
 	})
 }
 
-// Memory has a home where a process is bound to one node of several.
+// A process bound to one node of several has a memory home.
 func TestHome(t *testing.T) {
 	two, one := shape{1, 2, 1, 2, 1}, shape{1, 1, 1, 2, 1}
 	for _, c := range []struct {

@@ -2,22 +2,23 @@ package placement
 
 import "slices"
 
-// Process is one of those of a machine that wait for each other.
+// Process is a communicating process of a machine.
 type Process struct {
-	// CPUs are the processors that it may run on, ascending.
+	// CPUs are the process's allowed processors, ascending.
 	CPUs []int
-	// Threads is how many compute in it; 0: it takes no core of its own, such as a server, and is not to be bound.
+	// Threads is the number of computing threads; 0: none that needs a core, as in a server, and no
+	// binding.
 	Threads int
-	// Near says that it shares memory with this one.
+	// Near reports whether the process shares memory with this process.
 	Near bool
-	// Me says that it is this one, and Here that it is at least in the same process of the system.
+	// Me marks this process's entry, SameProcess an entry in the same system process.
 	Me, SameProcess bool
 }
 
-// Processes are those of a machine as one of them sees them. The others see them in the same order.
+// Processes are a machine's processes as seen by one process, in the same order for all.
 type Processes []Process
 
-// me is this process, and its number among those that take cores: -1 if it takes none.
+// me is this process, and its index among processes with threads, or -1.
 func (ps Processes) me() (me Process, index int) {
 	index = -1
 	n := 0
@@ -35,7 +36,7 @@ func (ps Processes) me() (me Process, index int) {
 	return me, index
 }
 
-// Plan decides where all of them run, as each of them does by itself. An error is of Core alone.
+// Plan decides where all processes run, equally in each process. Only Core can fail.
 func (ps Processes) Plan(m Machine, mode Mode) (Plan, error) {
 	me, index := ps.me()
 	r := Request{Mode: mode}
@@ -52,8 +53,8 @@ func (ps Processes) Plan(m Machine, mode Mode) (Plan, error) {
 	return Decide(m, r)
 }
 
-// Bind decides, and binds this process. It takes down what each may run on from then on. undo, nil where nothing was
-// bound, gives this process back what it had.
+// Bind plans, binds this process, and records the new processors of each process. undo restores
+// this process's processors; nil: no binding.
 func (ps Processes) Bind(m Machine, mode Mode) (plan Plan, undo func(), err error) {
 	plan, err = ps.Plan(m, mode)
 	if err != nil || !plan.Bound() {
@@ -66,7 +67,7 @@ func (ps Processes) Bind(m Machine, mode Mode) (plan Plan, undo func(), err erro
 		}
 		return LeftAlone(refused.Error()), nil, nil
 	}
-	undo = func() { _ = BindProcess(m.Numbers()) } // what it was is allowed
+	undo = func() { _ = BindProcess(m.Numbers()) } // the old processors are allowed
 	n := 0
 	for i, p := range ps {
 		if p.Threads > 0 {
@@ -77,8 +78,8 @@ func (ps Processes) Bind(m Machine, mode Mode) (plan Plan, undo func(), err erro
 	return plan, undo, nil
 }
 
-// CPUShare is how many processors this process has for itself, at least 1: its part of those that
-// it may run on, which it shares with those that may run on the same.
+// CPUShare is this process's number of processors, at least 1: an equal share among processes with
+// equal allowed processors.
 func (ps Processes) CPUShare(m Machine) int {
 	me, _ := ps.me()
 	n := 0
@@ -90,8 +91,8 @@ func (ps Processes) CPUShare(m Machine) int {
 	return max(1, m.Together(len(me.CPUs))/max(1, n))
 }
 
-// Together is how many processors this process and those near it may use at the same time, at least 1. Of those that
-// others of the machine may use, too, these have their part.
+// Together is the number of processors for this process and the processes near, at the same time,
+// at least 1. Processors shared with other processes count in part.
 func (ps Processes) Together(m Machine) int {
 	all, SharesMemory := 0, 0
 	mine := map[int]bool{}

@@ -2,7 +2,7 @@ package placement
 
 import "testing"
 
-// What each process sees of itself and its neighbours.
+// Plans from the view of each process.
 func TestProcesses(t *testing.T) {
 	all := []int{0, 1}
 	machine := Read(shape{1, 1, 1, 2, 1}.system(), all)

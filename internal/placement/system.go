@@ -12,11 +12,11 @@ import (
 	"github.com/ringo-ml/ringo/internal/cgroup"
 )
 
-// LocalMachine is what this process may use of this machine.
+// LocalMachine is the part of this machine open to this process.
 func LocalMachine() Machine { return Read(os.DirFS("/"), Allowed()) }
 
-// Read describes so many processors of the system whose files are below root, ascending. Of what it does not say
-// every processor is a core of its own in the same node.
+// Read describes the allowed processors, ascending, of the system with files in root. Without
+// further files, every processor is a separate core in the same node.
 func Read(root fs.FS, allowed []int) Machine {
 	m := Machine{Quota: cgroup.Processors(root)}
 	nodes := nodesOf(root)
@@ -24,21 +24,19 @@ func Read(root fs.FS, allowed []int) Machine {
 		dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d/", n)
 		c := CPU{Number: n, Node: nodes[n], Package: max(0, number(root, dir+"topology/physical_package_id", 0))}
 		c.Core = number(root, dir+"topology/core_id", n)
-		c.Cache = lastCache(root, dir, -1-c.Package) // no processor has a number below 0
+		c.Cache = lastCache(root, dir, -1-c.Package) // below every processor number
 		m.CPUs = append(m.CPUs, c)
 	}
 	return m
 }
 
-// Usable is the number of threads of this process that can run at the same time: on its processors,
-// within the quota of its control groups. At least 1. runtime.NumCPU does not count quotas.
+// Usable is the number of threads of this process that can run at the same time: on the process's
+// processors, within the control groups' quota. At least 1. runtime.NumCPU ignores quotas.
 func Usable() int { return WithinQuota(runtime.NumCPU()) }
 
-// WithinQuota is the number of n threads that the quota of this process's control groups lets run
-// at the same time, at least 1.
+// WithinQuota limits n threads to the quota of this process's control groups, at least 1.
 func WithinQuota(n int) int { return Machine{Quota: cgroup.Processors(os.DirFS("/"))}.Together(n) }
 
-// nodesOf maps processors to NUMA nodes.
 func nodesOf(root fs.FS) map[int]int {
 	out := map[int]int{}
 	nodes, _ := ParseList(text(root, "sys/devices/system/node/online"))
@@ -51,7 +49,8 @@ func nodesOf(root fs.FS) map[int]int {
 	return out
 }
 
-// lastCache is the number of a processor's last-level cache: the first of the processors that share it.
+// lastCache is the number of a processor's last-level cache: the first processor that shares the
+// cache.
 func lastCache(root fs.FS, dir string, unknown int) int {
 	best, cache := 0, unknown
 	for i := range 10 {
@@ -68,7 +67,7 @@ func lastCache(root fs.FS, dir string, unknown int) int {
 	return cache
 }
 
-// text is what a file holds, empty where it cannot be read.
+// text is a file's content, or empty.
 func text(root fs.FS, name string) string {
 	b, _ := fs.ReadFile(root, name)
 	return strings.TrimSpace(string(b))

@@ -1,5 +1,4 @@
-// Package progressive keeps the scores of the last samples that a model was trained on, and what
-// they come to.
+// Package progressive keeps the scores of a model's last training samples, and computes metrics.
 package progressive
 
 import (
@@ -8,44 +7,44 @@ import (
 	"math"
 )
 
-// Window knows the figures of the last samples that a model was trained on, each of which was scored before it was
-// learnt from (progressive validation: Blum, Kalai and Langford 1999): a held-out set without holding anything out.
+// Window has the metrics of the last training samples, each scored before training on the sample
+// (progressive validation: Blum, Kalai and Langford 1999): a held-out set without held-out samples.
 //
-// It keeps 8 bytes for each sample of the window and a histogram of the scores: a sample that comes or goes costs a few
-// additions and one logarithm, whatever the window's length. Sums are of integers, so that they have the same value
-// whatever the order, and after any number of samples that have gone.
+// A Window has 8 bytes per sample and a histogram of scores: a sample's arrival or departure costs
+// a few additions and one logarithm, for every window length. Sums are of integers, and so
+// independent of order and of departed samples.
 //
-// The area under the curve takes scores of one bin for equal ones. Bins are 1/512 of a score wide, and of its distance from 1
-// where that is smaller, so that odds of a million to one still have bins of their own. What
-// that may have changed is known exactly: Figures.AUCError.
+// The area under the curve treats a bin's scores as equal. A bin's width is 1/512 of the score, or
+// of the distance to 1 if smaller, so that odds of a million to one have separate bins.
+// Figures.AUCError is the exact bound of the effect.
 type Window struct {
 	ring   []shownSample
 	next   int
 	counts Counts
 }
 
-// shownSample is what a sample of the window has added.
+// shownSample is a sample's contribution.
 type shownSample struct {
-	score float32 // its sign says that the sample was positive
+	score float32 // negative for a positive sample
 	loss  float32
 }
 
-// Counts are those of some samples, of one rank or of all: counts of several ranks are merged without a loss.
+// Counts are the counts of samples, of one rank or several: merging is exact.
 type Counts struct {
-	// bins has the negative samples of each bin, and then the positive ones.
+	// bins has each bin's negative samples, then each bin's positive samples.
 	bins           [2 * scoreBins]uint32
 	scores, losses int64 // in units of 2^-32
 }
 
 const (
-	scoreBits = 9 // of the mantissa that tell bins apart
+	scoreBits = 9 // of the mantissa, for a bin
 	binShift  = 23 - scoreBits
-	// Scores below 2^-24, and from 1-2^-24 on, are one bin.
+	// Scores below 2^-24, and from 1-2^-24 on, share a bin.
 	leastBin  = (127 - 24) << scoreBits
-	halfBins  = (127-1)<<scoreBits - leastBin + 2 // of scores up to 1/2
+	halfBins  = (127-1)<<scoreBits - leastBin + 2 // for scores up to 1/2
 	scoreBins = 2 * halfBins
 	unit      = 1 << 32
-	leastLog  = 1e-12 // for which a probability of 0 stands in the log-loss
+	leastLog  = 1e-12 // substitute for probability 0 in the log-loss
 )
 
 // New is an empty window of n samples, at least 1.
@@ -63,10 +62,10 @@ func lowBin(score float32) int {
 	return max(0, int(math.Float32bits(max(score, 0))>>binShift)-leastBin+1)
 }
 
-// Add adds a sample's score, a probability, and takes out the one that is too old.
+// Add adds a sample's score, a probability, and removes the oldest sample of a full window.
 func (p *Window) Add(score float32, positive bool) {
 	score = min(max(score, 0), 1)
-	if score != score { // a model that has diverged, which others tell of
+	if score != score { // diverged model, reported elsewhere
 		score = 0.5
 	}
 	right := float64(score)
@@ -89,19 +88,19 @@ func (p *Window) Add(score float32, positive bool) {
 	}
 }
 
-// count adds a sample so many times.
+// count adds a sample, or removes it for times -1.
 func (c *Counts) count(s shownSample, times int64) {
 	bits := math.Float32bits(s.score)
 	score := math.Float32frombits(bits &^ (1 << 31))
-	c.bins[int(bits>>31)*scoreBins+binOf(score)] += uint32(times) // modulo 2^32: takes away, too
+	c.bins[int(bits>>31)*scoreBins+binOf(score)] += uint32(times) // modulo 2^32: subtracts, too
 	c.scores += times * int64(float64(score)*unit)
 	c.losses += times * int64(float64(s.loss)*unit)
 }
 
-// Counts are those of the window, good until the next Add.
+// Counts are the window's counts, valid until the next Add.
 func (p *Window) Counts() *Counts { return &p.counts }
 
-// Append appends the counts as bytes that Merge reads: a few for each bin that has samples.
+// Append appends the counts as bytes for Merge: a few per bin with samples.
 func (c *Counts) Append(dst []byte) []byte {
 	dst = binary.AppendVarint(binary.AppendVarint(dst, c.scores), c.losses)
 	last := 0
@@ -114,10 +113,10 @@ func (c *Counts) Append(dst []byte) []byte {
 	return dst
 }
 
-// errCounts is what Merge says of bytes that are no counts.
+// errCounts is Merge's error for invalid bytes.
 var errCounts = errors.New("scores: these are no counts of scores")
 
-// Merge adds the counts that another one's Append has written.
+// Merge adds counts written by Append.
 func (c *Counts) Merge(b []byte) error {
 	for _, sum := range []*int64{&c.scores, &c.losses} {
 		v, n := binary.Varint(b)
@@ -142,20 +141,20 @@ func (c *Counts) Merge(b []byte) error {
 	return nil
 }
 
-// Figures are what counts come to.
+// Figures are metrics of counts.
 type Figures struct {
 	Samples, Positives int64
-	// AUC is the area under the ROC curve, and AUCError by how much at most the one without bins differs. Ranked is false where all
-	// samples are of one kind: then there is none.
+	// AUC is the area under the ROC curve, and AUCError the bound of the error by bins. Ranked is
+	// false without both kinds of samples: AUC is then undefined.
 	AUC, AUCError float64
 	Ranked        bool
-	// LogLoss is the mean of -log of the probability of what came.
+	// LogLoss is the mean of -log of the outcome's probability.
 	LogLoss float64
-	// Calibration is how many positive samples were expected for each one that came; 0 where none came.
+	// Calibration is expected over actual positive samples; 0 without positive samples.
 	Calibration float64
 }
 
-// Figures are those of the counts. It costs a pass over the bins, some 20 us.
+// Figures computes the metrics in a pass over the bins, some 20 us.
 func (c *Counts) Figures() (f Figures) {
 	var negatives, wins, ties float64
 	for i, n := range c.bins[:scoreBins] {

@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// seen is a sample as the naive twin knows it.
+// seen is a sample of the naive implementation.
 type seen struct {
 	score    float32
 	positive bool
 }
 
-// naiveFigures are those of samples by the definitions.
+// naiveFigures are metrics by definition.
 func naiveFigures(all []seen) (f Figures) {
 	scores, positive := make([]float32, len(all)), make([]bool, len(all))
 	expected := 0.0
@@ -44,8 +44,8 @@ func drawSeen(r *rand.Rand, spread float64) seen {
 	return seen{score, r.Float32() < score}
 }
 
-// The window's figures are those of the last samples by the definitions: the area within the bound that it tells, which is
-// small, the others but for rounding; and merged from several ranks they have the same bits as from one.
+// The window's metrics match the definitions on the last samples: the area within its small bound,
+// the rest up to rounding; and merged ranks give the same bits as one.
 func TestWindow(t *testing.T) {
 	for trial, spread := range []float64{0.3, 1, 4, 40} {
 		r := rand.New(rand.NewPCG(7, uint64(trial)))
@@ -57,7 +57,7 @@ func TestWindow(t *testing.T) {
 		}
 		var all []seen
 		for step := range 800 {
-			for k := range ranks { // in turns, as ranks in step are
+			for k := range ranks { // in turns, as ranks in step
 				s := drawSeen(r, spread)
 				all = append(all, s)
 				whole.Add(s.score, s.positive)
@@ -89,7 +89,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// A window that has nothing but what came and went again is an empty one, to the bit; scores that are none do no harm.
+// A window whose other samples are gone equals a new window bit for bit; invalid scores do no harm.
 func TestWindowEdges(t *testing.T) {
 	if f := New(5).Counts().Figures(); f != (Figures{}) {
 		t.Errorf("of nothing: %+v", f)
@@ -106,7 +106,8 @@ func TestWindowEdges(t *testing.T) {
 	}
 }
 
-// Bins follow the order of scores, and none is wider than 1/512 of its score or of what is left to 1.
+// Bins follow the order of scores, with a width of at most 1/512 of the score or of the distance to
+// 1.
 func TestScoreBins(t *testing.T) {
 	last := -1
 	for bits := uint32(0); bits <= math.Float32bits(1); bits += 977 {
@@ -128,7 +129,7 @@ func TestScoreBins(t *testing.T) {
 	}
 }
 
-// Merge takes what Append writes and refuses anything else without a panic.
+// Merge reads Append's output and refuses invalid bytes without a panic.
 func FuzzMerge(f *testing.F) {
 	p := New(9)
 	for i := range 20 {

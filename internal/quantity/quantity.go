@@ -1,5 +1,5 @@
-// Package quantity writes numbers with their units and nouns for people: bytes, counts, rates,
-// times and shares. Every message uses it, so that one value looks the same everywhere:
+// Package quantity formats numbers with units and nouns for people: bytes, counts, rates, times and
+// shares. All messages use the package, for one form per value:
 //
 //	quantity.Count(1, "row")       // 1 row
 //	quantity.Bytes(22797 << 20)    // 22.3 GiB
@@ -7,8 +7,7 @@
 //	quantity.Duration(1234567890)  // 1.23s
 //	quantity.Percent(0.1234)       // 12.3%
 //
-// Sizes of memory and files are in units of 1024, bytes that travel and rates of links in units of
-// 1000.
+// Sizes of memory and files are in units of 1024, traffic and rates of links in units of 1000.
 //
 // # Limits
 //
@@ -23,8 +22,8 @@ import (
 	"time"
 )
 
-// Count writes n with its noun in the singular or plural, such as "1 row" or "2,000 files without
-// an ending".
+// Count writes n with a noun in the singular or plural, such as "1 row" or "2,000 files without an
+// ending".
 func Count[N int | int32 | int64 | uint32 | uint64](n N, noun string) string {
 	if n != 1 {
 		noun = Plural(noun)
@@ -32,7 +31,7 @@ func Count[N int | int32 | int64 | uint32 | uint64](n N, noun string) string {
 	return group(int64(n)) + " " + noun
 }
 
-// Plural returns the plural of a noun. A phrase has its noun before the first preposition.
+// Plural returns a noun's plural. In a phrase the noun comes before the first preposition.
 func Plural(noun string) string {
 	end := len(noun)
 	for _, preposition := range []string{" of ", " in ", " without ", " outside ", " to "} {
@@ -67,7 +66,7 @@ func group(n int64) string {
 	return s
 }
 
-// Bytes writes a number of bytes in the largest unit of 1024 that it fills, with three digits.
+// Bytes writes a number of bytes in the largest filled unit of 1024, with three digits.
 func Bytes[N int | int64 | uint64 | float64](n N) string { return bytes(float64(n)) }
 
 func bytes(v float64) string {
@@ -82,8 +81,8 @@ func bytes(v float64) string {
 	return threeDigits(v) + " " + units[unit]
 }
 
-// Traffic writes a number of bytes that travel, in the largest unit of 1000 that it fills, with
-// three digits.
+// Traffic writes a number of transferred bytes in the largest filled unit of 1000, with three
+// digits.
 func Traffic(bytes float64) string {
 	unit := 0
 	units := [...]string{"B", "kB", "MB", "GB", "TB", "PB"}
@@ -104,7 +103,7 @@ func threeDigits(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// Rate writes a number per second: a whole one, or below 10 with a decimal place.
+// Rate writes a number per second: whole, or below 10 with a decimal place.
 func Rate(perSecond float64) string {
 	if perSecond < 10 {
 		return fmt.Sprintf("%.1f", perSecond)
@@ -116,12 +115,12 @@ func Rate(perSecond float64) string {
 // 6.77e-5 or 5.5e8.
 func Float(v float64) string { return FloatDigits(v, 3) }
 
-// FloatDigits is Float with another number of digits.
+// FloatDigits is Float with the given number of digits.
 func FloatDigits(v float64, digits int) string {
 	return exponent(strconv.FormatFloat(v, 'g', digits, 64))
 }
 
-// Exact writes the shortest text that reads back as v, and whole numbers below 1e15 without an
+// Exact writes the shortest text that parses to v, and whole numbers below 1e15 without an
 // exponent.
 func Exact[N float32 | float64](v N) string {
 	x, bits := float64(v), 64

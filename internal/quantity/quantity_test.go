@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestCount writes a noun in the number of its count.
+// TestCount checks singular and plural.
 func TestCount(t *testing.T) {
 	for _, c := range []struct {
 		n    int
@@ -25,7 +25,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestBytes writes three digits in the largest unit that is filled.
+// TestBytes writes three digits in the largest filled unit.
 func TestBytes(t *testing.T) {
 	for n, want := range map[float64]string{
 		0: "0 B", 1: "1 B", 1023: "1023 B", 1024: "1 KiB", 1536: "1.5 KiB", 4097: "4 KiB", 1 << 20: "1 MiB", 1<<20 - 1: "1 MiB", 22797 << 20: "22.3 GiB",
@@ -37,7 +37,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestFloat writes one value in one form.
+// TestFloat checks the forms of Float and Exact.
 func TestFloat(t *testing.T) {
 	for v, want := range map[float64]string{6.767e-05: "6.77e-5", 0.0003125: "0.000313", 5.5e8: "5.5e8", 1: "1", 0: "0", 0.05: "0.05", 1234: "1.23e3", math.Inf(1): "+Inf"} {
 		if got := Float(v); got != want {
@@ -57,7 +57,7 @@ func TestFloat(t *testing.T) {
 	}
 }
 
-// TestTraffic writes three digits in the largest unit of 1000 that is filled.
+// TestTraffic writes three digits in the largest filled unit of 1000.
 func TestTraffic(t *testing.T) {
 	for n, want := range map[float64]string{
 		0: "0 B", 1: "1 B", 999: "999 B", 999.6: "1 kB", 1500: "1.5 kB", 2.5e6: "2.5 MB", 12e9: "12 GB", 235.4e3: "235 kB", 4e12: "4 TB", 7e18: "7000 PB",
@@ -85,7 +85,7 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-// TestPercent writes three digits, and 0% for a share that has none.
+// TestPercent writes three digits, and 0% for tiny shares.
 func TestPercent(t *testing.T) {
 	for share, want := range map[float64]string{0: "0%", 0.00001: "0%", 0.0004: "0.04%", 0.1234: "12.3%", 0.9996: "100%", 1: "100%", -0.25: "-25%"} {
 		if got := Percent(share); got != want {
@@ -94,7 +94,7 @@ func TestPercent(t *testing.T) {
 	}
 }
 
-// TestRate writes whole numbers, and slow ones with a decimal place.
+// TestRate writes whole numbers, and small rates with a decimal place.
 func TestRate(t *testing.T) {
 	for rate, want := range map[float64]string{0: "0.0", 1.26: "1.3", 10: "10", 12345.6: "12,345"} {
 		if got := Rate(rate); got != want {

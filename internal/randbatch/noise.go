@@ -1,5 +1,5 @@
-// Package randbatch makes inputs of noise for the models of the zoo: the time of a step does not
-// depend on what is in them, but on how many different rows of a table they name.
+// Package randbatch makes random inputs for the zoo's models: a step's time depends only on the
+// number of different table rows in the input.
 package randbatch
 
 import (
@@ -10,10 +10,10 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// MostSamples bounds a batch, and so the memory that it takes.
+// MostSamples bounds a batch, and therefore memory.
 const MostSamples = 1 << 16
 
-// Shape is that of a model's samples.
+// Shape is the shape of a model's samples.
 func Shape(spec model.Spec) data.Shape {
 	s := data.Shape{Values: spec.Input, IDs: spec.IDs, Labels: spec.LabelsEach(), Targets: spec.Targets}
 	for _, slot := range spec.Slots {
@@ -22,7 +22,7 @@ func Shape(spec model.Spec) data.Shape {
 	return s
 }
 
-// Batch makes n samples for the model whose parameters are ps, others for each rank.
+// Batch makes n samples for the model with the parameters ps, different on each rank.
 func Batch(spec model.Spec, ps *nn.Params, n, rank int) *data.Batch {
 	rows := spec.Classes
 	for _, t := range ps.Tables() {

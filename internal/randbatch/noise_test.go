@@ -9,8 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// Each model trains on its noise: values, ids and labels are as many as it wants and within what it knows, the same
-// each time, and others on another rank.
+// Each model trains on a random batch: values, ids and labels have the right number and range, are
+// equal each time, and differ between ranks.
 func TestBatch(t *testing.T) {
 	for _, name := range []string{"mlp", "lstm", "ctr-dnn"} {
 		spec, err := models.Lookup(name)

@@ -1,7 +1,6 @@
-// Package rowinit says with which weights the rows of sparse tables begin. They follow
-// from the table's seed and name and the row's key alone, so that a row begins with the
-// same values in whatever process, in whatever order and by however many threads rows
-// are made: a trainer's own table and the shards of servers agree.
+// Package rowinit computes the initial weights of sparse tables' rows from the table's seed and
+// name and the row's key alone. Rows begin with equal values in every process, order and number of
+// threads: a trainer's local table and the servers' shards agree.
 package rowinit
 
 import (
@@ -11,7 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Spec names an initialiser, for what is written down and sent. The zero value is zeros.
+// Spec names an initialiser, for files and messages. The zero value is zeros.
 type Spec struct {
 	// Name is "zeros" (or empty), "constant" or "uniform".
 	Name string `json:"name,omitempty"`
@@ -43,8 +42,8 @@ func (s Spec) Init() (Init, error) {
 	return nil, fmt.Errorf("initial weights %q are not known: use zeros, constant or uniform", s.Name)
 }
 
-// Init writes a row's initial weights, which follow from its stream alone. It is called
-// by many goroutines at once, often while they hold locks.
+// Init writes a row's initial weights, from the stream alone. Many goroutines call an Init in
+// parallel, often with locks held.
 type Init func(dst []float32, stream uint64)
 
 // Constant begins all weights with v.
@@ -56,8 +55,8 @@ func Constant(v float32) Init {
 	}
 }
 
-// Uniform draws weights from [-limit, limit), in 2^24 steps, by SplitMix64 (Steele,
-// Lea and Flood 2014), a generator that needs nothing but a counter.
+// Uniform draws weights from [-limit, limit), in 2^24 steps, by SplitMix64 (Steele, Lea and Flood
+// 2014), a generator with only a counter as state.
 func Uniform(limit float32) Init {
 	return func(dst []float32, stream uint64) {
 		for i := range dst {
@@ -71,15 +70,15 @@ func Uniform(limit float32) Init {
 // golden is 2^64 divided by the golden ratio, odd.
 const golden = 0x9e3779b97f4a7c15
 
-// Mix is the finaliser of SplitMix64 (Stafford's variant 13): one-to-one, and every
-// bit of the result depends on every bit of x.
+// Mix is the finaliser of SplitMix64 (Stafford's variant 13): one-to-one, with every result bit
+// dependent on every bit of x.
 func Mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
 
-// Table is the part of streams that a table gives.
+// Table is a table's part of streams.
 func Table(seed uint64, name string) uint64 {
 	h := Mix(seed + golden)
 	for _, c := range []byte(name) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What rows begin with is part of what a seed means: it must not change.
+// The initial weights are part of a seed's meaning and must not change.
 func TestGolden(t *testing.T) {
 	x := make([]float32, 3)
 	Uniform(0.05)(x, Row(Table(7, "embedding"), 12345))

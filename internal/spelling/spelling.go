@@ -1,4 +1,4 @@
-// Package spelling finds the known names that somebody may have meant by an unknown one.
+// Package spelling finds known names close to an unknown name.
 package spelling
 
 import (
@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// most is how many names are suggested.
+// most is the largest number of suggestions.
 const most = 3
 
-// Near returns the known names that are nearest to the given one, at most three of those
-// that are equally near, in the order of known: those that differ in case, dashes and underscores
-// alone; or by the fewest slips of the finger, up to a third of the letters; or those
-// of which one is part of the other. None where nothing is near.
+// Near returns the nearest known names, at most three equally near, in the order of known: names
+// equal except for case, dashes and underscores; or with the fewest typos, up to a third of the
+// letters; or with one name inside the other. Near returns nil without a near name.
 func Near(given string, known ...string) []string {
 	best, Suggest := 1<<30, []string(nil)
 	given = folded(given)
@@ -30,7 +29,7 @@ func Near(given string, known ...string) []string {
 	return Suggest[:min(len(Suggest), most)]
 }
 
-// Hint is " (did you mean "x"?)" for a message about a name that is not known, or "".
+// Hint is " (did you mean "x"?)" for a message about an unknown name, or "".
 func Hint(given string, known ...string) string {
 	Suggest := Near(given, known...)
 	if len(Suggest) == 0 {
@@ -42,15 +41,15 @@ func Hint(given string, known ...string) string {
 	return " (did you mean " + strings.Join(Suggest, " or ") + "?)"
 }
 
-// separators are what people write in many ways.
+// separators have many spellings.
 var separators = strings.NewReplacer("-", "", "_", "", " ", "", ".", "")
 
 // folded is a name without separators, in small letters.
 func folded(name string) string { return separators.Replace(strings.ToLower(name)) }
 
-// distance is how far apart two names are, false: too far.
+// distance is the distance of two names; false: too far.
 func distance(a, b string) (int, bool) {
-	const part = 1000 // less near than any slip
+	const part = 1000 // beyond every typo
 	d, short, long := edits(a, b), min(len(a), len(b)), max(len(a), len(b))
 	if d <= max(1, min(3, long/3)) && d < short {
 		return d, true
@@ -61,8 +60,8 @@ func distance(a, b string) (int, bool) {
 	return 0, false
 }
 
-// edits is how many letters were left out, added, exchanged for another one or with
-// their neighbour (optimal string alignment, in bytes). It takes O(len(a)·len(b)).
+// edits is the number of letters missing, added, replaced or swapped with a neighbour (optimal
+// string alignment, in bytes), in O(len(a)·len(b)).
 func edits(a, b string) int {
 	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
 	before, last, now := rows[0], rows[1], rows[2]

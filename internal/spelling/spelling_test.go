@@ -28,7 +28,7 @@ func TestNear(t *testing.T) {
 	}
 }
 
-// naive is edits by its definition.
+// naive is edits by definition.
 func naive(a, b string) int {
 	if a == "" || b == "" {
 		return len(a) + len(b)

@@ -8,7 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// A header is checked before its length is believed.
+// A header is checked before its length is used.
 func ExampleParseHeader() {
 	var b [wire.HeaderSize]byte
 	if err := wire.PutHeader(&b, wire.Header{Type: wire.Data, Group: 1, Seq: 7, Length: 4096}); err != nil {
@@ -21,11 +21,10 @@ func ExampleParseHeader() {
 	_, err = wire.ParseHeader(&b, wire.MaxPayload)
 	fmt.Println(errors.Is(err, wire.ErrChecksum))
 	// Output:
-	// 7 4096 <nil>
-	// true
+	// 7 4096 <nil> true
 }
 
-// Each side says first who it is, in a layout that never changes.
+// Each side first sends a preface with a fixed layout.
 func ExampleReadPreface() {
 	b, err := wire.AppendPreface(nil, "0.1.0")
 	if err != nil {
@@ -37,6 +36,5 @@ func ExampleReadPreface() {
 	_, err = wire.ReadPreface(bytes.NewReader([]byte("GET / HTTP/1.1\r\n")))
 	fmt.Println(errors.Is(err, wire.ErrPreface))
 	// Output:
-	// 0.1.0 <nil>
-	// true
+	// 0.1.0 <nil> true
 }

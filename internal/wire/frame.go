@@ -1,5 +1,5 @@
-// Package wire is the byte layout of what travels over a link: the preface that
-// opens a connection and the frames that follow it.
+// Package wire is the byte layout of a link: the preface at a connection's start and the following
+// frames.
 //
 // A frame is a header of 32 bytes and a payload, integers in little endian:
 //
@@ -14,10 +14,9 @@
 //	    24    4  length of the payload, at most MaxPayload
 //	    28    4  CRC-32C of the 28 bytes before
 //
-// The checksum guards the header alone: a reader that has lost its place in the
-// stream must notice before it believes a length. The payload is guarded by
-// TCP's own sum of 16 bits. For who wants more, the payload of a Summed frame is
-// followed by its CRC-32C, SumSize bytes that Length does not count.
+// The checksum covers only the header: a reader out of step with the stream must notice before use
+// of a length. TCP's 16-bit sum guards the payload. A Summed frame's payload is followed by a
+// CRC-32C of the payload, SumSize bytes outside Length.
 package wire
 
 import (
@@ -40,21 +39,21 @@ const (
 	magic0, magic1 = 'r', 'g'
 )
 
-// Type says what a frame is.
+// Type is the kind of a frame.
 type Type uint8
 
-// The types of frames. Those from FirstFree on belong to whoever speaks over a
-// link of their own, for instance the control connection.
+// The types of frames. Types from FirstFree on are for protocols on separate links, such as the
+// control connection.
 const (
 	Data    Type = 1 + iota // a message of the mesh, under the header's tag
-	Goodbye                 // the last frame of a rank that leaves in good order
-	Abort                   // the last frame of a rank that gives up; the payload says why
-	Hello                   // handshake: who I am, and a nonce
-	Proof                   // handshake: that I hold the ticket
-	Refusal                 // handshake: why not
-	Summed                  // Data with the payload's checksum behind it
+	Goodbye                 // last frame of a rank that leaves
+	Abort                   // last frame of a rank that fails; the payload is the reason
+	Hello                   // handshake: the sender's identity, and a nonce
+	Proof                   // handshake: proof of the ticket
+	Refusal                 // handshake: the reason
+	Summed                  // Data followed by the payload's checksum
 
-	FirstFree Type = 64 // the first type that is not of this list
+	FirstFree Type = 64 // first type outside this list
 )
 
 // String returns the type's name.
@@ -70,19 +69,19 @@ func (t Type) String() string {
 type Header struct {
 	Type             Type
 	Group, Seq, Part uint32 // the tag
-	Sig              uint64 // what the operation is, which both ends must agree on
+	Sig              uint64 // the operation's signature, equal at both ends
 	Length           int    // of the payload, in bytes
 }
 
-// Faults of a header, told apart with errors.Is.
+// Errors of a header, distinguished with errors.Is.
 var (
-	// ErrMagic: these bytes are not the start of a frame.
+	// ErrMagic: the bytes are not the start of a frame.
 	ErrMagic = errors.New("wire: not the start of a frame")
-	// ErrVersion: a frame of another layout.
+	// ErrVersion: a frame of a different layout.
 	ErrVersion = errors.New("wire: another layout version")
-	// ErrChecksum: a header that was damaged on the way.
+	// ErrChecksum: a damaged header.
 	ErrChecksum = errors.New("wire: the header's checksum is wrong")
-	// ErrSum: a payload that was damaged on the way.
+	// ErrSum: a damaged payload.
 	ErrSum = errors.New("wire: the payload's checksum is wrong")
 	// ErrTooLong: a payload beyond the limit.
 	ErrTooLong = errors.New("wire: payload too long")
@@ -90,8 +89,7 @@ var (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Sum returns the CRC-32C of a payload whose bytes before p have the sum so far,
-// 0 at the start.
+// Sum returns the CRC-32C of a payload up to the end of p; so is the sum before p, 0 at the start.
 func Sum(so uint32, p []byte) uint32 { return crc32.Update(so, castagnoli, p) }
 
 // PutHeader writes h to b. A length outside 0 to MaxPayload is an error.
@@ -110,8 +108,8 @@ func PutHeader(b *[HeaderSize]byte, h Header) error {
 	return nil
 }
 
-// ParseHeader decodes a header and checks everything that can be checked, its
-// length against limit too. Limits above MaxPayload count as MaxPayload.
+// ParseHeader decodes and checks a header, including the length against limit. Limits above
+// MaxPayload count as MaxPayload.
 func ParseHeader(b *[HeaderSize]byte, limit int) (Header, error) {
 	le := binary.LittleEndian
 	switch {

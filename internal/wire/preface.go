@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// The preface is the first thing that each side sends. Its layout never
-// changes, so that processes of any two versions can tell each other apart:
+// The preface is each side's first message. The layout never changes, so that any two versions can
+// identify each other:
 //
 //	offset size
 //	     0    8  magic "\x8bringo\r\n"; the first byte is no text, and the line
@@ -26,10 +26,10 @@ const (
 	prefaceSize = len(PrefaceMagic) + 2
 )
 
-// ErrPreface: what came is not a preface, so the other end is another program.
+// ErrPreface: not a preface, so the other end is a different program.
 var ErrPreface = errors.New("wire: not a ringo preface")
 
-// Preface is what opens a connection.
+// Preface opens a connection.
 type Preface struct {
 	Handshake int    // HandshakeVersion of the other end
 	Version   string // the program's version
@@ -45,9 +45,8 @@ func AppendPreface(b []byte, version string) ([]byte, error) {
 	return append(b, version...), nil
 }
 
-// ReadPreface reads a preface and nothing beyond it. It gives up at the first
-// byte that does not fit, without waiting for more. A fault of the content is
-// an ErrPreface.
+// ReadPreface reads exactly a preface, and fails at the first wrong byte, without waiting for more.
+// An invalid content is an ErrPreface.
 func ReadPreface(r io.Reader) (Preface, error) {
 	var buf [prefaceSize + MaxVersion]byte
 	got := 0

@@ -10,8 +10,7 @@ import (
 	"testing/iotest"
 )
 
-// The bytes on the wire do not change by accident: whoever changes them also
-// changes Version or HandshakeVersion.
+// The bytes on the wire are fixed: a change also changes Version or HandshakeVersion.
 func TestGoldenBytes(t *testing.T) {
 	var b [HeaderSize]byte
 	h := Header{Type: Data, Group: 0x01020304, Seq: 0x05060708, Part: 0x090a0b0c, Sig: 0x1112131415161718, Length: 0x0d0e0f10}
@@ -59,7 +58,7 @@ func TestHeaderRoundTrip(t *testing.T) {
 	}
 }
 
-// The sum of a payload does not depend on how it is cut, and is the CRC-32C.
+// A payload's sum is the CRC-32C, for every cut.
 func TestSum(t *testing.T) {
 	p := []byte("123456789")
 	for cut := range len(p) + 1 {
@@ -121,7 +120,7 @@ func TestPreface(t *testing.T) {
 	}
 }
 
-// A stranger is recognised at its first wrong byte; nothing is waited for.
+// A stranger is recognised at the first wrong byte, without waiting.
 func TestPrefaceOfStrangers(t *testing.T) {
 	for _, s := range []string{"G", "\n", "\x8br1", "\x8bringo\n", "\x8bringo\r\n\x01\x00", "\x8bringo\r\n\x01\x41"} {
 		never := iotest.ErrReader(errors.New("read beyond"))

@@ -2,7 +2,7 @@ package zipf
 
 import "math/bits"
 
-// roots are roots of 2, of 2^62: the square root, its square root, and so on.
+// roots are repeated square roots of 2, in units of 2^-62.
 var roots = func() (p [16]uint64) {
 	root := uint64(1) << 63
 	for i := range p {
@@ -31,7 +31,7 @@ func Exp2(x int64) uint64 {
 // root62 is the square root of x, both of 2^62, by bisection.
 func root62(x uint64) uint64 {
 	lo, hi := uint64(1)<<62, uint64(1)<<63
-	for lo < hi { // the largest whose square is not above x
+	for lo < hi { // largest root with a square of at most x
 		mid := lo + (hi-lo+1)/2
 		h, l := bits.Mul64(mid, mid)
 		if h<<2|l>>62 > x || h>>62 > 0 {
@@ -47,10 +47,10 @@ func root62(x uint64) uint64 {
 // 1.2.2, like exercise 25).
 func log2(x uint64) int64 {
 	n := bits.Len64(x) - 1
-	y := x << (63 - n) // from 1 to below 2, of 2^63
+	y := x << (63 - n) // from 1 to below 2, in units of 2^-63
 	out := int64(n)
 	for range 16 {
-		hi, _ := bits.Mul64(y, y) // of 2^62
+		hi, _ := bits.Mul64(y, y) // in units of 2^-62
 		out <<= 1
 		if hi>>63 == 1 {
 			out |= 1

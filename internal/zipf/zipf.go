@@ -1,8 +1,8 @@
 // Package zipf draws from Zipf's law and other discrete distributions, in constant time for each
 // draw.
 //
-// A Law computes with whole numbers alone, so that its draws are the same on every machine:
-// floating-point powers and logarithms differ in their last bits.
+// A Law uses only whole numbers, for equal draws on every machine: floating-point powers and
+// logarithms differ in the last bits.
 package zipf
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Law gives value i of n, from 0, a probability proportional to 1/(i+1)^s. Values are in ranges, of
-// which the first ones have one value each and the others at most a 64th of their first value; the
-// values of a range are equally likely. About 45 ranges cover each doubling: a billion values need
-// about 1,200. A value's probability is within s/128 of its share by the law.
+// Law gives value i of n, from 0, a probability proportional to 1/(i+1)^s. Values form ranges of
+// equally likely values: the first ranges have one value, later ranges at most a 64th of the first
+// value. About 45 ranges cover each doubling: a billion values need about 1,200. A value's
+// probability is within s/128 of the law's share.
 type Law struct {
 	first []uint64 // value of each range, and n
 	alias Alias
 }
 
-// rangeFine is the first value of a range divided by its greatest number of values.
+// rangeFine is the ratio of a range's first value to the largest range size.
 const rangeFine = 64
 
 // maxValues is the largest n of a law: the logarithms below have 16 bits after the point.
@@ -35,8 +35,8 @@ func New(s float64, n uint64) (*Law, error) {
 		return nil, fmt.Errorf("zipf: exponent %s over %d values: want above 0 to 10, and 1 to %d", quantity.Exact(s), n, uint64(maxValues))
 	}
 	l := new(Law)
-	exponent := int64(math.Round(s * (1 << 16))) // a multiple is exact anywhere
-	var logs []int64                             // of the ranges' weights
+	exponent := int64(math.Round(s * (1 << 16))) // multiples are exact on every machine
+	var logs []int64                             // log weights of the ranges
 	for at := uint64(0); at < n; {
 		size := min(max(1, (at+1)/rangeFine), n-at)
 		l.first, logs = append(l.first, at), append(logs, log2(size)-exponent*log2(at+1+size/2)>>16)
@@ -65,16 +65,15 @@ func (l *Law) Draw(a, b, c uint64) uint64 {
 	return l.first[i] + hi
 }
 
-// Alias is a table of aliases (Walker 1977), which draws one of n outcomes in constant time. Each
-// of n places is equally likely. It belongs to its own outcome with the probability keep, else to
-// its alias.
+// Alias is an alias table (Walker 1977), which draws one of n outcomes in constant time. Each of n
+// places is equally likely, and gives its outcome with probability keep, else the alias.
 type Alias struct {
-	keep  []uint64 // of 2^63
+	keep  []uint64 // in units of 2^-63
 	alias []int32
 }
 
-// NewAlias makes the table of outcomes by their shares, of which mean is the mean. part returns a
-// share below it as a part of it, of 2^63. The shares are used up.
+// NewAlias makes the table of outcomes by shares with the given mean. part returns a share below
+// the mean as a fraction of the mean, in units of 2^-63. NewAlias overwrites share.
 func NewAlias[T uint64 | float64](share []T, mean T, part func(T) uint64) Alias {
 	t := Alias{make([]uint64, len(share)), make([]int32, len(share))}
 	var small, large []int32
@@ -85,7 +84,7 @@ func NewAlias[T uint64 | float64](share []T, mean T, part func(T) uint64) Alias 
 			large = append(large, int32(i))
 		}
 	}
-	for len(small) > 0 && len(large) > 0 { // a small one gets the rest of its place from a large one
+	for len(small) > 0 && len(large) > 0 { // fill a small share's place from a large share
 		s, l := small[len(small)-1], large[len(large)-1]
 		small = small[:len(small)-1]
 		t.keep[s], t.alias[s] = part(share[s]), l

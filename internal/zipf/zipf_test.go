@@ -9,7 +9,7 @@ import (
 
 func (l *Law) next(r *rand.Rand) uint64 { return l.Draw(r.Uint64(), r.Uint64(), r.Uint64()) }
 
-// Draws have the counts of the law: chi-square over all values, of which rare ones are put together.
+// Draws follow the law: chi-square over all values, rare values merged.
 func TestDrawFollowsTheLaw(t *testing.T) {
 	const draws = 200_000
 	r := rand.New(rand.NewPCG(1, 2))
@@ -43,7 +43,8 @@ func TestDrawFollowsTheLaw(t *testing.T) {
 	}
 }
 
-// A billion values have the law's shares in ranges that span all of them, and the largest law stays below its limit.
+// A billion values follow the law in ranges over the whole domain, and the largest law stays below
+// its limit.
 func TestDrawOfManyValues(t *testing.T) {
 	for _, c := range []struct {
 		values   uint64
@@ -53,12 +54,12 @@ func TestDrawOfManyValues(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		weight := func(lo, hi uint64) float64 { // of values from lo to below hi, from 0
+		weight := func(lo, hi uint64) float64 { // values from lo to hi-1, from 0
 			sum := 0.0
 			for v := lo; v < min(hi, lo+1000); v++ {
 				sum += math.Pow(float64(v+1), -c.exponent)
 			}
-			if hi > lo+1000 { // by Euler and Maclaurin's first terms
+			if hi > lo+1000 { // Euler-Maclaurin, first terms
 				a, b := float64(lo+1000)+0.5, float64(hi)+0.5
 				sum += (math.Pow(b, 1-c.exponent) - math.Pow(a, 1-c.exponent)) / (1 - c.exponent)
 			}
@@ -98,7 +99,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// Places of an alias table give each outcome its share.
+// An alias table's places give each outcome its share.
 func TestAliasKeepsShares(t *testing.T) {
 	for _, share := range [][]float64{{1}, {1, 1}, {0.2, 0, 0.04, 3.76}, {0.75, 0.25, 1, 0.25, 1.25, 2.25, 0.5, 1.75}} {
 		table := NewAlias(slices.Clone(share), 1, func(x float64) uint64 { return uint64(x * (1 << 63)) })
@@ -116,7 +117,7 @@ func TestAliasKeepsShares(t *testing.T) {
 	}
 }
 
-// Whole numbers make the powers and logarithms that floating-point ones do.
+// Integer powers and logarithms match floating point.
 func TestWholeNumbers(t *testing.T) {
 	for x := int64(-20 << 16); x <= 0; x += 4999 {
 		if got, want := float64(Exp2(x))/(1<<32), math.Exp2(float64(x)/(1<<16)); math.Abs(got-want) > 1e-9 {
