@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
@@ -18,10 +19,10 @@ type orderedCollector struct {
 	failed error       // one that could not be read, or
 	fault  *clickFault // a bad line too many
 
-	coming *clickSplit // taken from the run, but perhaps not done
-	block  *clickSplit // whose rows go to windows
-	row    int         // the next one of it
-	before int         // bad lines before block
+	coming *clicks.Split // taken from the run, but perhaps not done
+	block  *clicks.Split // whose rows go to windows
+	row    int           // the next one of it
+	before int           // bad lines before block
 }
 
 // clickFault is a bad line, whose number is found out only if it is told.
@@ -37,17 +38,17 @@ type clickFault struct {
 func (s *ClickStream) fill(wait bool) {
 	w, full := s.nextWindow, s.cfg.window()-s.now.remaining()
 	for len(w.rows) < full {
-		if s.block == nil || s.row == len(s.block.labels) {
+		if s.block == nil || s.row == len(s.block.Labels) {
 			if !s.collect(wait) {
 				return
 			}
 			continue // a block may have no rows
 		}
 		if len(w.rows) == 0 {
-			w.begin = StreamPosition{Block: s.block.number, Row: s.row, Bad: s.before}
+			w.begin = StreamPosition{Block: s.block.Number, Row: s.row, Bad: s.before}
 		}
-		n := min(full-len(w.rows), len(s.block.labels)-s.row)
-		w.rows = s.shelf.put(w.rows, &s.block.clickRows, s.row, s.row+n)
+		n := min(full-len(w.rows), len(s.block.Labels)-s.row)
+		w.rows = s.shelf.put(w.rows, &s.block.Rows, s.row, s.row+n)
 		w.bad = s.bad
 		s.row += n
 	}
@@ -65,11 +66,11 @@ func (s *ClickStream) collect(wait bool) bool {
 	b := s.coming
 	s.coming = nil
 	if s.block != nil {
-		s.run.free <- s.block
+		s.run.Free <- s.block
 		s.block = nil
 	}
-	if b.err != nil {
-		s.failed, s.over = b.err, true
+	if b.Err != nil {
+		s.failed, s.over = b.Err, true
 		return false
 	}
 	s.before = s.bad
@@ -77,7 +78,7 @@ func (s *ClickStream) collect(wait bool) bool {
 		s.fault, s.over = fault, true
 		return false
 	}
-	s.block, s.row = b, min(s.skip, len(b.labels))
+	s.block, s.row = b, min(s.skip, len(b.Labels))
 	s.skip = 0
 	return true
 }
@@ -87,10 +88,10 @@ func (s *ClickStream) arrived(wait bool) bool {
 	if s.coming == nil {
 		var ok bool
 		if wait {
-			s.coming, ok = <-s.run.order
+			s.coming, ok = <-s.run.Order
 		} else {
 			select {
-			case s.coming, ok = <-s.run.order:
+			case s.coming, ok = <-s.run.Order:
 			default:
 				return false
 			}
@@ -101,11 +102,11 @@ func (s *ClickStream) arrived(wait bool) bool {
 		}
 	}
 	if wait {
-		<-s.coming.done
+		<-s.coming.Done
 		return true
 	}
 	select {
-	case <-s.coming.done:
+	case <-s.coming.Done:
 		return true
 	default:
 		return false
@@ -113,9 +114,9 @@ func (s *ClickStream) arrived(wait bool) bool {
 }
 
 // judge counts a block's bad lines and returns the one that is too many.
-func (c *orderedCollector) judge(b *clickSplit) *clickFault {
-	for _, f := range b.faults {
-		fault := &clickFault{b.path, b.offset, b.offset + int64(f.offset), f.text}
+func (c *orderedCollector) judge(b *clicks.Split) *clickFault {
+	for _, f := range b.Faults {
+		fault := &clickFault{b.Path, b.Offset, b.Offset + int64(f.Offset), f.Text}
 		if c.bad == c.limit {
 			return fault
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/datatest"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
@@ -41,16 +42,16 @@ func TestClickStreamBadLines(t *testing.T) {
 	hex := append([]string{"zz"}, categories[1:]...)
 	huge := append([]string{strings.Repeat("9", 19)}, numbers[1:]...)
 	bad := map[int]struct{ line, says string }{
-		40:  {clickLine("1", numbers, categories[:25]), "the line ends in field 39 of 40"},
-		41:  {clickLine("1", numbers, append(categories, "")), "more than 40 fields"},
-		260: {clickLine("1", numbers, hex), `field 15 is "zz", want a category in hexadecimal`},
-		261: {clickLine("1", huge, categories), `field 2 is "9999999999999999999", want an integer of at most 18 digits`},
+		40:  {datatest.ClickLine("1", numbers, categories[:25]), "the line ends in field 39 of 40"},
+		41:  {datatest.ClickLine("1", numbers, append(categories, "")), "more than 40 fields"},
+		260: {datatest.ClickLine("1", numbers, hex), `field 15 is "zz", want a category in hexadecimal`},
+		261: {datatest.ClickLine("1", huge, categories), `field 2 is "9999999999999999999", want an integer of at most 18 digits`},
 		399: {"", "the label is missing"},
 	}
 	order := []int{40, 41, 260, 261, 399}
 	for _, form := range []string{"", ".gz", ".zst"} {
 		files, _ := clickFolder(t, []string{form}, 50, 400)
-		lines := clickLines(50, 400)
+		lines := datatest.ClickLines(50, 400)
 		for at, b := range bad {
 			lines[at] = []byte(b.line + "\n")
 		}
@@ -114,11 +115,11 @@ func TestClickStreamBadLines(t *testing.T) {
 
 func TestClickStreamFaults(t *testing.T) {
 	leakcheck.Check(t)
-	text := bytes.Join(clickLines(0, 300), nil)
+	text := bytes.Join(datatest.ClickLines(0, 300), nil)
 	gz, zst := datatest.Compress(text), zstdOf(t, text)
 	flipped := bytes.Clone(zst)
 	flipped[len(flipped)/2] ^= 0x40
-	long := append(bytes.Clone(text), bytes.Repeat([]byte("x"), lineLimit+1)...)
+	long := append(bytes.Clone(text), bytes.Repeat([]byte("x"), clicks.MaxLine+1)...)
 	for name, c := range map[string]struct {
 		content []byte
 		says    string
@@ -129,11 +130,11 @@ func TestClickStreamFaults(t *testing.T) {
 		"flipped.zst": {flipped, "flipped.zst: byte", 0},
 		"plain.gz":    {text, "not a gzip file", 0},
 		"plain.zst":   {text, "no zstd frame here", 0},
-		"long":        {long, fmt.Sprintf("byte %d: a line of more than %d bytes", len(text), lineLimit), 250},
-		"long.gz":     {datatest.Compress(long), fmt.Sprintf("byte %d: a line of more than %d bytes", len(text), lineLimit), 250},
+		"long":        {long, fmt.Sprintf("byte %d: a line of more than %d bytes", len(text), clicks.MaxLine), 250},
+		"long.gz":     {datatest.Compress(long), fmt.Sprintf("byte %d: a line of more than %d bytes", len(text), clicks.MaxLine), 250},
 		"empty":       {nil, "has 0 rows of 1 file", 0},
 		"empty.gz":    {datatest.Compress(nil), "has 0 rows of 1 file", 0},
-		"few":         {bytes.Join(clickLines(0, 4), nil), "has 4 rows of 1 file", 0},
+		"few":         {bytes.Join(datatest.ClickLines(0, 4), nil), "has 4 rows of 1 file", 0},
 	} {
 		dir := t.TempDir()
 		datatest.Write(t, dir, map[string][]byte{name: c.content})
@@ -189,7 +190,7 @@ func TestClickStreamFilesChange(t *testing.T) {
 
 // What was left out before a position is counted, but not known any more.
 func TestClickStreamBadAfterResume(t *testing.T) {
-	lines := clickLines(0, 100)
+	lines := datatest.ClickLines(0, 100)
 	lines[3], lines[90] = []byte("x\n"), []byte("y\n")
 	dir := t.TempDir()
 	datatest.Write(t, dir, map[string][]byte{"f": bytes.Join(lines, nil)})

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/ringo-ml/ringo/internal/bytesview"
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
@@ -17,8 +18,10 @@ import (
 // for rows that are asked for in their order.
 type clickFileSource struct {
 	path   string
-	format *lineFormat
-	parser lineParser
+	format *clicks.Format
+	widths clicks.Shape // of format
+	shape  Shape        // of widths
+	parser clicks.Parser
 	parts  []clickPart
 	labels []uint8 // of all rows
 
@@ -38,8 +41,8 @@ type clickPart struct {
 type clickReader struct {
 	part  clickPart
 	text  []byte
-	rows  block
-	batch clickRows
+	rows  clicks.Block
+	batch clicks.Rows
 }
 
 // partBytes is how much of the file is read again at a time: a few hundred rows, so that
@@ -47,34 +50,34 @@ type clickReader struct {
 const partBytes = 1 << 16
 
 // openClickFile parses a file to its end, or until limit rows are there (0: all).
-func openClickFile(path string, f *lineFormat, threads, limit int, bad *datafile.Skips) (*clickFileSource, error) {
+func openClickFile(path string, f *clicks.Format, threads, limit int, bad *datafile.Skips) (*clickFileSource, error) {
 	in, err := pathname.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	out := &clickFileSource{path: path, format: f}
-	head, err := f.each(path, in, partBytes, threads, bad, func(c *chunk) bool {
-		if n := len(c.block.labels); n > 0 {
-			out.parts = append(out.parts, clickPart{c.offset, len(c.text), len(out.labels), n})
+	out := &clickFileSource{path: path, format: f, widths: f.Shape(), shape: shapeOf(f.Shape())}
+	head, err := f.Each(path, in, partBytes, threads, bad, func(c *clicks.Chunk) bool {
+		if n := len(c.Block.Labels); n > 0 {
+			out.parts = append(out.parts, clickPart{c.Offset, len(c.Text), len(out.labels), n})
 		}
-		for _, label := range c.block.labels {
+		for _, label := range c.Block.Labels {
 			out.labels = append(out.labels, uint8(label))
 		}
 		return limit == 0 || len(out.labels) < limit
 	})
-	out.parser = head.parser
+	out.parser = head.Parser
 	if limit > 0 && len(out.labels) > limit {
 		out.labels = out.labels[:limit]
 	}
 	if err == nil && len(out.labels) == 0 {
-		err = f.none(path)
+		err = f.EmptyError(path)
 	}
 	return out, err
 }
 
 func (c *clickFileSource) Len() int     { return len(c.labels) }
-func (c *clickFileSource) Shape() Shape { return c.format.shape() }
+func (c *clickFileSource) Shape() Shape { return c.shape }
 
 func (c *clickFileSource) evidence(w io.Writer) {
 	labels := make([]int32, 0, pageRows)
@@ -89,14 +92,13 @@ func (c *clickFileSource) evidence(w io.Writer) {
 
 // Fill parses the rows. Those of a batch may be of several parts, of which the reader has one at a time.
 func (c *clickFileSource) Fill(b *Batch, idx []int32, _ Draw) error {
-	shape := c.Shape()
 	b.places = b.places[:0]
 	if len(idx) == 0 {
-		return b.gather(shape, b.places)
+		return b.gather(c.shape, b.places)
 	}
 	r := c.take(int(idx[0]))
 	defer c.give(r)
-	r.batch.reset()
+	r.batch.Reset()
 	for i, n := range idx {
 		row := int(n)
 		if row < 0 || row >= len(c.labels) {
@@ -108,10 +110,10 @@ func (c *clickFileSource) Fill(b *Batch, idx []int32, _ Draw) error {
 			}
 		}
 		row -= r.part.first
-		r.batch.add(&shape, &r.rows.clickRows, row, row+1)
+		r.batch.Add(&c.widths, &r.rows.Rows, row, row+1)
 		b.places = append(b.places, clickAt{&r.batch, i})
 	}
-	return b.gather(shape, b.places)
+	return b.gather(c.shape, b.places)
 }
 
 // take returns a reader that nobody has, the one with a row if there is one.
@@ -153,8 +155,8 @@ func (r *clickReader) read(c *clickFileSource, row int) error {
 	if _, err := f.ReadAt(r.text, part.offset); err != nil {
 		return datafile.ReadFault(c.path, part.offset, err)
 	}
-	c.parser.parse(r.text, &r.rows)
-	if n := len(r.rows.labels); n != part.rows {
+	c.parser.Parse(r.text, &r.rows)
+	if n := len(r.rows.Labels); n != part.rows {
 		return datafile.Errorf(c.path, part.offset, "%d rows, there were %d when it was opened: the file has changed", n, part.rows)
 	}
 	r.part = part

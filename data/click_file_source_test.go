@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/datatest"
 )
@@ -19,7 +20,7 @@ import (
 func evalSets(t *testing.T, text []byte, limit, most int) (memory, again *Dataset) {
 	t.Helper()
 	dir := t.TempDir()
-	datatest.Write(t, dir, map[string][]byte{"train.tsv": clickText(10), "test.tsv": text})
+	datatest.Write(t, dir, map[string][]byte{"train.tsv": datatest.ClickText(10), "test.tsv": text})
 	var sets []*Dataset
 	for _, stream := range []bool{false, true} {
 		s, err := Open("criteo", Config{Dir: dir, Rows: 1000, Stream: stream, EvalLimit: limit, SkipBad: most, Threads: 2})
@@ -34,7 +35,7 @@ func evalSets(t *testing.T, text []byte, limit, most int) (memory, again *Datase
 // Rows that are read again are those of the set in memory, in any order, asked for by
 // several goroutines at once.
 func TestClicksReadAgain(t *testing.T) {
-	lines := bytes.SplitAfter(clickText(2000), []byte("\n"))
+	lines := bytes.SplitAfter(datatest.ClickText(2000), []byte("\n"))
 	bad := 0
 	for i := range len(lines) - 1 {
 		if i%311 == 7 || i >= 900 && i < 1300 { // one here and there, and a part without rows
@@ -49,7 +50,7 @@ func TestClicksReadAgain(t *testing.T) {
 	}
 	for _, limit := range limits {
 		memory, again := evalSets(t, text, limit, bad)
-		if limit == 0 && (memory.skips.Count() != bad || again.skips.Count() != bad) || again.Eval.Len() != memory.Eval.Len() || again.Eval.Shape().IDs != clickSlots {
+		if limit == 0 && (memory.skips.Count() != bad || again.skips.Count() != bad) || again.Eval.Len() != memory.Eval.Len() || again.Eval.Shape().IDs != clicks.CriteoSlots {
 			t.Fatalf("limit %d: %d rows, want %d; %d and %d bad lines of %d", limit, again.Eval.Len(), memory.Eval.Len(), again.skips.Count(), memory.skips.Count(), bad)
 		}
 		if _, ok := again.Eval.(*clickFileSource); !ok && limit == 0 {
@@ -84,8 +85,8 @@ func TestClicksReadAgain(t *testing.T) {
 						return
 					}
 					for i, n := range idx {
-						if b.Labels[i] != want.Labels[n] || !slices.Equal(b.IDs[i*clickSlots:][:clickSlots], want.IDs[int(n)*clickSlots:][:clickSlots]) ||
-							!slices.Equal(b.Values[i*clickNumbers:][:clickNumbers], want.Values[int(n)*clickNumbers:][:clickNumbers]) {
+						if b.Labels[i] != want.Labels[n] || !slices.Equal(b.IDs[i*clicks.CriteoSlots:][:clicks.CriteoSlots], want.IDs[int(n)*clicks.CriteoSlots:][:clicks.CriteoSlots]) ||
+							!slices.Equal(b.Values[i*clicks.CriteoNumbers:][:clicks.CriteoNumbers], want.Values[int(n)*clicks.CriteoNumbers:][:clicks.CriteoNumbers]) {
 							t.Errorf("limit %d: row %d differs", limit, n)
 							return
 						}
@@ -112,7 +113,7 @@ func evidenceOf(t *testing.T, s Source) interface{ evidence(w io.Writer) } {
 
 // Rows in their order are parsed once, whatever the batch.
 func TestClicksReadOnce(t *testing.T) {
-	_, again := evalSets(t, clickText(1500), 0, 0)
+	_, again := evalSets(t, datatest.ClickText(1500), 0, 0)
 	c := again.Eval.(*clickFileSource)
 	reads, last := 0, clickPart{}
 	var b Batch
@@ -136,12 +137,12 @@ func TestClicksReadOnce(t *testing.T) {
 // A file that is not what it was when it was opened is told, and what is no file of rows.
 func TestClicksChanged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.tsv")
-	text := clickText(600)
+	text := datatest.ClickText(600)
 	open := func() (*clickFileSource, error) {
 		if err := os.WriteFile(path, text, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		return openClickFile(path, criteoFormat(100, false), 1, 0, new(datafile.Skips))
+		return openClickFile(path, clicks.CriteoFormat(100, false), 1, 0, new(datafile.Skips))
 	}
 	for _, c := range []struct {
 		change func() error

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/datatest"
 	"github.com/ringo-ml/ringo/internal/data/layout"
@@ -199,8 +200,8 @@ func TestLayoutStreamLargeBag(t *testing.T) {
 		}
 	}
 	for _, page := range s.shelf.pages {
-		for _, own := range page.keysByRow {
-			if cap(own) > spareKeys {
+		for _, own := range page.KeysByRow {
+			if cap(own) > clicks.SpareKeys {
 				t.Errorf("memory of %d keys is kept for none", cap(own))
 			}
 		}
@@ -253,7 +254,7 @@ func TestLayoutSet(t *testing.T) {
 // Rows to predict may lack the label's column if the layout has a header, and need it without one.
 func TestLayoutUnlabelled(t *testing.T) {
 	l := layoutOf(t, numberedLayout)
-	d := Description{Name: "clicks", Layout: l, Shape: layoutShape(l)}
+	d := Description{Name: "clicks", Layout: l, Shape: shapeOf((&clicks.Format{Layout: l}).Shape())}
 	in, err := OpenInput(d, InputConfig{Path: Stdin, Stdin: strings.NewReader("x,line,tags\n1,2,a\n,3,\n"), Batch: 5})
 	if err != nil {
 		t.Fatal(err)
@@ -270,7 +271,7 @@ func TestLayoutUnlabelled(t *testing.T) {
 	}
 	l = layoutOf(t, "separator: comma\ncolumns:\n  - {name: y, kind: label}\n  - {name: u, kind: category}\n")
 	for text, reports := range map[string]string{"1,a\n": "", "a\n": "line 1: the line ends after field 1 of 2", ",a\n": "want a label of 0 or 1"} {
-		in, err := OpenInput(Description{Name: "clicks", Layout: l, Shape: layoutShape(l)}, InputConfig{Path: Stdin, Stdin: strings.NewReader(text), Batch: 5})
+		in, err := OpenInput(Description{Name: "clicks", Layout: l, Shape: shapeOf((&clicks.Format{Layout: l}).Shape())}, InputConfig{Path: Stdin, Stdin: strings.NewReader(text), Batch: 5})
 		if err != nil {
 			t.Fatal(err)
 		}

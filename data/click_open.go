@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/quantity"
@@ -13,29 +14,29 @@ import (
 )
 
 // readClicks parses a text to its end, or until limit rows are there.
-func readClicks(name string, r io.Reader, f *lineFormat, threads, limit int, bad *datafile.Skips) (*clicks, error) {
-	out := &clicks{shape: f.shape()}
-	_, err := f.each(name, r, chunkBytes, threads, bad, func(c *chunk) bool {
-		out.add(&c.block.clickRows, limit)
+func readClicks(name string, r io.Reader, f *clicks.Format, threads, limit int, bad *datafile.Skips) (*clickPages, error) {
+	out := newClicks(f.Shape())
+	_, err := f.Each(name, r, clicks.ChunkBytes, threads, bad, func(c *clicks.Chunk) bool {
+		out.add(&c.Block.Rows, limit)
 		return limit == 0 || out.n < limit
 	})
 	if err == nil && out.n == 0 {
-		err = f.none(name)
+		err = f.EmptyError(name)
 	}
 	return out, err
 }
 
 // clickFormat is how the lines of a set of clicks become samples: by a layout, where there is one,
 // else in Criteo's format, of which models want ids or keys.
-func (c Config) clickFormat() (*lineFormat, error) {
+func (c Config) clickFormat() (*clicks.Format, error) {
 	if c.Layout == "" {
-		return criteoFormat(c.criteoRows(), c.Keys), nil
+		return clicks.CriteoFormat(c.criteoRows(), c.Keys), nil
 	}
 	l, err := layout.Open(c.Layout)
 	if err != nil {
 		return nil, setting.Errorf(datafile.LayoutPath, "%w", err)
 	}
-	return layoutFormat(l)
+	return clicks.LayoutFormat(l)
 }
 
 // criteoRows is how many rows ids are of; 0: keys are wanted.
@@ -43,7 +44,7 @@ func (c Config) criteoRows() int {
 	if c.Keys {
 		return 0
 	}
-	return or(c.Rows, clickTableRows)
+	return or(c.Rows, clicks.TableRows)
 }
 
 // clickSet is what a set of clicks is called.
@@ -62,20 +63,20 @@ func findClicks(c Config) error {
 		_, _, err := findClickStream(c)
 		return err
 	}
-	_, err := findPair(c.clickSet(), c)
+	_, err := datafile.FindPair(c.clickSet(), c.Dir, c.TrainFile, c.EvalFile)
 	return err
 }
 
 // findClickStream returns the files to stream from, which are all with train in
 // their names, or those of a folder train, and the one to evaluate on.
-func findClickStream(c Config) (train []string, p pair, err error) {
+func findClickStream(c Config) (train []string, p datafile.Pair, err error) {
 	if c.TrainFile != "" {
-		train, err = ClickFiles(c.TrainFile)
+		train, err = clicks.Files(c.TrainFile)
 	} else if folder := filepath.Join(c.Dir, "train"); datafile.IsFolder(folder) {
-		train, err = ClickFiles(folder)
+		train, err = clicks.Files(folder)
 	} else {
 		var names []string
-		names, err = clickNames(c.Dir, "train")
+		names, err = clicks.FileNames(c.Dir, "train")
 		for _, name := range names {
 			train = append(train, filepath.Join(c.Dir, name))
 		}
@@ -84,9 +85,9 @@ func findClickStream(c Config) (train []string, p pair, err error) {
 		err = fmt.Errorf("%s has no folder train and no .txt or .tsv file (or .gz or .zst of one) with train in its name: %w", c.Dir, fs.ErrNotExist)
 	}
 	if err != nil {
-		return nil, p, fmt.Errorf("%s: %w; %w", c.clickSet(), err, textAlternatives(c.clickSet(), c.Dir))
+		return nil, p, fmt.Errorf("%s: %w; %w", c.clickSet(), err, datafile.TextAlternatives(c.clickSet(), c.Dir))
 	}
-	p, err = findPair(c.clickSet(), Config{Dir: c.Dir, TrainFile: train[0], EvalFile: c.EvalFile})
+	p, err = datafile.FindPair(c.clickSet(), c.Dir, train[0], c.EvalFile)
 	return train, p, err
 }
 
@@ -97,40 +98,40 @@ func openClicks(c Config, bad *datafile.Skips) (*Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	var files pair
-	s := &Dataset{Classes: 2, Rows: or(c.Rows, clickTableRows), Layout: f.layout}
+	var files datafile.Pair
+	s := &Dataset{Classes: 2, Rows: or(c.Rows, clicks.TableRows), Layout: f.Layout}
 	if c.Stream {
 		s.Files, files, err = findClickStream(c)
 	} else {
-		files, err = findPair(c.clickSet(), c)
+		files, err = datafile.FindPair(c.clickSet(), c.Dir, c.TrainFile, c.EvalFile)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.Notes = files.notes()
-	if shape := f.shape(); f.layout != nil {
-		s.Notes = append(s.Notes, fmt.Sprintf("layout %s: %s and %s", f.layout.Name(), quantity.Count(shape.Size(), "number"), quantity.Count(len(shape.Slots), "slot of keys")))
+	s.Notes = files.Notes()
+	if shape := f.Shape(); f.Layout != nil {
+		s.Notes = append(s.Notes, fmt.Sprintf("layout %s: %s and %s", f.Layout.Name(), quantity.Count(shape.Numbers, "number"), quantity.Count(len(shape.Slots), "slot of keys")))
 	}
 	if !c.Stream {
-		if s.Train, err = c.readClicks(files.train, f, c.TrainLimit, bad); err != nil {
+		if s.Train, err = c.readClicks(files.Train, f, c.TrainLimit, bad); err != nil {
 			return nil, err
 		}
 	}
-	s.Eval, err = c.readClicks(files.eval, f, c.EvalLimit, bad)
+	s.Eval, err = c.readClicks(files.Eval, f, c.EvalLimit, bad)
 	return s, err
 }
 
 // readClicks is the source of a file's rows: of a stream they are left in their file, unless it is
 // compressed and could not be read from a place in it.
-func (c Config) readClicks(path string, f *lineFormat, limit int, bad *datafile.Skips) (Source, error) {
-	if c.Stream && !datafile.Packed(path) && !typed(path) {
+func (c Config) readClicks(path string, f *clicks.Format, limit int, bad *datafile.Skips) (Source, error) {
+	if c.Stream && !datafile.Packed(path) && !datafile.Typed(path) {
 		rows, err := openClickFile(path, f, c.threads(), limit, bad)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.clickSet(), err)
 		}
 		return rows, nil
 	}
-	if typed(path) {
+	if datafile.Typed(path) {
 		rows, err := readTyped(path, f, limit, bad)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.clickSet(), err)
@@ -147,4 +148,46 @@ func (c Config) readClicks(path string, f *lineFormat, limit int, bad *datafile.
 		return nil, fmt.Errorf("%s: %w", c.clickSet(), err)
 	}
 	return rows, nil
+}
+
+// syntheticCriteo returns 100,000 synthetic rows to train on and 20,000 to evaluate on.
+func syntheticCriteo(c Config) *Dataset {
+	rows := clicks.NewSynthetic(c.criteoRows(), c.Keys, c.Seed)
+	source := func(set uint64, n int) Source {
+		out := newClicks(rows.Shape())
+		for i := range n {
+			out.add(rows.Draw(set, uint64(i)), 0)
+		}
+		return out
+	}
+	return &Dataset{
+		Train: source(0, or(c.TrainLimit, 100_000)), Eval: source(1, or(c.EvalLimit, 20_000)),
+		Classes: 2, Rows: or(c.Rows, clicks.TableRows),
+	}
+}
+
+// eachTyped is each of a file whose columns have types.
+func eachTyped(f *clicks.Format, path string, bad *datafile.Skips, collect func(*clicks.Chunk) bool) error {
+	if f.Layout == nil {
+		return fmt.Errorf("%s: in Criteo's format rows are lines of text; --layout says what columns are", path)
+	}
+	in, err := OpenTable(path)
+	if err != nil {
+		return err
+	}
+	return f.RowsOf(in, bad, collect)
+}
+
+// readTyped reads the samples of a file whose columns have types, or of its first limit rows (0:
+// all).
+func readTyped(path string, f *clicks.Format, limit int, bad *datafile.Skips) (*clickPages, error) {
+	out := newClicks(f.Shape())
+	err := eachTyped(f, path, bad, func(c *clicks.Chunk) bool {
+		out.add(&c.Block.Rows, limit)
+		return limit == 0 || out.n < limit
+	})
+	if err == nil && out.n == 0 {
+		err = f.EmptyError(path)
+	}
+	return out, err
 }

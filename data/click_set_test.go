@@ -8,14 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datatest"
 )
 
 // With Stream a set names its training files, and reads the other one alone.
 func TestOpenClickStreamSet(t *testing.T) {
-	text := clickText(30)
+	text := datatest.ClickText(30)
 	dir := t.TempDir()
-	datatest.Write(t, dir, map[string][]byte{"Train_2.tsv": text, "train_10.tsv.gz": datatest.Compress(text), "train_2.tsv.zst": nil, "train.md": nil, "test.tsv": clickText(20)})
+	datatest.Write(t, dir, map[string][]byte{"Train_2.tsv": text, "train_10.tsv.gz": datatest.Compress(text), "train_2.tsv.zst": nil, "train.md": nil, "test.tsv": datatest.ClickText(20)})
 	open := func(cfg Config) (*Dataset, error) { return Open("criteo", cfg) }
 	set, err := open(Config{Dir: dir, Stream: true})
 	if err != nil {
@@ -25,11 +26,11 @@ func TestOpenClickStreamSet(t *testing.T) {
 	for _, f := range set.Files {
 		names = append(names, filepath.Base(f))
 	}
-	if want := []string{"Train_2.tsv", "train_2.tsv.zst", "train_10.tsv.gz"}; !slices.Equal(names, want) || set.Train != nil || set.Eval.Len() != 20 || set.Rows != clickTableRows {
+	if want := []string{"Train_2.tsv", "train_2.tsv.zst", "train_10.tsv.gz"}; !slices.Equal(names, want) || set.Train != nil || set.Eval.Len() != 20 || set.Rows != clicks.TableRows {
 		t.Errorf("%q, want %q; %+v", names, want, set)
 	}
 	before := set.Fingerprint()
-	datatest.Write(t, dir, map[string][]byte{"train_10.tsv.gz": datatest.Compress(clickText(31))})
+	datatest.Write(t, dir, map[string][]byte{"train_10.tsv.gz": datatest.Compress(datatest.ClickText(31))})
 	if again, err := open(Config{Dir: dir, Stream: true}); err != nil || again.Fingerprint() == before {
 		t.Errorf("the fingerprint does not show that a file changed (%v)", err)
 	}
@@ -80,7 +81,7 @@ func TestFingerprintOfShape(t *testing.T) {
 		if limited, ok := src.(head); ok {
 			src = limited.Source
 		}
-		src.(*clicks).evidence(h)
+		src.(*clickPages).evidence(h)
 	}
 	if set.Fingerprint() != [sha256.Size]byte(h.Sum(nil)) {
 		t.Error("the fingerprint changed")

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/data/prng"
@@ -112,7 +113,7 @@ func (c ClickStreamConfig) resolve() (ClickStreamConfig, []int64, error) {
 	fault(c.BlockBytes < 0 || c.BlockBytes > maxBlockBytes, "blocks of %d bytes: need 0 to %d", c.BlockBytes, maxBlockBytes)
 	sizes, total := make([]int64, len(c.Files)), int64(0)
 	for i, path := range c.Files {
-		fault(typed(path), "%s: Parquet and Arrow are read into memory, not streamed: leave out --stream, or write the rows as text, compressed if you like", path)
+		fault(datafile.Typed(path), "%s: Parquet and Arrow are read into memory, not streamed: leave out --stream, or write the rows as text, compressed if you like", path)
 		info, err := pathname.Check(path)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("click stream: %w", err))
@@ -130,6 +131,11 @@ func (c ClickStreamConfig) resolve() (ClickStreamConfig, []int64, error) {
 
 // window is how many rows are taken together.
 func (c *ClickStreamConfig) window() int { return or(c.Window, c.Batch) }
+
+// run returns the configuration of a pass.
+func (c *ClickStreamConfig) run() *clicks.RunConfig {
+	return &clicks.RunConfig{Files: c.Files, Rank: c.Rank, Size: c.Size, ByFile: c.ByFile, Interleave: c.Interleave, Threads: c.Threads, BlockBytes: c.BlockBytes}
+}
 
 // digest stands for all that decides which rows this rank gets in which order.
 func (c *ClickStreamConfig) digest(sizes []int64) string {
@@ -170,11 +176,11 @@ type StreamPosition struct {
 type ClickStream struct {
 	cfg    ClickStreamConfig // resolved
 	of     string
-	format *lineFormat
+	format *clicks.Format
 	shape  Shape
 	batch  Batch
 
-	run        *clickRun // nil before the first epoch
+	run        *clicks.Run // nil before the first epoch
 	epoch      int
 	step       int64
 	err        error // told from now on
@@ -194,14 +200,14 @@ func OpenClickStream(cfg ClickStreamConfig) (*ClickStream, error) {
 	if err != nil {
 		return nil, err
 	}
-	format := criteoFormat(cfg.Rows, cfg.Keys)
+	format := clicks.CriteoFormat(cfg.Rows, cfg.Keys)
 	if cfg.Layout != nil {
-		if format, err = layoutFormat(cfg.Layout); err != nil {
+		if format, err = clicks.LayoutFormat(cfg.Layout); err != nil {
 			return nil, err
 		}
 	}
-	s := &ClickStream{cfg: cfg, of: cfg.digest(sizes), format: format, shape: format.shape(), ended: true}
-	s.shelf = newClickShelf(s.shape, cfg.window())
+	s := &ClickStream{cfg: cfg, of: cfg.digest(sizes), format: format, shape: shapeOf(format.Shape()), ended: true}
+	s.shelf = newClickShelf(format.Shape(), cfg.window())
 	s.now, s.nextWindow = &s.window[0], &s.window[1]
 	return s, nil
 }
@@ -221,7 +227,7 @@ func (s *ClickStream) start(p StreamPosition) {
 	s.orderedCollector = orderedCollector{limit: s.cfg.SkipBad, bad: p.Bad, skip: p.Row}
 	s.now.begin = StreamPosition{Epoch: p.Epoch, Step: p.First, First: p.First, Block: p.Block, Row: p.Row, Bad: p.Bad, Of: s.of}
 	s.now.bad = p.Bad
-	s.run = newClickRun(&s.cfg, s.format, p.Block, false)
+	s.run = clicks.NewRun(s.cfg.run(), s.format, p.Block, false)
 }
 
 // halt ends the pass and takes all rows back.
@@ -229,7 +235,7 @@ func (s *ClickStream) halt() {
 	if s.run == nil {
 		return
 	}
-	s.run.close()
+	s.run.Close()
 	s.run = nil
 	s.shelf.drop(s.now)
 	s.shelf.drop(s.nextWindow)
@@ -322,7 +328,7 @@ func (s *ClickStream) Read(b *Batch) (ok bool, err error) {
 		s.err, s.ended, s.now.bad = s.end(n), true, s.bad
 		return false, s.err
 	}
-	if s.err = s.shelf.take(s.now, b, n, s.cfg.Window > 0); s.err != nil {
+	if s.err = s.shelf.take(s.now, b, s.shape, n, s.cfg.Window > 0); s.err != nil {
 		return false, s.err
 	}
 	s.step++
@@ -338,7 +344,7 @@ func (s *ClickStream) end(n int) error {
 			s.cfg.Rank, s.cfg.Size, s.step, s.cfg.Batch, s.epoch, s.cfg.Steps)
 	case s.step == 0:
 		return fmt.Errorf("click stream: rank %d of %d has %s of %s (%s, ...), fewer than one batch of %d: want %s",
-			s.cfg.Rank, s.cfg.Size, quantity.Count(n, "row"), quantity.Count(len(s.cfg.Files), "file"), s.cfg.Files[0], s.cfg.Batch, s.format.requirement())
+			s.cfg.Rank, s.cfg.Size, quantity.Count(n, "row"), quantity.Count(len(s.cfg.Files), "file"), s.cfg.Files[0], s.cfg.Batch, s.format.Expects())
 	}
 	return nil
 }
@@ -379,25 +385,25 @@ func (s *ClickStream) LeftOut() []LeftOut { return s.leftOut(s.now.bad) }
 func (s *ClickStream) Rows(ctx context.Context) (rows int64, left []LeftOut, err error) {
 	format := s.format
 	if s.cfg.Layout == nil {
-		format = criteoFormat(0, false) // neither ids nor keys
+		format = clicks.CriteoFormat(0, false) // neither ids nor keys
 	}
-	r := newClickRun(&s.cfg, format, 0, s.cfg.SkipBad == 0)
-	defer r.close()
+	r := clicks.NewRun(s.cfg.run(), format, 0, s.cfg.SkipBad == 0)
+	defer r.Close()
 	bad := orderedCollector{limit: s.cfg.SkipBad}
-	for b := range r.order {
+	for b := range r.Order {
 		select {
-		case <-b.done:
+		case <-b.Done:
 		case <-ctx.Done():
 			return 0, nil, context.Cause(ctx)
 		}
-		if b.err != nil {
-			return 0, nil, b.err
+		if b.Err != nil {
+			return 0, nil, b.Err
 		}
 		if bad.fault = bad.judge(b); bad.fault != nil {
 			return 0, nil, bad.badLineError()
 		}
-		rows += int64(b.lines - len(b.faults))
-		r.free <- b
+		rows += int64(b.Lines - len(b.Faults))
+		r.Free <- b
 	}
 	return rows, bad.leftOut(bad.bad), nil
 }

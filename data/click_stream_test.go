@@ -14,29 +14,10 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datatest"
-	"github.com/ringo-ml/ringo/internal/data/prng"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
-
-// clickLines are n lines whose first category is the line's number, from
-// first on.
-func clickLines(first, n int) [][]byte {
-	var out [][]byte
-	for i := first; i < first+n; i++ {
-		r := prng.New(9, 1, uint64(i))
-		var numbers, categories []string
-		for range clickNumbers {
-			numbers = append(numbers, []string{"", "-1", "0", "77", "1234567", "12345678", "999999999999999999"}[r.Below(7)])
-		}
-		categories = append(categories, fmt.Sprintf("%08x", i))
-		for range clickSlots - 1 {
-			categories = append(categories, []string{"", "a", fmt.Sprintf("%08x", r.Next()>>32), fmt.Sprintf("%016X", r.Next())}[r.Below(4)])
-		}
-		out = append(out, []byte(clickLine([]string{"0", "1"}[r.Below(2)], numbers, categories)+"\n"))
-	}
-	return out
-}
 
 func zstdOf(t *testing.T, text []byte) []byte {
 	t.Helper()
@@ -54,7 +35,7 @@ func clickFolder(t *testing.T, forms []string, counts ...int) (files []string, t
 	t.Helper()
 	dir, first := t.TempDir(), 0
 	for i, n := range counts {
-		text := bytes.Join(clickLines(first, n), nil)
+		text := bytes.Join(datatest.ClickLines(first, n), nil)
 		if i%2 == 1 {
 			text = bytes.TrimSuffix(text, []byte("\n"))
 		}
@@ -82,7 +63,7 @@ func openStream(t *testing.T, cfg ClickStreamConfig) *ClickStream {
 
 // streamed is what is left of an epoch, batch by batch.
 type streamed struct {
-	clickRows
+	clicks.Rows
 	sizes []int
 }
 
@@ -96,21 +77,21 @@ func drainStream(t *testing.T, s *ClickStream) (out streamed) {
 		if !ok {
 			return out
 		}
-		out.numbers, out.ids, out.keys = append(out.numbers, b.Values...), append(out.ids, b.IDs...), append(out.keys, b.Keys...)
-		out.labels, out.sizes = append(out.labels, b.Labels...), append(out.sizes, b.N)
+		out.Numbers, out.IDs, out.Keys = append(out.Numbers, b.Values...), append(out.IDs, b.IDs...), append(out.Keys, b.Keys...)
+		out.Labels, out.sizes = append(out.Labels, b.Labels...), append(out.sizes, b.N)
 	}
 }
 
 // order is the rows' line numbers.
 func (s *streamed) order() (out []int) {
-	for i := 0; i < len(s.keys); i += clickSlots {
-		out = append(out, int(s.keys[i]&(1<<keyBits-1)))
+	for i := 0; i < len(s.Keys); i += clicks.CriteoSlots {
+		out = append(out, int(s.Keys[i]&(1<<clicks.KeyBits-1)))
 	}
 	return out
 }
 
 func (s *streamed) same(o *streamed) bool {
-	return sameRows(s.clickRows, o.clickRows) && slices.Equal(s.keys, o.keys) && slices.Equal(s.sizes, o.sizes)
+	return sameRows(s.Rows, o.Rows) && slices.Equal(s.Keys, o.Keys) && slices.Equal(s.sizes, o.sizes)
 }
 
 func upTo(n int) []int {
@@ -126,13 +107,13 @@ func upTo(n int) []int {
 func TestClickStreamTwin(t *testing.T) {
 	leakcheck.Check(t)
 	files, texts := clickFolder(t, []string{"", ".gz", ".zst"}, 700, 1, 0, 350, 90, 211)
-	var want clickRows
+	var want clicks.Rows
 	for _, text := range texts {
 		if len(text) == 0 {
 			continue
 		}
 		part := naiveClicks(t, text, 1000)
-		want.numbers, want.ids, want.labels = append(want.numbers, part.numbers...), append(want.ids, part.ids...), append(want.labels, part.labels...)
+		want.Numbers, want.IDs, want.Labels = append(want.Numbers, part.Numbers...), append(want.IDs, part.IDs...), append(want.Labels, part.Labels...)
 	}
 	for _, size := range []int{0, 7, 250, 4096, 1 << 20} {
 		for _, threads := range []int{1, 2, 5} {
@@ -140,8 +121,8 @@ func TestClickStreamTwin(t *testing.T) {
 			for epoch := range 2 {
 				s.Start(epoch)
 				got := drainStream(t, s)
-				if !sameRows(got.clickRows, want) || !slices.Equal(got.order(), upTo(1352)) {
-					t.Fatalf("blocks of %d, %d threads, epoch %d: %d rows differ from the twin's", size, threads, epoch, len(got.labels))
+				if !sameRows(got.Rows, want) || !slices.Equal(got.order(), upTo(1352)) {
+					t.Fatalf("blocks of %d, %d threads, epoch %d: %d rows differ from the twin's", size, threads, epoch, len(got.Labels))
 				}
 				if last := got.sizes[len(got.sizes)-1]; len(got.sizes) != 22 || last != 1352%64 {
 					t.Errorf("%d batches, the last of %d", len(got.sizes), last)
@@ -161,8 +142,8 @@ func TestClickStreamAsSet(t *testing.T) {
 	}
 	s := openStream(t, ClickStreamConfig{Files: files[:1], Batch: 100, Rows: 5000})
 	s.Start(1)
-	if got := drainStream(t, s); !sameRows(got.clickRows, set.Train.(*clicks).flat()) || len(got.keys) != 0 {
-		t.Errorf("%d rows differ", len(got.labels))
+	if got := drainStream(t, s); !sameRows(got.Rows, set.Train.(*clickPages).flat()) || len(got.Keys) != 0 {
+		t.Errorf("%d rows differ", len(got.Labels))
 	}
 }
 
@@ -340,7 +321,7 @@ func TestClickStreamResume(t *testing.T) {
 			for _, n := range whole.sizes[:step] {
 				at += n
 			}
-			rest.keys, rest.labels, rest.numbers = whole.keys[at*clickSlots:], whole.labels[at:], whole.numbers[at*clickNumbers:]
+			rest.Keys, rest.Labels, rest.Numbers = whole.Keys[at*clicks.CriteoSlots:], whole.Labels[at:], whole.Numbers[at*clicks.CriteoNumbers:]
 			if err := again.Resume(p); err != nil {
 				t.Fatal(err)
 			}
@@ -494,7 +475,7 @@ func TestClickStreamValidate(t *testing.T) {
 
 func BenchmarkClickStream(b *testing.B) { // an epoch of 50,000 rows, from the page cache
 	path := filepath.Join(b.TempDir(), "rows.tsv")
-	text := clickText(50_000)
+	text := datatest.ClickText(50_000)
 	if err := os.WriteFile(path, text, 0o666); err != nil {
 		b.Fatal(err)
 	}

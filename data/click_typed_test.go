@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/datatest"
 	"github.com/ringo-ml/ringo/internal/data/layout"
@@ -69,14 +70,14 @@ func (w *typedTwin) ScanText(want []int, visit func(*table.Chunk) error) error {
 }
 
 // readTwin reads a twin's samples.
-func readTwin(l *layout.Layout, in table.Reader, limit int, bad *datafile.Skips) (*clicks, error) {
-	f, err := layoutFormat(l)
+func readTwin(l *layout.Layout, in table.Reader, limit int, bad *datafile.Skips) (*clickPages, error) {
+	f, err := clicks.LayoutFormat(l)
 	if err != nil {
 		return nil, err
 	}
-	out := &clicks{shape: f.shape()}
-	return out, f.rowsOf(in, bad, func(c *chunk) bool {
-		out.add(&c.block.clickRows, limit)
+	out := newClicks(f.Shape())
+	return out, f.RowsOf(in, bad, func(c *clicks.Chunk) bool {
+		out.add(&c.Block.Rows, limit)
 		return limit == 0 || out.n < limit
 	})
 }
@@ -95,13 +96,13 @@ func TestTypedIsAsText(t *testing.T) {
 			if err != nil || limit == 2 && got.Len() != 2 {
 				t.Fatalf("lists %q: %d rows, %v", lists, got.Len(), err)
 			}
-			if limit != 2 && !reflect.DeepEqual(got.pages[0].keys, want.pages[0].keys) || limit != 2 && !reflect.DeepEqual(got.pages, want.pages) {
+			if limit != 2 && !reflect.DeepEqual(got.pages[0].Keys, want.pages[0].Keys) || limit != 2 && !reflect.DeepEqual(got.pages, want.pages) {
 				t.Errorf("lists %q: %+v, want %+v", lists, got.pages, want.pages)
 			}
 		}
 	}
 	headless := layoutOf(t, "columns:\n  - {name: y, kind: label}\n  - {kind: ignore}\n  - {name: b, kind: bag, values: key}\n")
-	if got, err := readTwin(headless, twinOf(t, "b,z,y\n1|2,x,1\n", "b"), 0, new(datafile.Skips)); err != nil || got.pages[0].labels[0] != 1 || len(got.pages[0].keys) != 2 {
+	if got, err := readTwin(headless, twinOf(t, "b,z,y\n1|2,x,1\n", "b"), 0, new(datafile.Skips)); err != nil || got.pages[0].Labels[0] != 1 || len(got.pages[0].Keys) != 2 {
 		t.Errorf("%+v, %v: columns are found by name, though lines of the layout have no header", got, err)
 	}
 }
@@ -127,7 +128,7 @@ func TestTypedFaults(t *testing.T) {
 	}
 	bad := &datafile.Skips{Max: 2}
 	got, err := readTwin(l, twinOf(t, "y,line,x,tags\n7,2,3,a\n0,4,5,b\n1,x,5,\n1,6,7,c\n", "tags"), 0, bad)
-	if err != nil || got.Len() != 2 || got.pages[0].keys[0] != 4 || bad.Count() != 2 {
+	if err != nil || got.Len() != 2 || got.pages[0].Keys[0] != 4 || bad.Count() != 2 {
 		t.Errorf("%+v, %d left out, %v", got, bad.Count(), err)
 	}
 }
@@ -150,7 +151,7 @@ func TestTypedFiles(t *testing.T) {
 	if _, err := Open("criteo", Config{Dir: dir}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
-	if err := (&lineFormat{}).eachTyped("a.parquet", new(datafile.Skips), nil); err == nil || !strings.Contains(err.Error(), "--layout") {
+	if err := eachTyped(&clicks.Format{}, "a.parquet", new(datafile.Skips), nil); err == nil || !strings.Contains(err.Error(), "--layout") {
 		t.Error(err)
 	}
 }

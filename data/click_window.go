@@ -1,6 +1,9 @@
 package data
 
-import "github.com/ringo-ml/ringo/internal/data/prng"
+import (
+	"github.com/ringo-ml/ringo/internal/data/clicks"
+	"github.com/ringo-ml/ringo/internal/data/prng"
+)
 
 // clickWindow is rows that are shuffled among each other.
 type clickWindow struct {
@@ -30,19 +33,19 @@ func (w *clickWindow) draw(shuffle bool) int32 {
 // place of a row that was given out is the next one's: the window that is filled
 // takes no memory beyond that of the one that is given out.
 type rowPages struct {
-	shape Shape
+	shape clicks.Shape
 	per   int // rows of a page
-	pages []clickRows
+	pages []clicks.Rows
 	free  []int32 // places, the next one last
 }
 
 // newClickShelf is a shelf for about so many rows, which has none yet.
-func newClickShelf(s Shape, rows int) rowPages {
+func newClickShelf(s clicks.Shape, rows int) rowPages {
 	return rowPages{shape: s, per: min(rows, pageRows)}
 }
 
 // put copies rows [lo, hi) of a block and appends their places.
-func (s *rowPages) put(places []int32, from *clickRows, lo, hi int) []int32 {
+func (s *rowPages) put(places []int32, from *clicks.Rows, lo, hi int) []int32 {
 	for row := lo; row < hi; row++ {
 		if len(s.free) == 0 {
 			s.extend()
@@ -50,7 +53,7 @@ func (s *rowPages) put(places []int32, from *clickRows, lo, hi int) []int32 {
 		place := s.free[len(s.free)-1]
 		s.free = s.free[:len(s.free)-1]
 		to := s.row(place)
-		to.rows.set(&s.shape, to.row, from, row)
+		to.rows.Set(&s.shape, to.row, from, row)
 		places = append(places, place)
 	}
 	return places
@@ -66,18 +69,18 @@ func (s *rowPages) extend() {
 	for place := (len(s.pages)+1)*s.per - 1; place >= len(s.pages)*s.per; place-- {
 		s.free = append(s.free, int32(place))
 	}
-	s.pages = append(s.pages, s.shape.room(s.per))
+	s.pages = append(s.pages, s.shape.Room(s.per))
 }
 
 // take copies a window's next n rows to a batch of that size.
-func (s *rowPages) take(w *clickWindow, b *Batch, n int, shuffle bool) error {
+func (s *rowPages) take(w *clickWindow, b *Batch, shape Shape, n int, shuffle bool) error {
 	b.places = b.places[:0]
 	for range n {
 		place := w.draw(shuffle)
 		b.places = append(b.places, s.row(place))
 		s.free = append(s.free, place)
 	}
-	return b.gather(s.shape, b.places)
+	return b.gather(shape, b.places)
 }
 
 // skip gives out a window's next n rows to nobody, in the order in which take would.

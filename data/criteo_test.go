@@ -13,89 +13,62 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/datatest"
-	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
-// clickLine is a line of Criteo by its fields.
-func clickLine(label string, numbers []string, categories []string) string {
-	fields := append([]string{label}, numbers...)
-	return strings.Join(append(fields, categories...), "\t")
-}
-
-// clickText makes n good lines.
-func clickText(n int) []byte {
-	var b bytes.Buffer
-	for i := range n {
-		r := prng.New(7, 0, uint64(i))
-		var numbers, categories []string
-		for range clickNumbers {
-			numbers = append(numbers, []string{"", "-1", "0", "5", "123456"}[r.Below(5)])
-		}
-		for range clickSlots {
-			if r.Below(4) == 0 {
-				categories = append(categories, "")
-			} else {
-				categories = append(categories, fmt.Sprintf("%08x", r.Next()>>32))
-			}
-		}
-		b.WriteString(clickLine(strconv.Itoa(r.Below(2)), numbers, categories) + "\n")
-	}
-	return b.Bytes()
-}
-
 // naiveClicks is the parser's twin: split, convert.
-func naiveClicks(t *testing.T, text []byte, rows int) (out clickRows) {
+func naiveClicks(t *testing.T, text []byte, rows int) (out clicks.Rows) {
 	t.Helper()
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(text), "\n"), "\n") {
 		fields := strings.Split(strings.TrimSuffix(line, "\r"), "\t")
-		if len(fields) != clickFields {
+		if len(fields) != clicks.CriteoFields {
 			t.Fatalf("%d fields", len(fields))
 		}
 		for i, f := range fields {
 			switch {
 			case i == 0:
 				l, _ := strconv.Atoi(f)
-				out.labels = append(out.labels, int32(l))
-			case i <= clickNumbers:
+				out.Labels = append(out.Labels, int32(l))
+			case i <= clicks.CriteoNumbers:
 				x, _ := strconv.ParseInt(f, 10, 64)
-				out.numbers = append(out.numbers, float32(math.Log1p(math.Max(0, float64(x)))))
+				out.Numbers = append(out.Numbers, float32(math.Log1p(math.Max(0, float64(x)))))
 			case f == "":
-				out.ids = append(out.ids, 0)
+				out.IDs = append(out.IDs, 0)
 			default:
 				x, _ := strconv.ParseUint(f, 16, 64)
-				out.ids = append(out.ids, slotID(i-1-clickNumbers, x, rows))
+				out.IDs = append(out.IDs, clicks.SlotID(i-1-clicks.CriteoNumbers, x, rows))
 			}
 		}
 	}
 	return out
 }
 
-func read(t *testing.T, text []byte, threads, limit, most int) (*clicks, *datafile.Skips) {
+func read(t *testing.T, text []byte, threads, limit, most int) (*clickPages, *datafile.Skips) {
 	t.Helper()
 	bad := &datafile.Skips{Max: most}
-	got, err := readClicks("f", bytes.NewReader(text), criteoFormat(1000, false), threads, limit, bad)
+	got, err := readClicks("f", bytes.NewReader(text), clicks.CriteoFormat(1000, false), threads, limit, bad)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return got, bad
 }
 
-func (c *clicks) flat() (out clickRows) {
+func (c *clickPages) flat() (out clicks.Rows) {
 	for _, p := range c.pages {
-		out.numbers, out.ids, out.labels = append(out.numbers, p.numbers...), append(out.ids, p.ids...), append(out.labels, p.labels...)
+		out.Numbers, out.IDs, out.Labels = append(out.Numbers, p.Numbers...), append(out.IDs, p.IDs...), append(out.Labels, p.Labels...)
 	}
 	return out
 }
 
-func sameRows(a, b clickRows) bool {
-	return slices.Equal(a.numbers, b.numbers) && slices.Equal(a.ids, b.ids) && slices.Equal(a.labels, b.labels)
+func sameRows(a, b clicks.Rows) bool {
+	return slices.Equal(a.Numbers, b.Numbers) && slices.Equal(a.IDs, b.IDs) && slices.Equal(a.Labels, b.Labels)
 }
 
 func TestCriteoParser(t *testing.T) {
 	// Several chunks, the last of a single line without an end; and two pages.
-	text := clickText(10_000)
+	text := datatest.ClickText(10_000)
 	text = text[:len(text)-1]
 	want := naiveClicks(t, text, 1000)
 	for _, threads := range []int{1, 2, 5} {
@@ -109,14 +82,14 @@ func TestCriteoParser(t *testing.T) {
 	}
 	for _, limit := range []int{1, 4000, 9_999} {
 		got, _ := read(t, text, 3, limit, 0)
-		if flat := got.flat(); got.n != limit || !slices.Equal(flat.labels, want.labels[:limit]) || !slices.Equal(flat.ids, want.ids[:limit*clickSlots]) {
+		if flat := got.flat(); got.n != limit || !slices.Equal(flat.Labels, want.Labels[:limit]) || !slices.Equal(flat.IDs, want.IDs[:limit*clicks.CriteoSlots]) {
 			t.Errorf("limit %d: %d rows", limit, got.n)
 		}
 	}
 	got, _ := read(t, text, 1, 0, 0)
 	b := fill(t, got, Draw{}, 9_999, 8_192, 0)
 	for i, n := range []int{9_999, 8_192, 0} {
-		if b.Labels[i] != want.labels[n] || !slices.Equal(b.IDs[i*26:][:26], want.ids[n*26:][:26]) || !slices.Equal(b.Values[i*13:][:13], want.numbers[n*13:][:13]) {
+		if b.Labels[i] != want.Labels[n] || !slices.Equal(b.IDs[i*26:][:26], want.IDs[n*26:][:26]) || !slices.Equal(b.Values[i*13:][:13], want.Numbers[n*13:][:13]) {
 			t.Errorf("sample %d", n)
 		}
 	}
@@ -124,17 +97,17 @@ func TestCriteoParser(t *testing.T) {
 }
 
 func TestSlotID(t *testing.T) {
-	if a, b := slotID(0, 5, 1_000_001), slotID(1, 5, 1_000_001); a == b {
+	if a, b := clicks.SlotID(0, 5, 1_000_001), clicks.SlotID(1, 5, 1_000_001); a == b {
 		t.Error("two slots share a value's row")
 	}
 	// A run must read the same ids on every host and in every version.
-	if got := slotID(3, 0x68fd1e64, 1_000_001); got != 134656 {
+	if got := clicks.SlotID(3, 0x68fd1e64, 1_000_001); got != 134656 {
 		t.Errorf("the hash changed: %d", got)
 	}
 	const rows, draws = 11, 50_000
 	var count [rows]int
 	for v := range draws {
-		count[slotID(v%26, uint64(v), rows)]++
+		count[clicks.SlotID(v%26, uint64(v), rows)]++
 	}
 	for row, n := range count {
 		if row == 0 && n != 0 || row > 0 && (n < 4700 || n > 5300) {
@@ -144,7 +117,7 @@ func TestSlotID(t *testing.T) {
 }
 
 func TestCriteoFaults(t *testing.T) {
-	good := strings.Split(strings.TrimSuffix(string(clickText(3)), "\n"), "\n")
+	good := strings.Split(strings.TrimSuffix(string(datatest.ClickText(3)), "\n"), "\n")
 	numbers, categories := make([]string, 13), make([]string, 26)
 	with := func(s []string, i int, v string) []string {
 		s = slices.Clone(s)
@@ -155,22 +128,22 @@ func TestCriteoFaults(t *testing.T) {
 		name, line, says string
 		offset           int // in the line
 	}{
-		{"no label", clickLine("", numbers, categories), "the label is missing", 0},
-		{"label", clickLine("2", numbers, categories), `label "2"`, 0},
-		{"long label", clickLine("11", numbers, categories), `label "11"`, 0},
+		{"no label", datatest.ClickLine("", numbers, categories), "the label is missing", 0},
+		{"label", datatest.ClickLine("2", numbers, categories), `label "2"`, 0},
+		{"long label", datatest.ClickLine("11", numbers, categories), `label "11"`, 0},
 		{"empty line", "", "the label is missing", 0},
 		{"one field", "1", `label "1"`, 0},
-		{"number", clickLine("1", with(numbers, 2, "12x"), categories), `field 4 is "12x", want an integer`, 6},
-		{"minus", clickLine("1", with(numbers, 2, "-"), categories), `field 4 is "-"`, 4},
-		{"huge number", clickLine("1", with(numbers, 0, strings.Repeat("9", 20)), categories), "field 2", 20},
-		{"number that overflows", clickLine("1", with(numbers, 0, strings.Repeat("9", 19)), categories), "field 2", 20},
-		{"huge negative", clickLine("1", with(numbers, 0, "-"+strings.Repeat("9", 19)), categories), "field 2", 21},
-		{"category", clickLine("1", numbers, with(categories, 0, "68fd1g64")), `field 15 is "68fd1g64", want a category`, 20},
-		{"long category", clickLine("1", numbers, with(categories, 25, strings.Repeat("a", 17))), "field 40", 56},
-		{"last category", clickLine("1", numbers, with(categories, 25, "xyz")), `field 40 is "xyz"`, 40},
-		{"few fields", clickLine("1", numbers, categories[:20]), "the line ends in field 34 of 40", 34},
-		{"few numbers", clickLine("1", numbers[:5], nil), "the line ends in field 6 of 40", 6},
-		{"many fields", clickLine("1", numbers, append(categories, "")), "field 40", 40},
+		{"number", datatest.ClickLine("1", with(numbers, 2, "12x"), categories), `field 4 is "12x", want an integer`, 6},
+		{"minus", datatest.ClickLine("1", with(numbers, 2, "-"), categories), `field 4 is "-"`, 4},
+		{"huge number", datatest.ClickLine("1", with(numbers, 0, strings.Repeat("9", 20)), categories), "field 2", 20},
+		{"number that overflows", datatest.ClickLine("1", with(numbers, 0, strings.Repeat("9", 19)), categories), "field 2", 20},
+		{"huge negative", datatest.ClickLine("1", with(numbers, 0, "-"+strings.Repeat("9", 19)), categories), "field 2", 21},
+		{"category", datatest.ClickLine("1", numbers, with(categories, 0, "68fd1g64")), `field 15 is "68fd1g64", want a category`, 20},
+		{"long category", datatest.ClickLine("1", numbers, with(categories, 25, strings.Repeat("a", 17))), "field 40", 56},
+		{"last category", datatest.ClickLine("1", numbers, with(categories, 25, "xyz")), `field 40 is "xyz"`, 40},
+		{"few fields", datatest.ClickLine("1", numbers, categories[:20]), "the line ends in field 34 of 40", 34},
+		{"few numbers", datatest.ClickLine("1", numbers[:5], nil), "the line ends in field 6 of 40", 6},
+		{"many fields", datatest.ClickLine("1", numbers, append(categories, "")), "field 40", 40},
 	} {
 		for _, last := range []bool{false, true} {
 			text := good[0] + "\n" + good[1] + "\n" + c.line + "\n" + good[2] + "\n"
@@ -179,7 +152,7 @@ func TestCriteoFaults(t *testing.T) {
 					text = strings.TrimSuffix(text, "\n")
 				}
 			}
-			_, err := readClicks("f", strings.NewReader(text), criteoFormat(1000, false), 2, 0, new(datafile.Skips))
+			_, err := readClicks("f", strings.NewReader(text), clicks.CriteoFormat(1000, false), 2, 0, new(datafile.Skips))
 			want := fmt.Sprintf("f: byte %d: line 3: ", len(good[0])+len(good[1])+2+c.offset)
 			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "data.max-bad-records") {
 				t.Errorf("%s: %v\nwant %s…%s", c.name, err, want, c.says)
@@ -195,14 +168,14 @@ func TestCriteoFaults(t *testing.T) {
 		}
 	}
 	two := "x\n" + good[0] + "\n\ny\n"
-	_, err := readClicks("f", strings.NewReader(two), criteoFormat(1000, false), 1, 0, &datafile.Skips{Max: 2})
+	_, err := readClicks("f", strings.NewReader(two), clicks.CriteoFormat(1000, false), 1, 0, &datafile.Skips{Max: 2})
 	if err == nil || !strings.Contains(err.Error(), "line 4") || !strings.Contains(err.Error(), "2 more before it were left out") || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("one too many: %v", err)
 	}
-	if _, err := readClicks("f", strings.NewReader(""), criteoFormat(1000, false), 1, 0, new(datafile.Skips)); err == nil || !strings.Contains(err.Error(), "no rows") {
+	if _, err := readClicks("f", strings.NewReader(""), clicks.CriteoFormat(1000, false), 1, 0, new(datafile.Skips)); err == nil || !strings.Contains(err.Error(), "no rows") {
 		t.Errorf("empty: %v", err)
 	}
-	if _, err := readClicks("f", bytes.NewReader(make([]byte, chunkBytes+1)), criteoFormat(1000, false), 1, 0, new(datafile.Skips)); err == nil || !strings.Contains(err.Error(), "no file of text lines") {
+	if _, err := readClicks("f", bytes.NewReader(make([]byte, clicks.ChunkBytes+1)), clicks.CriteoFormat(1000, false), 1, 0, new(datafile.Skips)); err == nil || !strings.Contains(err.Error(), "no file of text lines") {
 		t.Errorf("no lines: %v", err)
 	}
 }
@@ -210,12 +183,12 @@ func TestCriteoFaults(t *testing.T) {
 // Faults are told in order, with the line's number, however many chunks and
 // goroutines there are.
 func TestCriteoFaultsInOrder(t *testing.T) {
-	lines := bytes.SplitAfter(clickText(20_000), []byte("\n"))
+	lines := bytes.SplitAfter(datatest.ClickText(20_000), []byte("\n"))
 	first, second := 9_000, 15_000
 	lines[first], lines[second] = []byte("bad\n"), []byte("worse\n")
 	text := bytes.Join(lines, nil)
 	for _, threads := range []int{1, 4} {
-		_, err := readClicks("f", bytes.NewReader(text), criteoFormat(1000, false), threads, 0, &datafile.Skips{Max: 1})
+		_, err := readClicks("f", bytes.NewReader(text), clicks.CriteoFormat(1000, false), threads, 0, &datafile.Skips{Max: 1})
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("line %d: label \"worse", second+1)) || !strings.Contains(err.Error(), fmt.Sprintf("line %d: label \"bad", first+1)) {
 			t.Errorf("%d threads: %v", threads, err)
 		}
@@ -223,7 +196,7 @@ func TestCriteoFaultsInOrder(t *testing.T) {
 }
 
 func TestOpenCriteo(t *testing.T) {
-	train, eval := clickText(50), clickText(20)
+	train, eval := datatest.ClickText(50), datatest.ClickText(20)
 	dir := t.TempDir()
 	datatest.Write(t, dir, map[string][]byte{"day_train.tsv.gz": datatest.Compress(train), "day_dev.tsv": eval, "README.md": []byte("train"), "test.part": nil})
 	set, err := Open("criteo", Config{Dir: dir, Rows: 500, TrainLimit: 30})
@@ -265,24 +238,24 @@ func TestFindPair(t *testing.T) {
 		}
 		set := "text"
 		if strings.HasSuffix(c.eval, ".tsv.gz") {
-			if _, err := findPair(set, Config{Dir: dir}); err == nil {
+			if _, err := datafile.FindPair(set, dir, "", ""); err == nil {
 				t.Errorf("%q: tables were taken for text", c.files)
 			}
 			set = "criteo"
 		}
-		p, err := findPair(set, Config{Dir: dir})
+		p, err := datafile.FindPair(set, dir, "", "")
 		if c.says != "" {
 			if err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), "with test", "has test"), c.says) || !strings.Contains(err.Error(), "data.train-file") {
 				t.Errorf("%q: %v, want %q", c.files, err, c.says)
 			}
 			continue
 		}
-		if err != nil || p.train != filepath.Join(dir, c.train) || p.eval != filepath.Join(dir, c.eval) {
+		if err != nil || p.Train != filepath.Join(dir, c.train) || p.Eval != filepath.Join(dir, c.eval) {
 			t.Errorf("%q: %+v, %v", c.files, p, err)
 		}
 	}
 	for _, c := range []Config{{Dir: "/nowhere"}, {TrainFile: "/nowhere", EvalFile: "/nowhere"}, {TrainFile: t.TempDir(), EvalFile: "x"}} {
-		if _, err := findPair("criteo", c); err == nil {
+		if _, err := datafile.FindPair("criteo", c.Dir, c.TrainFile, c.EvalFile); err == nil {
 			t.Errorf("%+v: found", c)
 		}
 	}
@@ -313,25 +286,25 @@ func auc(scores []float64, labels []int32) float64 {
 // logisticAUC trains a logistic regression on the numbers and the ids.
 func logisticAUC(t *testing.T, set *Dataset) float64 {
 	t.Helper()
-	w, v := make([]float64, set.Rows), make([]float64, clickNumbers+1)
+	w, v := make([]float64, set.Rows), make([]float64, clicks.CriteoNumbers+1)
 	score := func(b *Batch, i int) float64 {
-		sum := v[clickNumbers]
-		for j, x := range b.Values[i*clickNumbers:][:clickNumbers] {
+		sum := v[clicks.CriteoNumbers]
+		for j, x := range b.Values[i*clicks.CriteoNumbers:][:clicks.CriteoNumbers] {
 			sum += v[j] * float64(x)
 		}
-		for _, id := range b.IDs[i*clickSlots:][:clickSlots] {
+		for _, id := range b.IDs[i*clicks.CriteoSlots:][:clicks.CriteoSlots] {
 			sum += w[id]
 		}
 		return sum
 	}
 	train, eval := all(t, set.Train), all(t, set.Eval)
 	for i := range train.N {
-		g := 0.03 * (sigmoid(score(train, i)) - float64(train.Labels[i]))
-		for j, x := range train.Values[i*clickNumbers:][:clickNumbers] {
+		g := 0.03 * (clicks.Sigmoid(score(train, i)) - float64(train.Labels[i]))
+		for j, x := range train.Values[i*clicks.CriteoNumbers:][:clicks.CriteoNumbers] {
 			v[j] -= 0.1 * g * float64(x)
 		}
-		v[clickNumbers] -= g
-		for _, id := range train.IDs[i*clickSlots:][:clickSlots] {
+		v[clicks.CriteoNumbers] -= g
+		for _, id := range train.IDs[i*clicks.CriteoSlots:][:clicks.CriteoSlots] {
 			w[id] -= g
 		}
 	}
@@ -383,22 +356,22 @@ func TestCriteoReal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !sameRows(set.Train.(*clicks).flat(), naiveClicks(t, text, 1_000_001)) {
+	if !sameRows(set.Train.(*clickPages).flat(), naiveClicks(t, text, 1_000_001)) {
 		t.Error("not the rows that the twin reads")
 	}
 }
 
 func BenchmarkCriteo(b *testing.B) { // parses 50,000 rows
-	text := clickText(50_000)
+	text := datatest.ClickText(50_000)
 	for _, threads := range []int{1, 2} {
 		b.Run(fmt.Sprintf("%d", threads), func(b *testing.B) {
 			if threads > runtime.GOMAXPROCS(0) {
 				b.Skip("fewer cores")
 			}
-			p := newClickParser(clickTableRows)
+			p := clicks.NewCriteoParser(clicks.TableRows, false)
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				if _, err := readClicks("f", bytes.NewReader(text), &lineFormat{usual: p}, threads, 0, new(datafile.Skips)); err != nil {
+				if _, err := readClicks("f", bytes.NewReader(text), &clicks.Format{Default: p}, threads, 0, new(datafile.Skips)); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -410,34 +383,34 @@ func BenchmarkCriteo(b *testing.B) { // parses 50,000 rows
 // Whatever the bytes, every line is a row or a named fault, and the same ones
 // whatever the chunks.
 func FuzzCriteo(f *testing.F) {
-	f.Add(clickText(3), 40)
+	f.Add(datatest.ClickText(3), 40)
 	f.Add([]byte("1\t\n0\n\n"), 3)
 	f.Fuzz(func(t *testing.T, raw []byte, size int) {
-		p := newClickParser(100)
-		var whole, parts clickRows
-		b := new(block)
-		p.parse(raw, b)
+		p := clicks.NewCriteoParser(100, false)
+		var whole, parts clicks.Rows
+		b := new(clicks.Block)
+		p.Parse(raw, b)
 		lines := bytes.Count(raw, []byte("\n"))
 		if len(raw) > 0 && raw[len(raw)-1] != '\n' {
 			lines++
 		}
-		if b.lines != lines || len(b.labels)+len(b.faults) != lines || len(b.ids) != 26*len(b.labels) || len(b.numbers) != 13*len(b.labels) {
-			t.Fatalf("%d lines: %d counted, %d rows, %d faults", lines, b.lines, len(b.labels), len(b.faults))
+		if b.Lines != lines || len(b.Labels)+len(b.Faults) != lines || len(b.IDs) != 26*len(b.Labels) || len(b.Numbers) != 13*len(b.Labels) {
+			t.Fatalf("%d lines: %d counted, %d rows, %d faults", lines, b.Lines, len(b.Labels), len(b.Faults))
 		}
-		for _, fault := range b.faults {
-			if fault.offset < 0 || fault.offset > len(raw) || fault.text == "" || bytes.Count(raw[:fault.offset], []byte("\n")) != fault.line {
+		for _, fault := range b.Faults {
+			if fault.Offset < 0 || fault.Offset > len(raw) || fault.Text == "" || bytes.Count(raw[:fault.Offset], []byte("\n")) != fault.Line {
 				t.Fatalf("%+v in %d bytes", fault, len(raw))
 			}
 		}
-		for _, id := range b.ids {
+		for _, id := range b.IDs {
 			if id < 0 || id >= 100 {
 				t.Fatalf("id %d", id)
 			}
 		}
-		whole = b.clickRows
-		in := &chunks{name: "f", r: bytes.NewReader(raw), size: 1 + size&1023}
-		err := parseLines(in, 2, p.parse, func(c *chunk) (bool, error) {
-			parts.numbers, parts.ids, parts.labels = append(parts.numbers, c.block.numbers...), append(parts.ids, c.block.ids...), append(parts.labels, c.block.labels...)
+		whole = b.Rows
+		in := &clicks.Chunks{Name: "f", R: bytes.NewReader(raw), Size: 1 + size&1023}
+		err := clicks.ParseLines(in, 2, p.Parse, func(c *clicks.Chunk) (bool, error) {
+			parts.Numbers, parts.IDs, parts.Labels = append(parts.Numbers, c.Block.Numbers...), append(parts.IDs, c.Block.IDs...), append(parts.Labels, c.Block.Labels...)
 			return true, nil
 		})
 		if err == nil && !sameRows(whole, parts) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/data/prng"
@@ -25,9 +26,9 @@ columns:
   - {name: tags, kind: bag}
 `
 
-func madeText(t *testing.T, l *layout.Layout, cfg GenerateConfig) (string, ClickTruth) {
+func madeText(t *testing.T, l *layout.Layout, cfg clicks.GenerateConfig) (string, clicks.Truth) {
 	t.Helper()
-	m, err := NewClickGenerator(l, 1000, 1.05)
+	m, err := clicks.NewGenerator(l, 1000, 1.05)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,17 +43,17 @@ func madeText(t *testing.T, l *layout.Layout, cfg GenerateConfig) (string, Click
 // Rows are the same bytes whatever the threads and the machine, parts of them are what the whole has, and the layout reads them.
 func TestMadeClicks(t *testing.T) {
 	l := layoutOf(t, madeLayout)
-	whole, truth := madeText(t, l, GenerateConfig{Rows: 5000, Seed: 1, Threads: 1})
+	whole, truth := madeText(t, l, clicks.GenerateConfig{Rows: 5000, Seed: 1, Threads: 1})
 	if sum := fmt.Sprintf("%.4x", sha256.Sum256([]byte(whole))); sum != "1f1ca9d7" {
 		t.Errorf("the rows' sha256 begins with %s", sum)
 	}
-	threads, again := madeText(t, l, GenerateConfig{Rows: 5000, Seed: 1, Threads: 3})
-	first, _ := madeText(t, l, GenerateConfig{Rows: 2048, Seed: 1, Threads: 2})
-	rest, _ := madeText(t, l, GenerateConfig{Rows: 2952, First: 2048, Seed: 1, Threads: 1})
+	threads, again := madeText(t, l, clicks.GenerateConfig{Rows: 5000, Seed: 1, Threads: 3})
+	first, _ := madeText(t, l, clicks.GenerateConfig{Rows: 2048, Seed: 1, Threads: 2})
+	rest, _ := madeText(t, l, clicks.GenerateConfig{Rows: 2952, First: 2048, Seed: 1, Threads: 1})
 	if threads != whole || again != truth || first+rest != whole {
 		t.Error("rows depend on threads or parts")
 	}
-	other, _ := madeText(t, l, GenerateConfig{Rows: 5000, Seed: 1, Part: 1, Threads: 1})
+	other, _ := madeText(t, l, clicks.GenerateConfig{Rows: 5000, Seed: 1, Part: 1, Threads: 1})
 	if other == whole {
 		t.Error("another part has the same rows")
 	}
@@ -64,13 +65,13 @@ func TestMadeClicks(t *testing.T) {
 	if err := rows.Fill(&b, upTo32(5000), Draw{}); err != nil {
 		t.Fatal(err)
 	}
-	clicks, seen := 0, 0
+	clicked, seen := 0, 0
 	for i, label := range b.Labels {
-		clicks += int(label)
+		clicked += int(label)
 		seen += len(b.Bags.Bag(2, b.N, i))
 	}
-	if truth.Rows != 5000 || truth.Clicks != int64(clicks) || clicks < 1050 || clicks > 1450 || seen < 9500 || seen > 10500 {
-		t.Errorf("%+v; %d clicks, %d keys in sequences", truth, clicks, seen)
+	if truth.Rows != 5000 || truth.Clicks != int64(clicked) || clicked < 1050 || clicked > 1450 || seen < 9500 || seen > 10500 {
+		t.Errorf("%+v; %d clicks, %d keys in sequences", truth, clicked, seen)
 	}
 	if truth.AUC < 0.75 || truth.AUC > 0.95 || truth.LogLoss < 0.3 || truth.LogLoss > 0.55 {
 		t.Errorf("%+v", truth)
@@ -87,13 +88,13 @@ func upTo32(n int) (out []int32) {
 // What the best model finds is what a naive count of its scores does.
 func TestClickTruth(t *testing.T) {
 	r := prng.New(1, 2, 3)
-	all := newTruth()
+	all := clicks.NewTruth()
 	var clicked, not []int
 	loss := 0.0
 	for range 500 {
-		bin, click := oddsBins/2+r.Between(-300, 300), r.Below(3) == 0
-		all.add(bin, click)
-		p := 1 / (1 + math.Exp2(-float64(bin-oddsBins/2)/oddsFine))
+		bin, click := clicks.OddsBins/2+r.Between(-300, 300), r.Below(3) == 0
+		all.Add(bin, click)
+		p := 1 / (1 + math.Exp2(-float64(bin-clicks.OddsBins/2)/clicks.OddsFine))
 		if click {
 			clicked, loss = append(clicked, bin), loss-math.Log(p)
 		} else {
@@ -110,7 +111,7 @@ func TestClickTruth(t *testing.T) {
 			}
 		}
 	}
-	got := all.summary()
+	got := all.Summary()
 	if math.Abs(got.AUC-pairs/float64(len(clicked)*len(not))) > 1e-12 || math.Abs(got.LogLoss-loss/500) > 1e-12 || got.Clicks != int64(len(clicked)) {
 		t.Errorf("%+v, want AUC %v, log-loss %v", got, pairs/float64(len(clicked)*len(not)), loss/500)
 	}
@@ -118,10 +119,10 @@ func TestClickTruth(t *testing.T) {
 
 // Whole numbers make the probabilities that floating-point ones do.
 func TestOddsAreProbabilities(t *testing.T) {
-	o := newOdds()
+	o := clicks.NewOdds()
 	for _, x := range []float64{-30, -5, -0.5, 0, 0.25, 3, 24, 99} {
-		want := 1 / (1 + math.Exp2(-min(max(x, -oddsMost), oddsMost)))
-		if got := float64(o.probability(int64(x*oddsOne))) / (1 << 32); math.Abs(got-want) > 1e-6 {
+		want := 1 / (1 + math.Exp2(-min(max(x, -clicks.OddsMost), clicks.OddsMost)))
+		if got := float64(o.Probability(int64(x*clicks.OddsOne))) / (1 << 32); math.Abs(got-want) > 1e-6 {
 			t.Errorf("odds of 2^%v are %v, want %v", x, got, want)
 		}
 	}
@@ -135,17 +136,17 @@ func TestClickMakerFaults(t *testing.T) {
 	} {
 		l, err := layout.Read("x", strings.NewReader(text))
 		if err == nil {
-			_, err = NewClickGenerator(l, 10, 1)
+			_, err = clicks.NewGenerator(l, 10, 1)
 		}
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
-	m, err := NewClickGenerator(layoutOf(t, madeLayout), 10, 1)
+	m, err := clicks.NewGenerator(layoutOf(t, madeLayout), 10, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, cfg := range []GenerateConfig{{Threads: 1}, {Rows: 5}, {Rows: 5, Threads: 1, First: 3}} {
+	for _, cfg := range []clicks.GenerateConfig{{Threads: 1}, {Rows: 5}, {Rows: 5, Threads: 1, First: 3}} {
 		if _, err := m.Write(t.Context(), new(bytes.Buffer), cfg); err == nil {
 			t.Errorf("%+v was taken", cfg)
 		}
@@ -157,13 +158,13 @@ func BenchmarkMadeClicks(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	m, err := NewClickGenerator(l, 1000, 1.05)
+	m, err := clicks.NewGenerator(l, 1000, 1.05)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
 		var out bytes.Buffer
-		if _, err := m.Write(b.Context(), &out, GenerateConfig{Rows: 2048, Seed: 1, Threads: 1}); err != nil {
+		if _, err := m.Write(b.Context(), &out, clicks.GenerateConfig{Rows: 2048, Seed: 1, Threads: 1}); err != nil {
 			b.Fatal(err)
 		}
 		b.SetBytes(int64(out.Len()))

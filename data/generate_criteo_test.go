@@ -12,13 +12,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/datatest"
 	"github.com/ringo-ml/ringo/internal/data/prng"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 )
 
-func generate(t testing.TB, m *criteoModel, cfg GenerateConfig) []byte {
+func generate(t testing.TB, m *clicks.CriteoModel, cfg clicks.GenerateConfig) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	if err := m.Write(t.Context(), &b, cfg); err != nil {
@@ -32,13 +33,13 @@ func generate(t testing.TB, m *criteoModel, cfg GenerateConfig) []byte {
 // that came once.
 func columnStatistics(t *testing.T, text []byte) (shares [39][3]float64, quartiles [13][3]int64, rate float64) {
 	t.Helper()
-	m := &criteoModel{parser: newClickParser(1000)}
-	c, err := m.readSample("f", bytes.NewReader(text), math.MaxInt)
+	m := &clicks.CriteoModel{Parser: clicks.NewCriteoParser(1000, false)}
+	c, err := m.ReadSample("f", bytes.NewReader(text), math.MaxInt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := float64(c.rows)
-	for i, values := range c.numbers {
+	rows := float64(c.Rows)
+	for i, values := range c.Numbers {
 		slices.Sort(values)
 		shares[i][0] = 1 - float64(len(values))/rows
 		for q := range 3 {
@@ -47,7 +48,7 @@ func columnStatistics(t *testing.T, text []byte) (shares [39][3]float64, quartil
 			}
 		}
 	}
-	for i, count := range c.categories {
+	for i, count := range c.Categories {
 		present, single, top := 0, 0, 0
 		for _, n := range count {
 			present += n
@@ -58,7 +59,7 @@ func columnStatistics(t *testing.T, text []byte) (shares [39][3]float64, quartil
 		}
 		shares[13+i] = [3]float64{1 - float64(present)/rows, float64(top) / rows, float64(single) / rows}
 	}
-	return shares, quartiles, float64(c.clicks) / rows
+	return shares, quartiles, float64(c.Clicks) / rows
 }
 
 // sample is the real rows where they are, or made-up ones.
@@ -75,12 +76,12 @@ func sample(t testing.TB) []byte {
 	for i := range 5000 {
 		r := prng.New(1, 1, uint64(i))
 		row := fmt.Sprint(r.Below(4) / 3)
-		for c := range clickNumbers {
+		for c := range clicks.CriteoNumbers {
 			if row += "\t"; r.Below(c+2) > 0 {
 				row += fmt.Sprint(int64(math.Exp(r.Unit()*float64(1+c))) - 2)
 			}
 		}
-		for c := range clickSlots {
+		for c := range clicks.CriteoSlots {
 			if row += "\t"; r.Below(c+3) > 0 {
 				row += fmt.Sprintf("%08x", int64(math.Pow(float64(4+c*c*c), r.Unit())))
 			}
@@ -93,11 +94,11 @@ func sample(t testing.TB) []byte {
 // Generated rows have the statistics of the sample's columns.
 func TestGenerateCriteo(t *testing.T) {
 	text := sample(t)
-	m, err := learnCriteo("f", bytes.NewReader(text), sampleRows)
+	m, err := clicks.LearnCriteoRows("f", bytes.NewReader(text), clicks.SampleRows)
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := generate(t, m, GenerateConfig{Rows: 7200, Seed: 1, Threads: 2})
+	made := generate(t, m, clicks.GenerateConfig{Rows: 7200, Seed: 1, Threads: 2})
 	want, wantQ, wantRate := columnStatistics(t, text)
 	got, gotQ, rate := columnStatistics(t, made)
 	if math.Abs(rate-wantRate) > 0.025 {
@@ -123,14 +124,14 @@ func TestGenerateCriteo(t *testing.T) {
 
 // There is something to learn, and it is the same in both parts.
 func TestGeneratedCriteoIsLearnable(t *testing.T) {
-	m, err := learnCriteo("f", bytes.NewReader(sample(t)), sampleRows)
+	m, err := clicks.LearnCriteoRows("f", bytes.NewReader(sample(t)), clicks.SampleRows)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	datatest.Write(t, dir, map[string][]byte{
-		"train.tsv": generate(t, m, GenerateConfig{Rows: 20_000, Seed: 1, Threads: 2}),
-		"test.tsv":  generate(t, m, GenerateConfig{Rows: 5_000, Seed: 1, Part: 1, Threads: 2}),
+		"train.tsv": generate(t, m, clicks.GenerateConfig{Rows: 20_000, Seed: 1, Threads: 2}),
+		"test.tsv":  generate(t, m, clicks.GenerateConfig{Rows: 5_000, Seed: 1, Part: 1, Threads: 2}),
 	})
 	set, err := Open("criteo", Config{Dir: dir})
 	if err != nil {
@@ -145,11 +146,11 @@ func TestGeneratedCriteoIsLearnable(t *testing.T) {
 
 func TestGenerateIsDeterministic(t *testing.T) {
 	leakcheck.Check(t)
-	m, err := learnCriteo("f", bytes.NewReader(sample(t)), 500)
+	m, err := clicks.LearnCriteoRows("f", bytes.NewReader(sample(t)), 500)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := GenerateConfig{Rows: 3*generateRows + 17, Seed: 3, Threads: 1}
+	cfg := clicks.GenerateConfig{Rows: 3*clicks.GenerateRows + 17, Seed: 3, Threads: 1}
 	var told []int64
 	cfg.Progress = func(rows int64) { told = append(told, rows) }
 	want := generate(t, m, cfg)
@@ -161,11 +162,11 @@ func TestGenerateIsDeterministic(t *testing.T) {
 		t.Error("the bytes depend on the number of threads")
 	}
 	short := cfg
-	short.Rows = generateRows
+	short.Rows = clicks.GenerateRows
 	if !bytes.HasPrefix(want, generate(t, m, short)) {
 		t.Error("fewer rows are not the beginning of more")
 	}
-	for _, other := range []GenerateConfig{{Rows: 10, Seed: 4, Threads: 1}, {Rows: 10, Seed: 3, Part: 1, Threads: 1}} {
+	for _, other := range []clicks.GenerateConfig{{Rows: 10, Seed: 4, Threads: 1}, {Rows: 10, Seed: 3, Part: 1, Threads: 1}} {
 		if bytes.HasPrefix(want, generate(t, m, other)) {
 			t.Errorf("%+v: the same rows", other)
 		}
@@ -179,7 +180,7 @@ func TestGenerateIsDeterministic(t *testing.T) {
 	if err := m.Write(t.Context(), failing{}, cfg); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("a full disk: %v", err)
 	}
-	err = m.Write(t.Context(), &b, GenerateConfig{})
+	err = m.Write(t.Context(), &b, clicks.GenerateConfig{})
 	if err == nil || !strings.Contains(err.Error(), "0 rows") || !strings.Contains(err.Error(), "0 threads") {
 		t.Errorf("%v", err)
 	}
@@ -190,41 +191,41 @@ type failing struct{}
 func (failing) Write([]byte) (int, error) { return 0, os.ErrClosed }
 
 func TestLearnCriteoFaults(t *testing.T) {
-	good := string(clickText(30))
+	good := string(datatest.ClickText(30))
 	for _, c := range []struct{ text, says string }{
 		{good + "1\t2\n", "line 31"},
 		{"", "0 clicks in 0 rows"},
 		{strings.Repeat("0"+strings.Repeat("\t", 39)+"\n", 5), "0 clicks in 5 rows"},
-		{strings.Repeat("x", chunkBytes+1), "longer than any row"},
+		{strings.Repeat("x", clicks.ChunkBytes+1), "longer than any row"},
 	} {
-		_, err := learnCriteo("f", strings.NewReader(c.text), sampleRows)
+		_, err := clicks.LearnCriteoRows("f", strings.NewReader(c.text), clicks.SampleRows)
 		var fault *datafile.FormatError
 		if !errors.As(err, &fault) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v\nwant %q", err, c.says)
 		}
 	}
 	empty := strings.Repeat("0"+strings.Repeat("\t", 39)+"\n1"+strings.Repeat("\t", 39)+"\n", 5)
-	m, err := learnCriteo("f", strings.NewReader(empty), sampleRows)
+	m, err := clicks.LearnCriteoRows("f", strings.NewReader(empty), clicks.SampleRows)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made := generate(t, m, GenerateConfig{Rows: 3, Threads: 1}); len(made) != 3*41 {
+	if made := generate(t, m, clicks.GenerateConfig{Rows: 3, Threads: 1}); len(made) != 3*41 {
 		t.Errorf("of nothing: %q", made)
 	}
-	if _, err := LearnCriteo("/nowhere"); err == nil {
+	if _, err := clicks.LearnCriteo("/nowhere"); err == nil {
 		t.Error("no file, no error")
 	}
 }
 
 func BenchmarkGenerateCriteo(b *testing.B) { // 20,000 rows
-	m, err := learnCriteo("f", bytes.NewReader(sample(b)), sampleRows)
+	m, err := clicks.LearnCriteoRows("f", bytes.NewReader(sample(b)), clicks.SampleRows)
 	if err != nil {
 		b.Fatal(err)
 	}
 	var out bytes.Buffer
 	for b.Loop() {
 		out.Reset()
-		if err := m.Write(b.Context(), &out, GenerateConfig{Rows: 20_000, Threads: 1}); err != nil {
+		if err := m.Write(b.Context(), &out, clicks.GenerateConfig{Rows: 20_000, Threads: 1}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -233,15 +234,15 @@ func BenchmarkGenerateCriteo(b *testing.B) { // 20,000 rows
 }
 
 func BenchmarkCriteoLike(b *testing.B) { // parses 20,000 rows like the sample's
-	m, err := learnCriteo("f", bytes.NewReader(sample(b)), sampleRows)
+	m, err := clicks.LearnCriteoRows("f", bytes.NewReader(sample(b)), clicks.SampleRows)
 	if err != nil {
 		b.Fatal(err)
 	}
-	text := generate(b, m, GenerateConfig{Rows: 20_000, Threads: 1})
-	p := newClickParser(clickTableRows)
+	text := generate(b, m, clicks.GenerateConfig{Rows: 20_000, Threads: 1})
+	p := clicks.NewCriteoParser(clicks.TableRows, false)
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		if _, err := readClicks("f", bytes.NewReader(text), &lineFormat{usual: p}, 1, 0, new(datafile.Skips)); err != nil {
+		if _, err := readClicks("f", bytes.NewReader(text), &clicks.Format{Default: p}, 1, 0, new(datafile.Skips)); err != nil {
 			b.Fatal(err)
 		}
 	}

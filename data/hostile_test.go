@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/datatest"
 	"github.com/ringo-ml/ringo/internal/data/images"
@@ -40,7 +41,7 @@ func TestReadersEnd(t *testing.T) {
 	check("lines without end", err, "more than 1048576 tokens")
 	_, err = readChars("f", endless('a'), most)
 	check("bytes without end", err, "more than 1048576 tokens")
-	_, err = readClicks("f", endless('a'), criteoFormat(10, false), 2, 0, &datafile.Skips{Max: datafile.MaxElements})
+	_, err = readClicks("f", endless('a'), clicks.CriteoFormat(10, false), 2, 0, &datafile.Skips{Max: datafile.MaxElements})
 	check("a row without end", err, "a line of more than")
 	if !testing.Short() { // 3 GiB go by
 		_, err = images.DecodeCIFAR("f", endless(0xff), &datafile.Skips{Max: datafile.MaxElements})
@@ -59,7 +60,7 @@ func TestReadersEnd(t *testing.T) {
 // whatever reads it.
 func TestCompressedGarbage(t *testing.T) {
 	text := bytes.Repeat([]byte("some words of a text\n"), 200)
-	rows := bytes.Join(clickLines(0, 50), nil)
+	rows := bytes.Join(datatest.ClickLines(0, 50), nil)
 	dir := t.TempDir()
 	behind := func(content []byte) []byte { return append(datatest.Compress(content), "garbage behind"...) }
 	datatest.Write(t, dir, map[string][]byte{

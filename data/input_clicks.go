@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
@@ -23,28 +24,28 @@ func openAskedClicks(d Description, c InputConfig, bad *datafile.Skips) (Predict
 		}
 	}
 	return newPushed(bad, c.Path != Stdin, func(hand func(func(*Rows)) error) error {
-		a := &predictClicks{cfg: c, format: format, shape: format.shape(), hand: hand, number: -1}
+		a := &predictClicks{cfg: c, format: format, widths: format.Shape(), shape: shapeOf(format.Shape()), hand: hand, number: -1}
 		for _, path := range files {
 			if err := a.file(path, bad); err != nil {
 				return err
 			}
 		}
 		if a.line == 0 {
-			return format.none(nameOfInput(files[0]))
+			return format.EmptyError(nameOfInput(files[0]))
 		}
 		return a.end()
 	}), nil
 }
 
 // clickFormat is how lines become samples of a model that was trained on what is described.
-func (d Description) clickFormat() (*lineFormat, error) {
+func (d Description) clickFormat() (*clicks.Format, error) {
 	if d.Layout == nil {
 		c := Config{Keys: len(d.Shape.Slots) > 0, Rows: d.Rows}
-		return criteoFormat(c.criteoRows(), c.Keys), nil
+		return clicks.CriteoFormat(c.criteoRows(), c.Keys), nil
 	}
-	f, err := layoutFormat(d.Layout)
+	f, err := clicks.LayoutFormat(d.Layout)
 	if err == nil {
-		f.unlabelled = true
+		f.Unlabelled = true
 	}
 	return f, err
 }
@@ -52,25 +53,26 @@ func (d Description) clickFormat() (*lineFormat, error) {
 // predictClicks collects this rank's batches: lines k*Batch to (k+1)*Batch-1 of all files are one.
 type predictClicks struct {
 	cfg    InputConfig
-	format *lineFormat
-	shape  Shape
+	format *clicks.Format
+	widths clicks.Shape
+	shape  Shape // of widths
 	hand   func(func(*Rows)) error
 	line   int64 // of all files, good or bad
 	number int64 // of the batch that is being filled
 	open   bool  // it is this rank's
-	rows   clickRows
+	rows   clicks.Rows
 	lines  []int64
 }
 
 // file reads a file to its end.
 func (a *predictClicks) file(path string, bad *datafile.Skips) error {
 	var stopped error
-	take := func(c *chunk) bool {
+	take := func(c *clicks.Chunk) bool {
 		stopped = a.take(c)
 		return stopped == nil
 	}
-	if typed(path) {
-		err := a.format.eachTyped(path, bad, take)
+	if datafile.Typed(path) {
+		err := eachTyped(a.format, path, bad, take)
 		return cmp.Or(stopped, err)
 	}
 	name, in := nameOfInput(path), io.NopCloser(a.cfg.Stdin)
@@ -82,10 +84,10 @@ func (a *predictClicks) file(path string, bad *datafile.Skips) error {
 	}
 	defer in.Close()
 	text := io.Reader(in)
-	if a.format.layout == nil {
+	if a.format.Layout == nil {
 		text = labelled(in)
 	}
-	_, err := a.format.each(name, text, chunkBytes, a.cfg.Threads, bad, take)
+	_, err := a.format.Each(name, text, clicks.ChunkBytes, a.cfg.Threads, bad, take)
 	if stopped != nil {
 		return stopped
 	}
@@ -94,9 +96,9 @@ func (a *predictClicks) file(path string, bad *datafile.Skips) error {
 
 // take adds the rows of a chunk. Lines are numbered whether they are good or not, so that all ranks agree on which batch a line is of
 // without having looked at the others'.
-func (a *predictClicks) take(c *chunk) error {
-	faults, row := c.block.faults, 0
-	for i := range c.block.lines {
+func (a *predictClicks) take(c *clicks.Chunk) error {
+	faults, row := c.Block.Faults, 0
+	for i := range c.Block.Lines {
 		if k := a.line / int64(a.cfg.Batch); k != a.number {
 			if err := a.end(); err != nil {
 				return err
@@ -104,12 +106,12 @@ func (a *predictClicks) take(c *chunk) error {
 			a.number, a.open = k, k%int64(a.cfg.Size) == int64(a.cfg.Rank)
 		}
 		a.line++
-		if len(faults) > 0 && faults[0].line == i {
+		if len(faults) > 0 && faults[0].Line == i {
 			faults = faults[1:]
 			continue
 		}
 		if a.open {
-			a.rows.add(&a.shape, &c.block.clickRows, row, row+1)
+			a.rows.Add(&a.widths, &c.Block.Rows, row, row+1)
 			a.lines = append(a.lines, a.line-1)
 		}
 		row++
@@ -132,19 +134,19 @@ func (a *predictClicks) end() error {
 		failed = rows.gather(a.shape, rows.places)
 		rows.Numbers = append(rows.Numbers[:0], a.lines...)
 	})
-	a.rows.reset()
+	a.rows.Reset()
 	a.lines = a.lines[:0]
 	return errors.Join(failed, err)
 }
 
 // labelled gives the lines of a text in Criteo's format a label, if the first one has none, as in what Criteo published to be predicted.
 func labelled(in io.Reader) io.Reader {
-	text := bufio.NewReaderSize(in, lineLimit)
-	first, _ := text.Peek(lineLimit)
+	text := bufio.NewReaderSize(in, clicks.MaxLine)
+	first, _ := text.Peek(clicks.MaxLine)
 	if at := bytes.IndexByte(first, '\n'); at >= 0 {
 		first = first[:at]
 	}
-	if bytes.Count(first, []byte{'\t'}) != clickFields-2 {
+	if bytes.Count(first, []byte{'\t'}) != clicks.CriteoFields-2 {
 		return text
 	}
 	return &labeller{text: text, begins: true}

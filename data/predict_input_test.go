@@ -14,6 +14,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/images"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
@@ -207,7 +208,7 @@ func TestInputsEnd(t *testing.T) {
 
 // Lines without a label get one, whatever they hold and however they are read; those with a label are left as they are.
 func FuzzLabelled(f *testing.F) {
-	line := strings.Repeat("\t", clickFields-2) + "\n"
+	line := strings.Repeat("\t", clicks.CriteoFields-2) + "\n"
 	f.Add([]byte(line+line), 1)
 	f.Add([]byte("1\t"+line), 7)
 	f.Add([]byte(line+"\n\nx"), 3)
@@ -215,7 +216,7 @@ func FuzzLabelled(f *testing.F) {
 		got, err := io.ReadAll(iotest.OneByteReader(labelled(bytes.NewReader(text))))
 		whole, err2 := io.ReadAll(labelled(iotest.HalfReader(bytes.NewReader(text))))
 		want := text
-		if first, _, _ := bytes.Cut(text, []byte("\n")); len(text) < lineLimit && bytes.Count(first, []byte("\t")) == clickFields-2 {
+		if first, _, _ := bytes.Cut(text, []byte("\n")); len(text) < clicks.MaxLine && bytes.Count(first, []byte("\t")) == clicks.CriteoFields-2 {
 			want = nil
 			for l := range bytes.Lines(text) {
 				want = append(append(want, "0\t"...), l...)
@@ -239,7 +240,7 @@ func TestInputOfSyntheticSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	if rows, ok, err := in.Next(); err != nil || !ok || rows.N != 2 || len(rows.Bags.Offsets) != 2*clickSlots+1 {
+	if rows, ok, err := in.Next(); err != nil || !ok || rows.N != 2 || len(rows.Bags.Offsets) != 2*clicks.CriteoSlots+1 {
 		t.Errorf("%v, %v, %+v", ok, err, rows)
 	}
 	d.Shape.Slots = d.Shape.Slots[:3]

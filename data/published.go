@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/images"
 	"github.com/ringo-ml/ringo/internal/pathname"
@@ -84,13 +85,13 @@ const (
 func checkClickSample(r io.Reader) error {
 	rows := 0
 	return withClickSample(r, func(text io.Reader) error {
-		p := newClickParser(clickTableRows)
-		err := parseLines(&chunks{name: clickSampleText, r: text, size: chunkBytes}, 1, p.parse, func(c *chunk) (bool, error) {
-			if len(c.block.faults) > 0 {
-				f := c.block.faults[0]
-				return false, datafile.Errorf(clickSampleText, c.offset+int64(f.offset), "line %d: %s", rows+f.line+1, f.text)
+		p := clicks.NewCriteoParser(clicks.TableRows, false)
+		err := clicks.ParseLines(&clicks.Chunks{Name: clickSampleText, R: text, Size: clicks.ChunkBytes}, 1, p.Parse, func(c *clicks.Chunk) (bool, error) {
+			if len(c.Block.Faults) > 0 {
+				f := c.Block.Faults[0]
+				return false, datafile.Errorf(clickSampleText, c.Offset+int64(f.Offset), "line %d: %s", rows+f.Line+1, f.Text)
 			}
-			rows += c.block.lines
+			rows += c.Block.Lines
 			return true, nil
 		})
 		if err == nil && rows != clickSampleRows {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datatest"
 )
 
@@ -46,7 +47,7 @@ func TestFetchCriteo(t *testing.T) {
 	if err != nil || set.Train.Len() != 90_000 || set.Eval.Len() != 10_000 {
 		t.Fatalf("%+v, %v", set, err)
 	}
-	if b := fill(t, set.Eval, Draw{}, 0); b.Values[0] != newClickParser(9).number(90_000) {
+	if b := fill(t, set.Eval, Draw{}, 0); b.Values[0] != clicks.NewCriteoParser(9, false).Number(90_000) {
 		t.Errorf("the first row to evaluate has %v", b.Values[0])
 	}
 	good.asked = nil

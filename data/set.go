@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/images"
 	"github.com/ringo-ml/ringo/internal/data/layout"
@@ -148,7 +149,7 @@ func (s *Dataset) Fingerprint() [sha256.Size]byte {
 	if s.Layout != nil {
 		_ = json.NewEncoder(h).Encode(s.Layout) // of numbers and texts, to a hash: never fails
 	}
-	writeFiles(h, s.Files)
+	clicks.WriteEvidence(h, s.Files)
 	for _, src := range []Source{s.Train, s.Eval} {
 		if src == nil {
 			continue

@@ -8,12 +8,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/data/prng"
@@ -29,8 +29,8 @@ func layoutOf(t testing.TB, text string) *layout.Layout {
 }
 
 // readSlotted reads a text by a layout.
-func readSlotted(name string, r io.Reader, l *layout.Layout, threads, limit int, bad *datafile.Skips) (*clicks, error) {
-	f, err := layoutFormat(l)
+func readSlotted(name string, r io.Reader, l *layout.Layout, threads, limit int, bad *datafile.Skips) (*clickPages, error) {
+	f, err := clicks.LayoutFormat(l)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func naiveShop(t *testing.T, text string) (out []told) {
 			h = (h ^ uint64(b)) * 1099511628211
 		}
 		for _, w := range strings.Split(s, between) {
-			keys = append(keys, textKey(h, []byte(w)))
+			keys = append(keys, clicks.TextKey(h, []byte(w)))
 		}
 		return keys
 	}
@@ -141,31 +141,28 @@ func TestSlottedCriteo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fast, err := newLineParser(l, nil, false)
+	fast, err := clicks.NewParser(l, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := fast.(*clickParser); !ok {
+	if _, ok := fast.(*clicks.CriteoParser); !ok {
 		t.Fatal("Criteo's parser is not used")
 	}
-	slow, err := newSlotParser(l, nil, false)
+	slow, err := clicks.NewLayoutParser(l, nil, false)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(fast.shape(), slow.shape()) {
-		t.Errorf("%+v and %+v", fast.shape(), slow.shape())
 	}
 	text := []byte("0\t1\t\t-3\t20000\t5\t6\t7\t8\t9\t10\t11\t12\t123456789\tdeadbeef\t\tABCDEF01\t0" + strings.Repeat("\t1f", 22) + "\r\n" +
 		"2\t1\n" + "1" + strings.Repeat("\t", 39) + "\n" + "1\tx" + strings.Repeat("\t", 38) + "\n" + "1" + strings.Repeat("\t", 38) + "\tffffffffffffffff")
-	var a, b block
-	fast.parse(text, &a)
-	slow.parse(text, &b)
-	x, y := a.clickRows, b.clickRows
-	if !slices.Equal(x.labels, y.labels) || !slices.Equal(x.numbers, y.numbers) || !slices.Equal(x.keys, y.keys) || !slices.Equal(x.ends, y.ends) || !slices.Equal(x.starts, y.starts) || a.lines != b.lines {
+	var a, b clicks.Block
+	fast.Parse(text, &a)
+	slow.Parse(text, &b)
+	x, y := a.Rows, b.Rows
+	if !slices.Equal(x.Labels, y.Labels) || !slices.Equal(x.Numbers, y.Numbers) || !slices.Equal(x.Keys, y.Keys) || !slices.Equal(x.Ends, y.Ends) || !slices.Equal(x.Starts, y.Starts) || a.Lines != b.Lines {
 		t.Errorf("by Criteo's parser %+v, by the layout's %+v", x, y)
 	}
-	if len(x.labels) != 3 || len(a.faults) != 2 || len(b.faults) != 2 || a.faults[1].line != b.faults[1].line {
-		t.Errorf("%d rows, faults %v and %v", len(x.labels), a.faults, b.faults)
+	if len(x.Labels) != 3 || len(a.Faults) != 2 || len(b.Faults) != 2 || a.Faults[1].Line != b.Faults[1].Line {
+		t.Errorf("%d rows, faults %v and %v", len(x.Labels), a.Faults, b.Faults)
 	}
 }
 
@@ -173,7 +170,7 @@ func TestSlottedCriteo(t *testing.T) {
 func TestSlottedLikeCriteo(t *testing.T) {
 	l := layoutOf(t, "columns:\n  - {name: label, kind: label}\n  - {name: I, times: 13, kind: number, transform: log}\n  - {name: C, times: 26, kind: category, values: hex}\n")
 	s, err := readSlotted("f.tsv", strings.NewReader("1\t0.5"+strings.Repeat("\t", 38)+"\n"), l, 1, 0, new(datafile.Skips))
-	if err != nil || s.Len() != 1 || s.pages[0].numbers[0] != float32(math.Log1p(0.5)) {
+	if err != nil || s.Len() != 1 || s.pages[0].Numbers[0] != float32(math.Log1p(0.5)) {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
@@ -267,30 +264,30 @@ func FuzzSlotted(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	p, err := newSlotParser(l, nil, false)
+	p, err := clicks.NewLayoutParser(l, nil, false)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var b block
-		p.parse(text, &b)
-		r := b.clickRows
-		n := len(r.labels)
+		var b clicks.Block
+		p.Parse(text, &b)
+		r := b.Rows
+		n := len(r.Labels)
 		lines := bytes.Count(text, []byte{'\n'})
 		if len(text) > 0 && text[len(text)-1] != '\n' {
 			lines++
 		}
-		if b.lines != lines || n+len(b.faults) != lines || len(r.numbers) != 2*n || len(r.ends) != 4*n || len(r.starts) != n+1 || r.starts[n] != len(r.keys) {
-			t.Fatalf("%d lines, want %d; %d rows, %d faults", b.lines, lines, n, len(b.faults))
+		if b.Lines != lines || n+len(b.Faults) != lines || len(r.Numbers) != 2*n || len(r.Ends) != 4*n || len(r.Starts) != n+1 || r.Starts[n] != len(r.Keys) {
+			t.Fatalf("%d lines, want %d; %d rows, %d faults", b.Lines, lines, n, len(b.Faults))
 		}
 		for row := range n {
 			for slot := range 4 {
-				r.bag(row, 4, slot)
+				r.Bag(row, 4, slot)
 			}
 		}
-		for _, fault := range b.faults {
-			if fault.offset < 0 || fault.offset > len(text) {
-				t.Fatalf("a fault at %d of %d", fault.offset, len(text))
+		for _, fault := range b.Faults {
+			if fault.Offset < 0 || fault.Offset > len(text) {
+				t.Fatalf("a fault at %d of %d", fault.Offset, len(text))
 			}
 		}
 	})
@@ -300,40 +297,39 @@ func BenchmarkSlotted(b *testing.B) {
 	var text []byte
 	for i := range 1000 {
 		text = fmt.Appendf(text, "%d", i%2)
-		for k := range clickNumbers {
+		for k := range clicks.CriteoNumbers {
 			text = fmt.Appendf(text, "\t%d", prng.Mix(uint64(i*k))%1000)
 		}
-		for k := range clickSlots {
+		for k := range clicks.CriteoSlots {
 			text = fmt.Appendf(text, "\t%08x", uint32(prng.Mix(uint64(i*k+7))))
 		}
 		text = append(text, '\n')
 	}
 	b.Run("criteo", func(b *testing.B) {
-		p := newClickParser(0)
-		p.keys = true
-		var out block
+		p := clicks.NewCriteoParser(0, true)
+		var out clicks.Block
 		b.SetBytes(int64(len(text)))
 		for b.Loop() {
-			p.parse(text, &out)
+			p.Parse(text, &out)
 		}
 	})
 	l, err := layout.Open("criteo")
 	if err != nil {
 		b.Fatal(err)
 	}
-	for name, of := range map[string]func() (lineParser, error){
-		"layout":  func() (lineParser, error) { return newLineParser(l, nil, false) },
-		"general": func() (lineParser, error) { return newSlotParser(l, nil, false) },
+	for name, of := range map[string]func() (clicks.Parser, error){
+		"layout":  func() (clicks.Parser, error) { return clicks.NewParser(l, nil, false) },
+		"general": func() (clicks.Parser, error) { return clicks.NewLayoutParser(l, nil, false) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			p, err := of()
 			if err != nil {
 				b.Fatal(err)
 			}
-			var out block
+			var out clicks.Block
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				p.parse(text, &out)
+				p.Parse(text, &out)
 			}
 		})
 	}

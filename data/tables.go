@@ -26,11 +26,6 @@ var endings = map[string]string{ // never written
 	".npz": "arrays", ".npy": "arrays",
 }
 
-// isArrow knows files of Arrow's own format, and streams of it.
-func isArrow(ending string) bool {
-	return ending == ".arrow" || ending == ".arrows" || ending == ".feather"
-}
-
 // NameOf is the set that files are of as their names end: of a model that is usually trained on the
 // set of a name. Endings that tell nothing leave it at that.
 func NameOf(usual string, c Config) string {
@@ -129,9 +124,9 @@ func OpenTable(path string) (table.Reader, error) {
 		return openParquet(path)
 	case ending(path) == ".parquet":
 		return nil, fmt.Errorf("%s: unpack it first: Parquet is compressed inside", path)
-	case isArrow(end):
+	case datafile.IsArrow(end):
 		return openArrow(path)
-	case isArrow(ending(path)):
+	case datafile.IsArrow(ending(path)):
 		return nil, fmt.Errorf("%s: unpack it first: Arrow can be compressed inside", path)
 	}
 	in, err := table.OpenCSV(path, func() (io.ReadCloser, error) { return datafile.OpenText(path) })

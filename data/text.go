@@ -167,12 +167,12 @@ func readChars(name string, r io.Reader, most int) ([]int32, error) {
 }
 
 func findChars(c Config) error {
-	_, err := findPair("chars", c)
+	_, err := datafile.FindPair("chars", c.Dir, c.TrainFile, c.EvalFile)
 	return err
 }
 
 func findText(c Config) error {
-	_, err := findPair("text", c)
+	_, err := datafile.FindPair("text", c.Dir, c.TrainFile, c.EvalFile)
 	return err
 }
 
@@ -207,15 +207,15 @@ func openChars(c Config, _ *datafile.Skips) (*Dataset, error) {
 
 // openTokens reads the training and then the evaluation text.
 func openTokens(set string, c Config, steps int, read func(name string, r io.Reader, training bool) ([]int32, error)) (*Dataset, error) {
-	files, err := findPair(set, c)
+	files, err := datafile.FindPair(set, c.Dir, c.TrainFile, c.EvalFile)
 	if err != nil {
 		return nil, err
 	}
-	s := &Dataset{Streams: true, Notes: files.notes()}
+	s := &Dataset{Streams: true, Notes: files.Notes()}
 	for _, part := range []struct {
 		path string
 		into *Source
-	}{{files.train, &s.Train}, {files.eval, &s.Eval}} {
+	}{{files.Train, &s.Train}, {files.Eval, &s.Eval}} {
 		f, err := datafile.OpenText(part.path)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", set, err)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
@@ -19,10 +20,10 @@ type passes struct {
 	files   []string
 	packed  int // of them are compressed
 	threads int
-	parser  *data.ClickParser
+	parser  *clicks.CriteoParser
 	stream  *data.ClickStream
 	sample  [][]byte // of the text, in pieces of whole lines
-	batch   data.Batch
+	block   clicks.Block
 
 	fileBytes, packedBytes, sampleBytes int64
 	textBytes, unpackedBytes            int64 // by unpack
@@ -36,7 +37,7 @@ const passBytes = 1 << 20
 // mostSample is how much text is parsed in memory.
 const mostSample = 64 << 20
 
-func newPasses(ctx context.Context, files []string, parser *data.ClickParser, stream *data.ClickStream, threads int) (*passes, error) {
+func newPasses(ctx context.Context, files []string, parser *clicks.CriteoParser, stream *data.ClickStream, threads int) (*passes, error) {
 	p := &passes{files: files, threads: threads, parser: parser, stream: stream}
 	for _, path := range files {
 		info, err := os.Stat(path)
@@ -159,7 +160,7 @@ func (p *passes) unpack(ctx context.Context) error {
 // parse parses the sample on this goroutine.
 func (p *passes) parse(ctx context.Context) error {
 	for _, text := range p.sample {
-		p.parser.Parse(&p.batch, text) // bad lines are the pipeline's to tell
+		p.parser.Parse(text, &p.block) // bad lines are the pipeline's to tell
 	}
 	return context.Cause(ctx)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/median"
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/quantity"
@@ -123,7 +124,7 @@ func (c *command) execute(cmd *cobra.Command, paths []string) error {
 
 // measure times the stages in turns and tells of each.
 func (c *command) measure(ctx context.Context, files []string, stream *data.ClickStream, out *cli.Output) error {
-	p, err := newPasses(ctx, files, data.NewClickParser(c.rows, c.rows == 0), stream, c.threads)
+	p, err := newPasses(ctx, files, clicks.NewCriteoParser(c.rows, c.rows == 0), stream, c.threads)
 	if err != nil {
 		return err
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
@@ -29,7 +29,7 @@ type making struct {
 	layout      *layout.Layout
 }
 
-func clicks() *cobra.Command {
+func clicksCommand() *cobra.Command {
 	m := making{values: 100_000, zipf: 1.05, seed: 1, files: 1, file: -1}
 	cmd := &cobra.Command{
 		Use:   "clicks --layout FILE --generate ROWS --out DIR",
@@ -121,7 +121,7 @@ func (m *making) list() (out []clickFile) {
 }
 
 func (m *making) run(cmd *cobra.Command, p *cli.Progress) error {
-	maker, err := data.NewClickGenerator(m.layout, uint64(m.values), m.zipf)
+	maker, err := clicks.NewGenerator(m.layout, uint64(m.values), m.zipf)
 	if err != nil {
 		return cli.Usagef("--layout: %w", err)
 	}
@@ -131,12 +131,12 @@ func (m *making) run(cmd *cobra.Command, p *cli.Progress) error {
 			return fmt.Errorf("%s is there already: remove it or choose another --out", f.path)
 		}
 	}
-	var truth data.ClickTruth
+	var truth clicks.Truth
 	for _, f := range files {
 		if err := os.MkdirAll(filepath.Dir(f.path), 0o777); err != nil {
 			return err
 		}
-		cfg := data.GenerateConfig{
+		cfg := clicks.GenerateConfig{
 			Rows: f.rows, First: f.first, Seed: m.seed, Part: f.part, Threads: runtime.GOMAXPROCS(0),
 			Progress: func(rows int64) { p.Update(filepath.Base(f.path), rows, f.rows) },
 		}

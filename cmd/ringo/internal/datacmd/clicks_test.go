@@ -15,7 +15,7 @@ import (
 // Rows that are made are read by their layout, and files that several processes make are those of one.
 func TestDataClicks(t *testing.T) {
 	one := filepath.Join(t.TempDir(), "made", "here")
-	status, out, errs := commandtest.Run(clicks(), "--layout movielens --generate 5k --values 500 --progress plain --out "+one)
+	status, out, errs := commandtest.Run(clicksCommand(), "--layout movielens --generate 5k --values 500 --progress plain --out "+one)
 	if status != 0 || !strings.Contains(out, "the best of all models has AUC 0.") || !strings.Contains(out, "train with `ringo train wide-deep --data "+one+" --layout movielens`") {
 		t.Fatalf("status %d, stdout %q, stderr %q", status, out, errs)
 	}
@@ -28,7 +28,7 @@ func TestDataClicks(t *testing.T) {
 	}
 	several := t.TempDir()
 	for _, more := range []string{" --file 0", " --file 1"} {
-		if status, _, errs := commandtest.Run(clicks(), "--layout movielens --generate 5k --values 500 --progress none --files 2 --out "+several+more); status != 0 {
+		if status, _, errs := commandtest.Run(clicksCommand(), "--layout movielens --generate 5k --values 500 --progress none --files 2 --out "+several+more); status != 0 {
 			t.Fatalf("status %d, stderr %q", status, errs)
 		}
 	}
@@ -46,7 +46,7 @@ func TestDataClicks(t *testing.T) {
 	if whole, err := os.ReadFile(filepath.Join(one, "train.csv")); err != nil || !bytes.Equal(whole, all) {
 		t.Errorf("%d bytes of two files, %d of one, %v", len(all), len(whole), err)
 	}
-	if status, _, errs := commandtest.Run(clicks(), "--layout movielens --generate 5k --out "+one); status != cli.Failed || !strings.Contains(errs, "is there already") {
+	if status, _, errs := commandtest.Run(clicksCommand(), "--layout movielens --generate 5k --out "+one); status != cli.Failed || !strings.Contains(errs, "is there already") {
 		t.Errorf("again: status %d, stderr %q", status, errs)
 	}
 }
@@ -61,6 +61,6 @@ func TestDataClicksFaults(t *testing.T) {
 		"--layout movielens --out x --generate 5 --file 1":   "--file 1 of --files 1",
 		"--layout movielens --out x --generate 5 --zipf 11":  "exponent 11",
 	} {
-		commandtest.Refused(t, clicks(), cli.UsageError, line, says)
+		commandtest.Refused(t, clicksCommand(), cli.UsageError, line, says)
 	}
 }

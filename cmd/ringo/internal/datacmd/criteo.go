@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 )
 
 // criteo returns the command that downloads the sample, or generates similar rows.
@@ -80,7 +80,7 @@ func (g *generation) run(cmd *cobra.Command, dir string, p *cli.Progress) error 
 			return fmt.Errorf("%s is there already: remove it or choose another --out", filepath.Join(dir, name))
 		}
 	}
-	model, err := data.LearnCriteo(g.like)
+	model, err := clicks.LearnCriteo(g.like)
 	if err != nil {
 		return fmt.Errorf("--like: %w", err)
 	}
@@ -91,7 +91,7 @@ func (g *generation) run(cmd *cobra.Command, dir string, p *cli.Progress) error 
 		name string
 		rows int64
 	}{{"train.tsv", g.rows}, {"test.tsv", min(max(g.rows/10, 1), 100_000)}} {
-		cfg := data.GenerateConfig{
+		cfg := clicks.GenerateConfig{
 			Rows: file.rows, Seed: g.seed, Part: uint64(part), Threads: runtime.GOMAXPROCS(0),
 			Progress: func(rows int64) { p.Update(file.name, rows, file.rows) },
 		}

@@ -42,7 +42,7 @@ the program (` + "`--data synthetic`" + `), and on your own files in the same fo
 		}
 		cmd.AddCommand(below)
 	}
-	cmd.AddCommand(clicks())
+	cmd.AddCommand(clicksCommand())
 	return cli.Group(cmd)
 }
 

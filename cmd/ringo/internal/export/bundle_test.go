@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/internal/server/export"
@@ -269,14 +270,14 @@ func TestBundleOfServersHasFirstWeights(t *testing.T) {
 			}
 		}
 	}
-	parser := data.NewClickParser(1000, false)
+	parser := clicks.NewCriteoParser(1000, false)
 	line := "0" + strings.Repeat("\t", 13)
 	for slot := range 26 {
 		line += fmt.Sprintf("\t%x", slot*slot*slot)
 	}
-	var b data.Batch
-	if bad, err := parser.Parse(&b, []byte(line+"\n")); bad > 0 {
-		t.Fatal(err)
+	var b clicks.Block
+	if parser.Parse([]byte(line+"\n"), &b); len(b.Faults) > 0 {
+		t.Fatal(b.Faults)
 	}
 	hashed := table{Index: bySlotHash, Buckets: 1000}
 	for slot, id := range b.IDs {

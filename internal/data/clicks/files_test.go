@@ -1,4 +1,4 @@
-package data
+package clicks
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ func TestClickFiles(t *testing.T) {
 	for _, name := range []string{"day_10.gz", "day_2.gz", "day_2", "day_1.tsv.zst", "day_01a", "README.md", ".hidden", "x.tar.gz"} {
 		datatest.Write(t, dir, map[string][]byte{name: nil})
 	}
-	got, err := ClickFiles(filepath.Join(dir, "README.md"), dir)
+	got, err := Files(filepath.Join(dir, "README.md"), dir)
 	for i := range got {
 		got[i] = filepath.Base(got[i])
 	}
@@ -25,7 +25,7 @@ func TestClickFiles(t *testing.T) {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}
 	for _, path := range []string{"/nowhere", t.TempDir()} {
-		if _, err := ClickFiles(path); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := Files(path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

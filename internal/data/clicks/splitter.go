@@ -1,4 +1,4 @@
-package data
+package clicks
 
 import (
 	"io"
@@ -9,59 +9,56 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// clickSplit is a piece of a file on its way from the cutter by way of a worker
-// to the collector. It owns the memory of its rows alone.
-type clickSplit struct {
-	block
-	number int64  // in the order of all ranks' blocks of an epoch
-	path   string // of its file
-	offset int64  // of its text in the unpacked file
-	err    error  // in place of rows
-	done   chan struct{}
-	head   lineHead // of its file
+// Split is a piece of a file between splitter, worker and collector. It owns the memory of its rows
+// only.
+type Split struct {
+	Block
+	Number int64  // number among all ranks' blocks of an epoch
+	Path   string // file
+	Offset int64  // position in the decompressed file
+	Err    error  // error instead of rows
+	Done   chan struct{}
+	head   Head // file
 
-	// One of both, for a worker: a piece of a file to read, or text that was
-	// unpacked.
+	// Input of a worker: a piece of a file, or decompressed text.
 	plain  *plainFile
 	piece  int64
 	packed *unpacker
 	text   []byte
 }
 
-// clickSplitter gives out the blocks of files, in an order that depends on the files,
-// the size of blocks and how many files are read at once.
-type clickSplitter struct {
-	cfg    *ClickStreamConfig
-	format *lineFormat
-	first  int64 // blocks before it are left out
+// splitter returns the blocks of files. Their order depends on the files, the block size and the
+// number of files read concurrently.
+type splitter struct {
+	cfg    *RunConfig
+	format *Format
+	first  int64 // first block; earlier ones are skipped
 	stop   <-chan struct{}
-	side   *sync.WaitGroup // of the goroutines that unpack
+	side   *sync.WaitGroup // decompressing goroutines
 
-	next   int // file to open
-	open   []clickSource
-	place  int   // of the next file among those
-	turn   int   // whose block is the next one
-	number int64 // of the next block
+	next   int // next file to open
+	open   []fileSource
+	place  int   // index in open of the next file
+	turn   int   // index in open of the next block
+	number int64 // number of the next block
 }
 
-// clickSource is an open file of a clickSplitter.
-type clickSource interface {
-	// next makes b its next block, or with want false leaves that out. io.EOF:
-	// there are no more.
-	next(b *clickSplit, want bool) error
-	close()
+// fileSource is an open file of a splitter.
+type fileSource interface {
+	// next sets b to its next block; with want false it skips the block. io.EOF is the end.
+	next(b *Split, want bool) error
+	Close()
 }
 
-// cut makes b the next block of this rank; io.EOF when there are no more.
-// Another error is that of the block.
-func (c *clickSplitter) cut(b *clickSplit) error {
+// cut sets b to the next block of this rank; io.EOF at the end. Another error is that of the block.
+func (c *splitter) cut(b *Split) error {
 	for {
 		select {
 		case <-c.stop:
 			return io.EOF
 		default:
 		}
-		b.number = c.number
+		b.Number = c.number
 		if err := c.refill(); err != nil {
 			return err
 		}
@@ -72,8 +69,8 @@ func (c *clickSplitter) cut(b *clickSplit) error {
 		want := c.number >= c.first && (c.cfg.ByFile || c.number%int64(c.cfg.Size) == int64(c.cfg.Rank))
 		src := c.open[c.turn]
 		switch err := src.next(b, want); {
-		case err == io.EOF: // the file after it takes its place
-			src.close()
+		case err == io.EOF: // replaced by the next file
+			src.Close()
 			c.open = slices.Delete(c.open, c.turn, c.turn+1)
 			c.place = c.turn
 		case err != nil:
@@ -88,8 +85,8 @@ func (c *clickSplitter) cut(b *clickSplit) error {
 	}
 }
 
-// refill opens files until so many are open as shall be read at once.
-func (c *clickSplitter) refill() error {
+// refill opens files up to the number read concurrently.
+func (c *splitter) refill() error {
 	for ; c.next < len(c.cfg.Files) && len(c.open) < c.cfg.Interleave; c.next++ {
 		if c.cfg.ByFile && c.next%c.cfg.Size != c.cfg.Rank {
 			continue
@@ -104,7 +101,7 @@ func (c *clickSplitter) refill() error {
 	return nil
 }
 
-func (c *clickSplitter) source(path string) (clickSource, error) {
+func (c *splitter) source(path string) (fileSource, error) {
 	head, err := c.format.head(path)
 	if err != nil {
 		return nil, err
@@ -129,48 +126,48 @@ func (c *clickSplitter) source(path string) (clickSource, error) {
 	return p, nil
 }
 
-// close ends the files that are open.
-func (c *clickSplitter) close() {
+// Close closes the open files.
+func (c *splitter) Close() {
 	for _, src := range c.open {
-		src.close()
+		src.Close()
 	}
 	c.open = nil
 }
 
-// plainSource gives out pieces of a file that workers read.
+// plainSource returns pieces of a file for workers.
 type plainSource struct {
 	file *plainFile
-	head lineHead
+	head Head
 	at   int64
 }
 
-func (p *plainSource) next(b *clickSplit, want bool) error {
+func (p *plainSource) next(b *Split, want bool) error {
 	if p.at*p.file.size >= p.file.length {
 		return io.EOF
 	}
 	if want {
 		p.file.users.Add(1)
-		b.path, b.head, b.plain, b.piece = p.file.path, p.head, p.file, p.at
-		// The cutter is a few blocks ahead of the workers, which thus find their
-		// pieces in memory and parse instead of waiting.
+		b.Path, b.head, b.plain, b.piece = p.file.path, p.head, p.file, p.at
+		// The splitter is a few blocks ahead of the workers, so that pieces are in memory when a
+		// worker parses them.
 		readAhead(p.file.f, p.at*p.file.size, p.file.size)
 	}
 	p.at++
 	return nil
 }
 
-func (p *plainSource) close() { p.file.release() }
+func (p *plainSource) Close() { p.file.release() }
 
-// unpacker reads a compressed file ahead, on a goroutine of its own.
+// unpacker decompresses a file ahead, on a separate goroutine.
 type unpacker struct {
 	path string
-	head lineHead
-	size int // of blocks
-	most int // how long a line may be; 0: as usual
+	head Head
+	size int // block size
+	most int // maximum line; 0: default
 	stop <-chan struct{}
-	quit chan struct{} // closed with the source
-	out  chan unpacked // in order
-	free chan []byte   // texts to be used again; holds them all
+	quit chan struct{} // closed by close
+	out  chan unpacked // pieces in order
+	free chan []byte   // reusable texts; capacity for all
 }
 
 // unpacked is a piece of a file's text.
@@ -195,7 +192,7 @@ func (u *unpacker) run() {
 		return
 	}
 	defer r.Close()
-	in := &chunks{name: u.path, r: r, size: u.size, most: u.most}
+	in := &Chunks{Name: u.path, R: r, Size: u.size, most: u.most}
 	for {
 		var p unpacked
 		select {
@@ -222,7 +219,7 @@ func (u *unpacker) send(p unpacked) bool {
 	return false
 }
 
-func (u *unpacker) next(b *clickSplit, want bool) error {
+func (u *unpacker) next(b *Split, want bool) error {
 	var p unpacked
 	select {
 	case p = <-u.out:
@@ -233,11 +230,11 @@ func (u *unpacker) next(b *clickSplit, want bool) error {
 	case p.err != nil:
 		return p.err
 	case want:
-		b.path, b.head, b.packed, b.text, b.offset = u.path, u.head, u, p.text, p.offset
+		b.Path, b.head, b.packed, b.text, b.Offset = u.path, u.head, u, p.text, p.offset
 	default:
 		u.free <- p.text
 	}
 	return nil
 }
 
-func (u *unpacker) close() { close(u.quit) }
+func (u *unpacker) Close() { close(u.quit) }

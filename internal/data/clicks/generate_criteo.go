@@ -1,4 +1,4 @@
-package data
+package clicks
 
 import (
 	"bufio"
@@ -17,93 +17,90 @@ import (
 	"github.com/ringo-ml/ringo/internal/zipf"
 )
 
-// sampleRows is the most rows of a sample that are looked at: with them the
-// statistics take at most a few hundred MB while they are learnt.
-const sampleRows = 1_000_000
+// SampleRows limits the rows of a sample. The statistics then need at most a few hundred MB.
+const SampleRows = 1_000_000
 
-// criteoModel is what the columns of a sample in Criteo's format look like:
-// for each column how often it is missing, for a count its quantiles, for a
-// category the values that came more than once with their frequencies and how
-// often one came that came only once. Rows drawn from it have the sample's
-// columns, but independent of each other, and the sample's share of clicks,
-// which depend on the counts and the frequent categories by hidden weights.
-type criteoModel struct {
-	numbers [clickNumbers]numberColumn
-	slots   [clickSlots]slotColumn
-	parser  *clickParser
-	rate    float64 // of clicks
+// CriteoModel holds statistics of the columns of a sample in Criteo's format: for each column the
+// share of missing fields, for a count the quantiles, for a category the values with more than one
+// occurrence, their frequencies, and the share of single values. Rows drawn from the model have the
+// sample's columns, independent of each other, and the sample's share of clicks, which depend on
+// the counts and the frequent categories by hidden weights.
+type CriteoModel struct {
+	numbers [CriteoNumbers]numberColumn
+	slots   [CriteoSlots]slotColumn
+	Parser  *CriteoParser
+	rate    float64 // share of clicks
 	bias    float64
 	scale   float64
 }
 
 // numberColumn is the distribution of a count.
 type numberColumn struct {
-	missing   uint64  // of 2^63
-	quantiles []int64 // sorted, at equal distances
-	mean      float64 // of what the model would see
-	weight    float64 // for a click, per deviation
+	missing   uint64  // share, in units of 2^-63
+	quantiles []int64 // sorted, equidistant
+	mean      float64 // mean model input
+	weight    float64 // contribution per deviation
 }
 
-// slotColumn is the distribution of a category. Outcome i is values[i]; the last one is a
-// new value.
+// slotColumn is the distribution of a category. Outcome i is values[i]; the last outcome is a new
+// value.
 type slotColumn struct {
 	missing  uint64
 	values   []string
-	weights  []float64 // for a click
+	weights  []float64 // contributions
 	outcomes zipf.Alias
 }
 
-// LearnCriteo reads the statistics of a file, compressed or not, of which it
-// looks at the first million rows. A bad line is an error with its number and
-// byte offset.
-func LearnCriteo(path string) (*criteoModel, error) {
+// LearnCriteo reads the statistics of a file, compressed or not, from its first million rows. The
+// error of a bad line has its number and byte offset.
+func LearnCriteo(path string) (*CriteoModel, error) {
 	f, err := datafile.OpenText(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return learnCriteo(path, f, sampleRows)
+	return LearnCriteoRows(path, f, SampleRows)
 }
 
 // sampleColumns are the values of a sample by column.
 type sampleColumns struct {
-	rows, clicks int
-	numbers      [clickNumbers][]int64
-	categories   [clickSlots]map[string]int
-	first        [clickSlots][]string // in order of occurrence, for the map has none
+	Rows, Clicks int
+	Numbers      [CriteoNumbers][]int64
+	Categories   [CriteoSlots]map[string]int
+	first        [CriteoSlots][]string // in order of occurrence
 }
 
-func learnCriteo(name string, r io.Reader, most int) (*criteoModel, error) {
-	m := &criteoModel{parser: newClickParser(clickTableRows)}
-	columns, err := m.readSample(name, r, most)
+func LearnCriteoRows(name string, r io.Reader, most int) (*CriteoModel, error) {
+	m := &CriteoModel{Parser: NewCriteoParser(TableRows, false)}
+	columns, err := m.ReadSample(name, r, most)
 	if err != nil {
 		return nil, err
 	}
-	if columns.rows < 2 || columns.clicks == 0 || columns.clicks == columns.rows {
-		return nil, datafile.Errorf(name, 0, "%d clicks in %d rows say nothing of what makes a click: give a larger sample", columns.clicks, columns.rows)
+	if columns.Rows < 2 || columns.Clicks == 0 || columns.Clicks == columns.Rows {
+		return nil, datafile.Errorf(name, 0, "%d clicks in %d rows say nothing of what makes a click: give a larger sample", columns.Clicks, columns.Rows)
 	}
 	for i := range m.numbers {
-		m.numbers[i] = learnNumber(m.parser, columns.numbers[i], columns.rows, i)
+		m.numbers[i] = learnNumber(m.Parser, columns.Numbers[i], columns.Rows, i)
 	}
 	for i := range m.slots {
-		m.slots[i] = learnSlot(columns.first[i], columns.categories[i], columns.rows, i)
+		m.slots[i] = learnSlot(columns.first[i], columns.Categories[i], columns.Rows, i)
 	}
-	m.rate = float64(columns.clicks) / float64(columns.rows)
+	m.rate = float64(columns.Clicks) / float64(columns.Rows)
 	m.calibrate()
 	return m, nil
 }
 
-// readSample collects the columns; the parser judges the lines.
-func (m *criteoModel) readSample(name string, r io.Reader, most int) (*sampleColumns, error) {
+// ReadSample reads the columns; the parser validates the lines.
+func (m *CriteoModel) ReadSample(name string, r io.Reader, most int) (*sampleColumns, error) {
 	c := new(sampleColumns)
-	for i := range c.categories {
-		c.categories[i] = map[string]int{}
+	for i := range c.Categories {
+		c.Categories[i] = map[string]int{}
 	}
-	var numbers [clickNumbers]float32
-	var values [clickSlots]uint64
-	in := bufio.NewReaderSize(r, chunkBytes)
+	var numbers [CriteoNumbers]float32
+	var values [CriteoSlots]uint64
+	in := bufio.NewReaderSize(r, ChunkBytes)
 	offset := int64(0)
-	for c.rows < most {
+	for c.Rows < most {
 		line, err := in.ReadSlice('\n')
 		if err == bufio.ErrBufferFull {
 			return nil, datafile.Errorf(name, offset, "a line longer than any row")
@@ -113,46 +110,46 @@ func (m *criteoModel) readSample(name string, r io.Reader, most int) (*sampleCol
 		if len(line) == 0 {
 			break
 		}
-		if _, at, fault := m.parser.line(line, 0, &numbers, &values); fault != "" {
-			return nil, datafile.Errorf(name, offset+int64(at), "line %d: %s", c.rows+1, fault)
+		if _, at, fault := m.Parser.line(line, 0, &numbers, &values); fault != "" {
+			return nil, datafile.Errorf(name, offset+int64(at), "line %d: %s", c.Rows+1, fault)
 		}
 		offset += int64(len(line))
-		c.add(bytes.TrimRight(line, "\r\n"))
+		c.Add(bytes.TrimRight(line, "\r\n"))
 	}
 	return c, nil
 }
 
-// add counts a row that is known to be good.
-func (c *sampleColumns) add(line []byte) {
-	c.rows++
-	c.clicks += int(line[0] - '0')
+// Add counts a good row.
+func (c *sampleColumns) Add(line []byte) {
+	c.Rows++
+	c.Clicks += int(line[0] - '0')
 	line = line[2:]
-	for i := range clickNumbers {
+	for i := range CriteoNumbers {
 		field, rest, _ := bytes.Cut(line, []byte{'\t'})
 		if line = rest; len(field) > 0 {
 			x, _ := integer(field)
-			c.numbers[i] = append(c.numbers[i], x)
+			c.Numbers[i] = append(c.Numbers[i], x)
 		}
 	}
-	for i := range clickSlots {
+	for i := range CriteoSlots {
 		field, rest, _ := bytes.Cut(line, []byte{'\t'})
 		if line = rest; len(field) > 0 {
-			if n, ok := c.categories[i][string(field)]; ok {
-				c.categories[i][string(field)] = n + 1
+			if n, ok := c.Categories[i][string(field)]; ok {
+				c.Categories[i][string(field)] = n + 1
 				continue
 			}
 			value := string(field)
-			c.categories[i][value] = 1
+			c.Categories[i][value] = 1
 			c.first[i] = append(c.first[i], value)
 		}
 	}
 }
 
-// ofRows is a share as a bound for numbers of 63 bits.
+// ofRows returns a share as a limit for numbers of 63 bits.
 func ofRows(n, rows int) uint64 { return uint64(float64(n) / float64(rows) * (1 << 63)) }
 
-func learnNumber(p *clickParser, values []int64, rows, column int) numberColumn {
-	const most = 1 << 12 // quantiles
+func learnNumber(p *CriteoParser, values []int64, rows, column int) numberColumn {
+	const most = 1 << 12 // maximum quantiles
 	c := numberColumn{missing: ofRows(rows-len(values), rows)}
 	slices.Sort(values)
 	n := min(len(values), most)
@@ -163,14 +160,14 @@ func learnNumber(p *clickParser, values []int64, rows, column int) numberColumn 
 			x = values[len(values)-1]
 		}
 		c.quantiles = append(c.quantiles, x)
-		v := float64(p.number(x))
+		v := float64(p.Number(x))
 		sum += v
 		square += v * v
 	}
 	if n > 0 {
 		c.mean = sum / float64(n)
 		if variance := square/float64(n) - c.mean*c.mean; variance > 1e-9 {
-			c.weight = hiddenWeight(clickSlots, uint64(column)) / math.Sqrt(variance)
+			c.weight = hiddenWeight(CriteoSlots, uint64(column)) / math.Sqrt(variance)
 		}
 	}
 	return c
@@ -193,15 +190,15 @@ func learnSlot(values []string, count map[string]int, rows, slot int) slotColumn
 	}
 	c.missing = ofRows(rows-present, rows)
 	odds = append(odds, float64(single))
-	for i, o := range odds { // a column that is always missing has NaN, and draws nothing
+	for i, o := range odds { // NaN for an empty column, which is never drawn
 		odds[i] = o * float64(len(odds)) / float64(present)
 	}
 	c.outcomes = zipf.NewAlias(odds, 1, func(x float64) uint64 { return uint64(x * (1 << 63)) })
 	return c
 }
 
-// draw appends the column's field and returns what it speaks for a click.
-func (c *numberColumn) draw(row []byte, p *clickParser, r *prng.Rand) ([]byte, float64) {
+// draw appends the column's field and returns its contribution.
+func (c *numberColumn) draw(row []byte, p *CriteoParser, r *prng.Rand) ([]byte, float64) {
 	if r.Next()>>1 < c.missing {
 		return row, 0
 	}
@@ -210,7 +207,7 @@ func (c *numberColumn) draw(row []byte, p *clickParser, r *prng.Rand) ([]byte, f
 	if i+1 < len(c.quantiles) && c.quantiles[i+1] > x+1 {
 		x += int64(r.Unit() * float64(c.quantiles[i+1]-x))
 	}
-	return strconv.AppendInt(row, x, 10), c.weight * (float64(p.number(x)) - c.mean)
+	return strconv.AppendInt(row, x, 10), c.weight * (float64(p.Number(x)) - c.mean)
 }
 
 func (c *slotColumn) draw(row []byte, r *prng.Rand) ([]byte, float64) {
@@ -221,7 +218,7 @@ func (c *slotColumn) draw(row []byte, r *prng.Rand) ([]byte, float64) {
 	if i < len(c.values) {
 		return append(row, c.values[i]...), c.weights[i]
 	}
-	const digits = "0123456789abcdef" // a new value
+	const digits = "0123456789abcdef" // new value
 	for x, n := r.Next(), 0; n < 8; n++ {
 		row = append(row, digits[x&15])
 		x >>= 4
@@ -229,22 +226,22 @@ func (c *slotColumn) draw(row []byte, r *prng.Rand) ([]byte, float64) {
 	return row, 0
 }
 
-// row appends a line. Its label, the first byte, is drawn last.
-func (m *criteoModel) row(line []byte, r *prng.Rand) []byte {
+// row appends a line. The label, the first byte, is drawn last.
+func (m *CriteoModel) row(line []byte, r *prng.Rand) []byte {
 	line, logit, start := m.features(line, r)
-	if r.Unit() < sigmoid(m.bias+m.scale*logit) {
+	if r.Unit() < Sigmoid(m.bias+m.scale*logit) {
 		line[start] = '1'
 	}
 	return append(line, '\n')
 }
 
-// features appends a line of label 0, without its end.
-func (m *criteoModel) features(line []byte, r *prng.Rand) (_ []byte, logit float64, start int) {
+// features appends a line with label 0, without its end.
+func (m *CriteoModel) features(line []byte, r *prng.Rand) (_ []byte, logit float64, start int) {
 	start = len(line)
 	line = append(line, '0')
 	var part float64
 	for i := range m.numbers {
-		line, part = m.numbers[i].draw(append(line, '\t'), m.parser, r)
+		line, part = m.numbers[i].draw(append(line, '\t'), m.Parser, r)
 		logit += part
 	}
 	for i := range m.slots {
@@ -254,15 +251,15 @@ func (m *criteoModel) features(line []byte, r *prng.Rand) (_ []byte, logit float
 	return line, logit, start
 }
 
-// calibrate sets scale and bias so that log-odds deviate by 1.2 and the share
-// of clicks is the sample's.
-func (m *criteoModel) calibrate() {
+// calibrate sets scale and bias for log-odds with a deviation of 1.2 and the sample's share of
+// clicks.
+func (m *CriteoModel) calibrate() {
 	const draws = 20_000
 	logits := make([]float64, draws)
 	var line []byte
 	var sum, square float64
 	for i := range logits {
-		r := prng.New(clicksStream, 1<<40, uint64(i))
+		r := prng.New(randomStream, 1<<40, uint64(i))
 		line, logits[i], _ = m.features(line[:0], &r)
 		sum += logits[i]
 		square += logits[i] * logits[i]
@@ -276,7 +273,7 @@ func (m *criteoModel) calibrate() {
 		m.bias = (lo + hi) / 2
 		expected := 0.0
 		for _, l := range logits {
-			expected += sigmoid(m.bias + m.scale*l)
+			expected += Sigmoid(m.bias + m.scale*l)
 		}
 		if expected > m.rate*draws {
 			hi = m.bias
@@ -286,15 +283,14 @@ func (m *criteoModel) calibrate() {
 	}
 }
 
-// GenerateConfig says what a criteoModel writes.
+// GenerateConfig selects the rows of a CriteoModel or a Generator.
 type GenerateConfig struct {
 	Rows    int64
 	Seed    uint64
-	Part    uint64 // rows of another part, such as the evaluation set, are others
-	First   int64  // of a ClickGenerator: the number of the first row, a multiple of 2,048
-	Threads int    // goroutines that draw rows; the bytes do not depend on it
-	// Progress, if set, is told of the rows written, from the goroutine that
-	// called Write.
+	Part    uint64 // part of a set, such as the evaluation set, with separate rows
+	First   int64  // number of a Generator's first row, a multiple of 2,048
+	Threads int    // goroutines that draw rows, without effect on the bytes
+	// Progress, if set, receives the number of rows written, on the goroutine of Write.
 	Progress func(rows int64)
 }
 
@@ -307,16 +303,16 @@ func (c GenerateConfig) Validate() error {
 	if c.Threads < 1 {
 		errs = append(errs, fmt.Errorf("generate: %d threads: need at least 1", c.Threads))
 	}
-	if c.First < 0 || c.First%generateRows != 0 {
-		errs = append(errs, fmt.Errorf("generate: the first row is %d: need a multiple of %d", c.First, generateRows))
+	if c.First < 0 || c.First%GenerateRows != 0 {
+		errs = append(errs, fmt.Errorf("generate: the first row is %d: need a multiple of %d", c.First, GenerateRows))
 	}
 	return errors.Join(errs...)
 }
 
-// generateRows is how many rows one goroutine draws at a time.
-const generateRows = 2048
+// GenerateRows is the number of rows that a goroutine draws at a time.
+const GenerateRows = 2048
 
-// piece is a block of rows on its way to the writer.
+// piece is a block of rows for the writer.
 type piece struct {
 	number int64
 	rows   int64
@@ -324,13 +320,12 @@ type piece struct {
 	done   chan struct{}
 }
 
-// Write draws rows and writes them as lines, block after block, in memory that
-// does not depend on their number. About 3 us per row and thread. It ends early
-// with the context's cause.
-func (m *criteoModel) Write(ctx context.Context, w io.Writer, cfg GenerateConfig) error {
+// Write draws rows and writes them as lines, block by block, in memory independent of their number.
+// Cost: 3 us per row and thread. Write ends early with the context's cause.
+func (m *CriteoModel) Write(ctx context.Context, w io.Writer, cfg GenerateConfig) error {
 	return writePieces(ctx, w, cfg, func() (func(*piece), func()) {
 		return func(p *piece) {
-			r := prng.New(cfg.Seed^clicksStream, 2<<40+cfg.Part, uint64(p.number))
+			r := prng.New(cfg.Seed^randomStream, 2<<40+cfg.Part, uint64(p.number))
 			for range p.rows {
 				p.text = m.row(p.text, &r)
 			}
@@ -338,8 +333,8 @@ func (m *criteoModel) Write(ctx context.Context, w io.Writer, cfg GenerateConfig
 	})
 }
 
-// writePieces has each of several goroutines draw blocks of rows, by a function that worker makes for it, and writes them in their order. done
-// is called when a goroutine has drawn its last.
+// writePieces draws blocks of rows on several goroutines, with a function from worker for each, and
+// writes the blocks in order. It calls done after a goroutine's last block.
 func writePieces(ctx context.Context, w io.Writer, cfg GenerateConfig, worker func() (draw func(*piece), done func())) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -366,14 +361,14 @@ func writePieces(ctx context.Context, w io.Writer, cfg GenerateConfig, worker fu
 	return collectPieces(ctx, w, cfg, ring, queue)
 }
 
-// collectPieces gives blocks out and writes what has become of them.
+// collectPieces distributes blocks and writes the results.
 func collectPieces(ctx context.Context, w io.Writer, cfg GenerateConfig, ring []piece, queue chan<- *piece) error {
-	blocks := (cfg.Rows + generateRows - 1) / generateRows
+	blocks := (cfg.Rows + GenerateRows - 1) / GenerateRows
 	given, written := int64(0), int64(0)
 	for block := int64(0); block < blocks; block++ {
 		for ; given < blocks && given < block+int64(len(ring)); given++ {
 			p := &ring[given%int64(len(ring))]
-			p.number, p.rows = given, min(generateRows, cfg.Rows-given*generateRows)
+			p.number, p.rows = given, min(GenerateRows, cfg.Rows-given*GenerateRows)
 			queue <- p
 		}
 		p := &ring[block%int64(len(ring))]

@@ -1,4 +1,4 @@
-package data
+package clicks
 
 import (
 	"bytes"
@@ -9,38 +9,40 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/data/datatest"
 )
 
 // naiveLine is the parser's twin for one line without its end: split, convert.
-func naiveLine(line string, rows int) (out clickRows, ok bool) {
+func naiveLine(line string, rows int) (out Rows, ok bool) {
 	fields := strings.Split(line, "\t")
-	if len(fields) != clickFields || fields[0] != "0" && fields[0] != "1" {
+	if len(fields) != CriteoFields || fields[0] != "0" && fields[0] != "1" {
 		return out, false
 	}
-	out.labels = []int32{int32(fields[0][0] - '0')}
-	for _, f := range fields[1 : 1+clickNumbers] {
+	out.Labels = []int32{int32(fields[0][0] - '0')}
+	for _, f := range fields[1 : 1+CriteoNumbers] {
 		x, err := strconv.ParseInt(f, 10, 64)
 		if f != "" && (err != nil || f[0] == '+' || len(strings.TrimPrefix(f, "-")) > 18) {
 			return out, false
 		}
-		out.numbers = append(out.numbers, float32(math.Log1p(math.Max(0, float64(x)))))
+		out.Numbers = append(out.Numbers, float32(math.Log1p(math.Max(0, float64(x)))))
 	}
-	for slot, f := range fields[1+clickNumbers:] {
+	for slot, f := range fields[1+CriteoNumbers:] {
 		x, err := strconv.ParseUint(f, 16, 64)
 		switch {
 		case f == "":
-			out.ids, out.keys = append(out.ids, 0), append(out.keys, 0)
+			out.IDs, out.Keys = append(out.IDs, 0), append(out.Keys, 0)
 		case err != nil || len(f) > 16:
 			return out, false
 		default:
-			out.ids, out.keys = append(out.ids, slotID(slot, x, rows)), append(out.keys, ClickKey(slot, x))
+			out.IDs, out.Keys = append(out.IDs, SlotID(slot, x, rows)), append(out.Keys, Key(slot, x))
 		}
 	}
 	return out, true
 }
 
 // naiveText is the twin for lines: the rows, and which lines are bad.
-func naiveText(text []byte, rows int) (out clickRows, bad []int) {
+func naiveText(text []byte, rows int) (out Rows, bad []int) {
 	for i, line := range strings.SplitAfter(string(text), "\n") {
 		if line == "" {
 			continue
@@ -54,37 +56,36 @@ func naiveText(text []byte, rows int) (out clickRows, bad []int) {
 			bad = append(bad, i)
 			continue
 		}
-		out.numbers, out.ids = append(out.numbers, row.numbers...), append(out.ids, row.ids...)
-		out.keys, out.labels = append(out.keys, row.keys...), append(out.labels, row.labels...)
+		out.Numbers, out.IDs = append(out.Numbers, row.Numbers...), append(out.IDs, row.IDs...)
+		out.Keys, out.Labels = append(out.Keys, row.Keys...), append(out.Labels, row.Labels...)
 	}
 	return out, bad
 }
 
 // bothParser gives ids of 1000 rows, and keys.
-func bothParser() *clickParser {
-	p := newClickParser(1000)
-	p.keys = true
+func bothParser() *CriteoParser {
+	p := NewCriteoParser(1000, true)
 	return p
 }
 
-func checkParse(t *testing.T, p *clickParser, text []byte) {
+func checkParse(t *testing.T, p *CriteoParser, text []byte) {
 	t.Helper()
-	var got block
-	p.parse(text, &got)
+	var got Block
+	p.Parse(text, &got)
 	want, bad := naiveText(text, 1000)
 	var faults []int
-	for _, f := range got.faults {
-		faults = append(faults, f.line)
+	for _, f := range got.Faults {
+		faults = append(faults, f.Line)
 	}
-	if !sameRows(got.clickRows, want) || !slices.Equal(got.keys, want.keys) || !slices.Equal(faults, bad) {
-		t.Fatalf("%q: %d rows and bad lines %v, want %d and %v", text, len(got.labels), faults, len(want.labels), bad)
+	if !equalRows(got.Rows, want) || !slices.Equal(got.Keys, want.Keys) || !slices.Equal(faults, bad) {
+		t.Fatalf("%q: %d rows and bad lines %v, want %d and %v", text, len(got.Labels), faults, len(want.Labels), bad)
 	}
 }
 
 // Good lines with one to three bytes changed, put in or taken out.
 func TestClickParserDamage(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
-	lines, p := clickLines(0, 40), bothParser()
+	lines, p := datatest.ClickLines(0, 40), bothParser()
 	const letters = "0123456789abcdefABCDEFgG-+ _x.\t\t\t\n\r\x00\x19\x89\xff"
 	for range 20_000 {
 		text := slices.Concat(lines[r.IntN(40)], lines[r.IntN(40)])
@@ -104,7 +105,7 @@ func TestClickParserDamage(t *testing.T) {
 }
 
 func FuzzClickParser(f *testing.F) {
-	for _, line := range clickLines(0, 3) {
+	for _, line := range datatest.ClickLines(0, 3) {
 		f.Add(line)
 	}
 	f.Add([]byte("1" + strings.Repeat("\t", 39) + "\r\n0" + strings.Repeat("\t", 39)))
@@ -117,10 +118,10 @@ func FuzzClickParser(f *testing.F) {
 // after the other is.
 func TestCounts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	p := newClickParser(2)
+	p := NewCriteoParser(2, false)
 	for range 100_000 {
 		var text []byte
-		for range clickNumbers + r.IntN(3) - 1 {
+		for range CriteoNumbers + r.IntN(3) - 1 {
 			switch n := r.IntN(12); n {
 			case 0:
 				text = append(text, "-17\n-\x00a9--"[r.IntN(8):][:r.IntN(3)]...)
@@ -135,10 +136,10 @@ func TestCounts(t *testing.T) {
 		}
 		text = append(text, bytes.Repeat([]byte("1\t"), r.IntN(50))...)
 		text = text[:len(text)-r.IntN(3)*r.IntN(min(3, len(text)))]
-		var got [clickNumbers]float32
+		var got [CriteoNumbers]float32
 		end, column := p.counts(text, 0, &got)
 		at := 0
-		for i := range clickNumbers {
+		for i := range CriteoNumbers {
 			field, _, found := bytes.Cut(text[at:], []byte{'\t'})
 			x, n := integer(field)
 			if !found || n != len(field) {
@@ -147,10 +148,10 @@ func TestCounts(t *testing.T) {
 				}
 				break
 			}
-			if at += n + 1; i < column && got[i] != p.number(x) {
-				t.Fatalf("%q: count %d is %v, want %v", text, i, got[i], p.number(x))
+			if at += n + 1; i < column && got[i] != p.Number(x) {
+				t.Fatalf("%q: count %d is %v, want %v", text, i, got[i], p.Number(x))
 			}
-			if i == clickNumbers-1 && (column != clickNumbers || end != at) {
+			if i == CriteoNumbers-1 && (column != CriteoNumbers || end != at) {
 				t.Fatalf("%q: %d counts to %d, want all to %d", text, column, end, at)
 			}
 		}
@@ -158,7 +159,7 @@ func TestCounts(t *testing.T) {
 }
 
 func TestHex8(t *testing.T) {
-	p := newClickParser(2)
+	p := NewCriteoParser(2, false)
 	check := func(word []byte) {
 		want, err := strconv.ParseUint(string(word), 16, 64)
 		if got, bad := p.hex8(binary.LittleEndian.Uint64(word)); (err == nil) != (bad == 0) || err == nil && got != want {
@@ -194,63 +195,64 @@ func TestClickKey(t *testing.T) {
 		// A run must have the same keys on every host and in every version.
 		{3, 1 << 56, 4<<56 | 0xed992411bbb661},
 	} {
-		got := ClickKey(c.slot, c.value)
+		got := Key(c.slot, c.value)
 		if got != c.key {
 			t.Errorf("slot %d, value %x: %x", c.slot, c.value, got)
 		}
 	}
 	seen := map[uint64]bool{}
 	for i := range uint64(10_000) {
-		seen[ClickKey(1, 1<<56+i)] = true
+		seen[Key(1, 1<<56+i)] = true
 	}
 	if len(seen) != 10_000 {
 		t.Errorf("%d keys of 10,000 long values", len(seen))
 	}
 }
 
-func TestClickParserBatch(t *testing.T) {
-	text := bytes.Join(clickLines(0, 500), nil)
+// TestClickParserReusesMemory parses again into the same memory without an allocation.
+func TestClickParserReusesMemory(t *testing.T) {
+	text := bytes.Join(datatest.ClickLines(0, 500), nil)
 	want, _ := naiveText(text, 1000)
 	for _, keys := range []bool{false, true} {
 		for _, rows := range []int{0, 1000} {
-			p := NewClickParser(rows, keys)
-			b := new(Batch)
-			for _, part := range [][]byte{text, text[:len(text)/3], text} { // memory is used again
-				p.Parse(b, part)
+			p, b := NewCriteoParser(rows, keys), new(Block)
+			for _, part := range [][]byte{text, text[:len(text)/3], text} {
+				p.Parse(part, b)
 			}
-			bad, err := p.Parse(b, text)
-			if bad != 0 || err != nil || b.N != 500 || !slices.Equal(b.Values, want.numbers) || !slices.Equal(b.Labels, want.labels) ||
-				rows > 0 && !slices.Equal(b.IDs, want.ids) || rows == 0 && len(b.IDs) != 0 || keys && !slices.Equal(b.Keys, want.keys) || !keys && len(b.Keys) != 0 {
-				t.Errorf("%d rows, keys %v: %d rows differ, %d bad, %v", rows, keys, b.N, bad, err)
+			if len(b.Faults) != 0 || !slices.Equal(b.Numbers, want.Numbers) || !slices.Equal(b.Labels, want.Labels) ||
+				rows > 0 && !slices.Equal(b.IDs, want.IDs) || rows == 0 && len(b.IDs) != 0 || keys && !slices.Equal(b.Keys, want.Keys) || !keys && len(b.Keys) != 0 {
+				t.Errorf("%d rows, keys %v: rows differ, bad: %v", rows, keys, b.Faults)
 			}
-			if n := testing.AllocsPerRun(5, func() { p.Parse(b, text) }); n != 0 {
+			if n := testing.AllocsPerRun(5, func() { p.Parse(text, b) }); n != 0 {
 				t.Errorf("%v allocations", n)
 			}
-			bad, err = p.Parse(b, slices.Concat(text, []byte("x\ny\n"), text))
-			if bad != 2 || b.N != 1000 || err == nil || !strings.Contains(err.Error(), `line 501: label "x"`) {
-				t.Errorf("%d bad, %d rows, %v", bad, b.N, err)
+			p.Parse(slices.Concat(text, []byte("x\ny\n"), text), b)
+			if len(b.Faults) != 2 || len(b.Labels) != 1000 || b.Faults[0].Line != 500 || !strings.HasPrefix(b.Faults[0].Text, `label "x"`) {
+				t.Errorf("%d rows, bad: %v", len(b.Labels), b.Faults)
 			}
 		}
 	}
 }
 
 func BenchmarkClickParser(b *testing.B) { // one goroutine, 50,000 rows in memory
-	text := clickText(50_000)
+	text := datatest.ClickText(50_000)
 	for _, keys := range []bool{false, true} {
-		name, rows := "ids", clickTableRows
+		name, rows := "ids", TableRows
 		if keys {
 			name, rows = "keys", 0
 		}
 		b.Run(name, func(b *testing.B) {
-			p := NewClickParser(rows, keys)
-			batch := new(Batch)
+			p, out := NewCriteoParser(rows, keys), new(Block)
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
-				if bad, err := p.Parse(batch, text); bad > 0 {
-					b.Fatal(err)
-				}
+				p.Parse(text, out)
 			}
 			b.ReportMetric(50_000*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 		})
 	}
+}
+
+// equalRows reports whether rows have equal numbers, ids and labels.
+func equalRows(a, b Rows) bool {
+	return slices.Equal(a.Numbers, b.Numbers) && slices.Equal(a.IDs, b.IDs) && slices.Equal(a.Labels, b.Labels)
 }

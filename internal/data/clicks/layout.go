@@ -1,4 +1,4 @@
-package data
+package clicks
 
 import (
 	"bytes"
@@ -14,32 +14,32 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
-// slotParser parses lines by a layout; several may share it.
-type slotParser struct {
+// LayoutParser parses lines by a layout. Goroutines may share a parser.
+type LayoutParser struct {
 	separator byte
-	quoted    bool // fields may be
-	fields    int  // of a line
+	quoted    bool // fields may be quoted
+	fields    int  // fields per line
 	columns   []slotColumnOf
 	numbers   int
-	slots     []Slot
-	tools     *clickParser // whose tables of digits and logarithms are used
-	label     bool         // there is one
+	slots     int           // categories, bags and sequences
+	tools     *CriteoParser // tables of digits and logarithms
+	label     bool          // lines have a label
 }
 
-// slotColumnOf is a column of the layout, and which field of a line it is.
+// slotColumnOf is a column of the layout with its field in a line.
 type slotColumnOf struct {
 	use    use
-	values use // of what becomes keys
+	values use // form of the values of keys
 	log    bool
 	field  int32
-	table  uint64 // a hash of its name, or of hexadecimal values its number among those
-	// between is, in each byte, what stands between the values of a bag or sequence; 0: there is
-	// one value at most.
+	table  uint64 // hash of the table's name, or the number of a hexadecimal table
+	// between has the separator of the values of a bag or sequence in each byte; 0 for a single
+	// value.
 	between uint64
 	*layout.Column
 }
 
-// use is what a field is read as.
+// use is the interpretation of a field.
 type use uint8
 
 const (
@@ -48,13 +48,13 @@ const (
 	useText
 	useHex
 	useKey
-	useHexOne // one value, which usually has eight digits
+	useHexOne // one value, mostly of eight digits
 )
 
-// newSlotParser is the parser of a layout's lines, of which header is the first one, if the layout
-// has one; with unlabelled it may name no label.
-func newSlotParser(l *layout.Layout, header []byte, unlabelled bool) (*slotParser, error) {
-	p := &slotParser{separator: l.Separator[0], quoted: l.Separator == "," || l.Separator == ";", tools: newClickParser(0)}
+// NewLayoutParser returns the parser of a layout. Header is the first line, if the layout has one;
+// with unlabelled it may lack the label.
+func NewLayoutParser(l *layout.Layout, header []byte, unlabelled bool) (*LayoutParser, error) {
+	p := &LayoutParser{separator: l.Separator[0], quoted: l.Separator == "," || l.Separator == ";", tools: NewCriteoParser(0, false)}
 	var names []string
 	var err error
 	if l.Header {
@@ -69,9 +69,8 @@ func newSlotParser(l *layout.Layout, header []byte, unlabelled bool) (*slotParse
 	return p, nil
 }
 
-// choose says which fields are used, and how: of those with some names, or with none those of the
-// layout in their order.
-func (p *slotParser) choose(l *layout.Layout, names []string, unlabelled bool) error {
+// choose selects the fields: by name, or in the layout's order without names.
+func (p *LayoutParser) choose(l *layout.Layout, names []string, unlabelled bool) error {
 	if p.fields = len(l.Columns); names != nil {
 		p.fields = len(names)
 	}
@@ -101,21 +100,21 @@ func (p *slotParser) choose(l *layout.Layout, names []string, unlabelled bool) e
 				hex = append(hex, c.Table)
 			}
 			out.slot(slices.Index(hex, c.Table))
-			p.slots = append(p.slots, Slot{Name: c.Name, Sequence: c.Kind == layout.Sequence})
+			p.slots++
 		}
 		p.columns = append(p.columns, out)
 	}
 	return nil
 }
 
-// slot says how values become keys. number is that of the table among those of hexadecimal values.
+// slot sets the conversion of values to keys. Number is the index among the hexadecimal tables.
 func (c *slotColumnOf) slot(number int) {
 	c.values = map[string]use{layout.Text: useText, layout.Hex: useHex, layout.Key: useKey}[c.Values]
 	if c.use = c.values; c.use == useHex {
 		c.table = uint64(number)
 	} else {
 		h := fnv.New64a()
-		_, _ = h.Write([]byte(c.Table)) // never fails
+		_, _ = h.Write([]byte(c.Table))
 		c.table = h.Sum64()
 	}
 	if c.Kind == layout.Category && c.use == useHex {
@@ -126,8 +125,8 @@ func (c *slotColumnOf) slot(number int) {
 	}
 }
 
-// names are the fields of a header.
-func (p *slotParser) names(header []byte) (names []string, err error) {
+// names returns the fields of a header.
+func (p *LayoutParser) names(header []byte) (names []string, err error) {
 	for at := 0; ; {
 		field, next, fault := p.field(header, at)
 		if fault != "" {
@@ -145,7 +144,7 @@ func (p *slotParser) names(header []byte) (names []string, err error) {
 	return names, nil
 }
 
-// placeIn is which field of a header names a column; -1 with an error: none does.
+// placeIn returns the field of a column in a header; -1 and an error without one.
 func placeIn(names []string, l *layout.Layout, column string) (int, error) {
 	at := slices.Index(names, column)
 	if at < 0 {
@@ -157,10 +156,10 @@ func placeIn(names []string, l *layout.Layout, column string) (int, error) {
 	return at, nil
 }
 
-// likeCriteo reports whether the parser of Criteo's format gives the same samples, faster. It takes
-// whole numbers alone: a layout of one's own may be of others.
+// likeCriteo reports whether Criteo's parser gives equal samples faster. Criteo's parser takes
+// integers only; a custom layout can have other numbers.
 func likeCriteo(l *layout.Layout) bool {
-	if l.Name() != "criteo" || l.Header || l.Separator != "\t" || len(l.Columns) != clickFields {
+	if l.Name() != "criteo" || l.Header || l.Separator != "\t" || len(l.Columns) != CriteoFields {
 		return false
 	}
 	tables := map[string]bool{}
@@ -170,7 +169,7 @@ func likeCriteo(l *layout.Layout) bool {
 			if c.Kind != layout.Label || c.From != nil {
 				return false
 			}
-		case i <= clickNumbers:
+		case i <= CriteoNumbers:
 			if c.Kind != layout.Number || c.Transform != "log" {
 				return false
 			}
@@ -184,34 +183,14 @@ func likeCriteo(l *layout.Layout) bool {
 	return true
 }
 
-func (p *slotParser) shape() Shape {
-	s := Shape{Slots: p.slots, Labels: 1}
-	if p.numbers > 0 {
-		s.Values = []int{p.numbers}
-	}
-	return s
-}
-
-// layoutShape is that of a layout's samples, whatever files are like.
-func layoutShape(l *layout.Layout) Shape {
-	s := Shape{Labels: 1}
-	for _, c := range l.Of(layout.Column.Slotted) {
-		s.Slots = append(s.Slots, Slot{Name: c.Name, Sequence: c.Kind == layout.Sequence})
-	}
-	if n := len(l.Of(func(c layout.Column) bool { return c.Kind == layout.Number })); n > 0 {
-		s.Values = []int{n}
-	}
-	return s
-}
-
-// parse parses whole lines, and the last of a file may lack its end. A bad line leaves its fault
-// alone. Nothing is allocated once out has been as large, but for faults.
-func (p *slotParser) parse(text []byte, out *block) {
-	r := &out.clickRows
-	r.reset()
-	r.starts = append(r.starts, 0)
-	out.lines, out.faults = 0, out.faults[:0]
-	for at := 0; at < len(text); out.lines++ {
+// Parse parses whole lines; the last line of a file may lack its end. A bad line adds a fault only.
+// No memory is allocated once out has been as large, except for faults.
+func (p *LayoutParser) Parse(text []byte, out *Block) {
+	r := &out.Rows
+	r.Reset()
+	r.Starts = append(r.Starts, 0)
+	out.Lines, out.Faults = 0, out.Faults[:0]
+	for at := 0; at < len(text); out.Lines++ {
 		end := at + bytes.IndexByte(text[at:], '\n')
 		if end < at {
 			end = len(text)
@@ -228,54 +207,53 @@ func (p *slotParser) parse(text []byte, out *block) {
 			}
 		}
 		if fault != "" {
-			out.faults = append(out.faults, lineFault{out.lines, where, fault})
+			out.Faults = append(out.Faults, Fault{out.Lines, where, fault})
 		}
 		at = end + 1
 	}
 }
 
-// sample appends what the fields of a line are, which source has, or nothing but says what is wrong
-// with the field of a column. Columns are taken in the layout's order, whatever that of the file,
-// so that numbers and slots are the same ones in all files.
-func (p *slotParser) sample(source []byte, cuts *lineCuts, r *clickRows) (c *slotColumnOf, fault string) {
-	rows, numbers, ends, first := len(r.labels), len(r.numbers), len(r.ends), len(r.keys)
+// sample appends the fields of a line as a row, or returns the column and the text of a fault.
+// Columns are taken in the layout's order, so that numbers and slots are equal for all files.
+func (p *LayoutParser) sample(source []byte, cuts *lineCuts, r *Rows) (c *slotColumnOf, fault string) {
+	rows, numbers, ends, first := len(r.Labels), len(r.Numbers), len(r.Ends), len(r.Keys)
 	for i := range p.columns {
 		c = &p.columns[i]
 		lo, hi := int(cuts.at[c.field]), int(cuts.at[c.field+1])-1
 		switch c.use {
 		case useNumber:
-			x, ok := p.number(c, source, lo, hi)
-			if r.numbers = append(r.numbers, x); !ok {
+			x, ok := p.Number(c, source, lo, hi)
+			if r.Numbers = append(r.Numbers, x); !ok {
 				fault = "want a number or nothing"
 			}
 		case useLabel:
 			var label int32
 			label, fault = c.label(source[lo:hi])
-			r.labels = append(r.labels, label)
+			r.Labels = append(r.Labels, label)
 		case useHexOne:
 			if lo < hi {
 				var key uint64
 				key, fault = p.hexKey(c, source, lo, hi)
-				r.keys = append(r.keys, key)
+				r.Keys = append(r.Keys, key)
 			}
-			r.ends = append(r.ends, uint32(len(r.keys)-first))
+			r.Ends = append(r.Ends, uint32(len(r.Keys)-first))
 		default:
-			r.keys, fault = p.keys(c, source, lo, hi, r.keys)
-			r.ends = append(r.ends, uint32(len(r.keys)-first))
+			r.Keys, fault = p.keys(c, source, lo, hi, r.Keys)
+			r.Ends = append(r.Ends, uint32(len(r.Keys)-first))
 		}
 		if fault != "" {
-			r.labels, r.numbers, r.ends, r.keys = r.labels[:rows], r.numbers[:numbers], r.ends[:ends], r.keys[:first]
+			r.Labels, r.Numbers, r.Ends, r.Keys = r.Labels[:rows], r.Numbers[:numbers], r.Ends[:ends], r.Keys[:first]
 			return c, fmt.Sprintf("%q: %s", source[lo:min(hi, lo+24)], fault)
 		}
 	}
 	if !p.label {
-		r.labels = append(r.labels, 0)
+		r.Labels = append(r.Labels, 0)
 	}
-	r.starts = append(r.starts, len(r.keys))
+	r.Starts = append(r.Starts, len(r.Keys))
 	return nil, ""
 }
 
-// label is what a field says.
+// label parses the label.
 func (c *slotColumnOf) label(field []byte) (label int32, fault string) {
 	if c.From == nil {
 		if len(field) == 1 && (field[0] == '0' || field[0] == '1') {
@@ -293,24 +271,24 @@ func (c *slotColumnOf) label(field []byte) (label int32, fault string) {
 	return label, ""
 }
 
-// number converts the text of a number to a model's input. Up to 7 digits are read as one word: see
-// clickParser.counts.
-func (p *slotParser) number(c *slotColumnOf, source []byte, lo, hi int) (float32, bool) {
+// Number converts a number to a model input. Up to 7 digits are read as one word: see
+// CriteoParser.counts.
+func (p *LayoutParser) Number(c *slotColumnOf, source []byte, lo, hi int) (float32, bool) {
 	if n := hi - lo; n < 8 && lo+8 <= len(source) {
 		d := (binary.LittleEndian.Uint64(source[lo:]) ^ zeros) << 8 << (uint(56-8*n) & 63)
 		if (d+0x7676767676767676|d)&highs == 0 {
 			if x := addDigits(d); !c.log {
 				return float32(x), true
-			} else if x < clickLogs {
+			} else if x < maxLog {
 				return p.tools.logs[x], true
 			}
 		}
 	}
-	return c.number(source[lo:hi])
+	return c.Number(source[lo:hi])
 }
 
-// number is that of any field.
-func (c *slotColumnOf) number(field []byte) (float32, bool) {
+// Number converts any number.
+func (c *slotColumnOf) Number(field []byte) (float32, bool) {
 	if len(field) == 0 {
 		return 0, true
 	}
@@ -329,8 +307,8 @@ func (c *slotColumnOf) number(field []byte) (float32, bool) {
 	return y, y-y == 0
 }
 
-// keys appends those of a field, and says what is wrong with it.
-func (p *slotParser) keys(c *slotColumnOf, source []byte, lo, hi int, keys []uint64) (_ []uint64, fault string) {
+// keys appends the keys of a field, or describes its fault.
+func (p *LayoutParser) keys(c *slotColumnOf, source []byte, lo, hi int, keys []uint64) (_ []uint64, fault string) {
 	if lo == hi {
 		return keys, ""
 	}
@@ -349,7 +327,7 @@ func (p *slotParser) keys(c *slotColumnOf, source []byte, lo, hi int, keys []uin
 		case useKey:
 			key, fault = givenKey(source, lo, end)
 		default:
-			key = textKey(c.table, source[lo:end])
+			key = TextKey(c.table, source[lo:end])
 		}
 		if fault != "" {
 			return keys, fault
@@ -361,11 +339,11 @@ func (p *slotParser) keys(c *slotColumnOf, source []byte, lo, hi int, keys []uin
 	}
 }
 
-// hexKey is that of a hexadecimal value.
-func (p *slotParser) hexKey(c *slotColumnOf, source []byte, lo, hi int) (key uint64, fault string) {
+// hexKey returns the key of a hexadecimal value.
+func (p *LayoutParser) hexKey(c *slotColumnOf, source []byte, lo, hi int) (key uint64, fault string) {
 	if hi-lo == 8 {
 		if v, bad := p.tools.hex8(binary.LittleEndian.Uint64(source[lo:])); bad == 0 {
-			return (c.table+1)<<keyBits | v, "" // ClickKey's of so small a value
+			return (c.table+1)<<KeyBits | v, "" // as Key for a small value
 		}
 	}
 	v := uint64(0)
@@ -376,11 +354,11 @@ func (p *slotParser) hexKey(c *slotColumnOf, source []byte, lo, hi int) (key uin
 		}
 		v = v<<4 | uint64(d)
 	}
-	return ClickKey(int(c.table), v), ""
+	return Key(int(c.table), v), ""
 }
 
-// givenKey is a key as a decimal number. Up to 16 digits are one or two words of 8, and more are
-// left to strconv, which knows what is too large.
+// givenKey parses a decimal key. Up to 16 digits are one or two words of 8 bytes; longer keys use
+// strconv, which checks the range.
 func givenKey(source []byte, lo, hi int) (key uint64, fault string) {
 	if n := hi - lo; n <= 16 && lo+8 <= len(source) {
 		above := uint64(0)
@@ -405,21 +383,21 @@ func givenKey(source []byte, lo, hi int) (key uint64, fault string) {
 
 const noKey = "want a key, 0 to 18446744073709551615"
 
-// digitsOf are the first 1 to 8 digits of a word at its top, and digits of no value below.
+// digitsOf returns the first 1 to 8 digits of a word in the upper bytes, with zeros below.
 func digitsOf(word uint64, n int) (d uint64, ok bool) {
 	d = (word ^ zeros) << (64 - 8*n)
 	return d, (d+0x7676767676767676|d)&highs == 0
 }
 
-// textKey is a hash of a table and a text: two given ones have the same key with odds of 2^-64.
-func textKey(table uint64, text []byte) uint64 {
+// TextKey hashes a table and a text. Two texts have an equal key with a probability of 2^-64.
+func TextKey(table uint64, text []byte) uint64 {
 	h := prng.Mix(table ^ uint64(len(text)))
 	for len(text) >= 8 {
 		h = prng.Mix(h ^ binary.LittleEndian.Uint64(text))
 		text = text[8:]
 	}
 	last := uint64(0)
-	if cap(text) >= 8 { // what is behind the text is left out
+	if cap(text) >= 8 { // bytes after the text are masked
 		last = binary.LittleEndian.Uint64(text[:8]) & (1<<(8*len(text)) - 1)
 	} else {
 		for i, b := range text {

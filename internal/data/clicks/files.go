@@ -1,4 +1,4 @@
-package data
+package clicks
 
 import (
 	"bytes"
@@ -14,12 +14,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// ClickFiles lists the files of rows that paths name: a file stands for itself,
-// a folder for the files in it whose names end as those of tables or text do
-// (.tsv, .csv, .txt or nothing, .gz, .zst or .zstd after it), in the order of
-// their names with numbers by value, so that day_2 comes before day_10. A name
-// that is there plain and compressed is taken plain.
-func ClickFiles(paths ...string) ([]string, error) {
+// Files lists the files of rows in paths; see data.ClickFiles.
+func Files(paths ...string) ([]string, error) {
 	var out []string
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -30,7 +26,7 @@ func ClickFiles(paths ...string) ([]string, error) {
 			out = append(out, path)
 			continue
 		}
-		names, err := clickNames(path, "")
+		names, err := FileNames(path, "")
 		if err != nil {
 			return nil, err
 		}
@@ -44,9 +40,9 @@ func ClickFiles(paths ...string) ([]string, error) {
 	return out, nil
 }
 
-// clickNames are the names of a folder's files of rows that have a word in them.
-func clickNames(dir, word string) ([]string, error) {
-	all, err := textFiles(dir, true)
+// FileNames returns the files of rows in a folder with a word in their names.
+func FileNames(dir, word string) ([]string, error) {
+	all, err := datafile.TextFiles(dir, true)
 	if err != nil {
 		return nil, err
 	}
@@ -61,12 +57,12 @@ func clickNames(dir, word string) ([]string, error) {
 	return names, nil
 }
 
-// evidenceBytes is how much of a file's beginning and end stands for it.
+// evidenceBytes is the length of the beginning and the end that identify a file.
 const evidenceBytes = 1 << 16
 
-// writeFiles writes what tells other files from these: their names, sizes, and
-// how they begin and end. Files that cannot be read are told by who reads them.
-func writeFiles(w io.Writer, files []string) {
+// WriteEvidence writes the names, sizes, beginnings and ends of files. It skips unreadable files,
+// which fail later.
+func WriteEvidence(w io.Writer, files []string) {
 	for _, path := range files {
 		f, err := pathname.Open(path)
 		if err != nil {
@@ -83,7 +79,7 @@ func writeFiles(w io.Writer, files []string) {
 	}
 }
 
-// naturally compares names, digits in them as numbers.
+// naturally compares names, with digits as numbers.
 func naturally(a, b string) int {
 	for a != "" && b != "" {
 		m, n := digits(a), digits(b)
@@ -106,39 +102,38 @@ func naturally(a, b string) int {
 	return len(a) - len(b)
 }
 
-// digits is how many digits a name begins with.
+// digits returns the number of digits at the beginning of a name.
 func digits(name string) int {
 	return len(name) - len(strings.TrimLeft(name, "0123456789"))
 }
 
-// plainFile is an open file that is not compressed. It is cut at every size
-// bytes; a line belongs to the piece that it begins in. Goroutines may read
-// pieces at once.
+// plainFile is an open uncompressed file, cut at every size bytes. A line belongs to the piece with
+// its first byte. Goroutines may read pieces concurrently.
 type plainFile struct {
 	path   string
 	f      *os.File
-	length int64 // when it was opened
-	size   int64 // of a piece
-	most   int   // how long a line may be; 0: as usual
+	length int64 // at opening
+	size   int64 // bytes per piece
+	most   int   // maximum line; 0: default
 	users  atomic.Int32
 }
 
 // release closes the file after its last user.
 func (p *plainFile) release() {
 	if p.users.Add(-1) == 0 {
-		_ = p.f.Close() // it was only read
+		_ = p.f.Close() // read only
 	}
 }
 
-// tail is how much is read at a time to find the end of a piece's last line.
+// tail is the length of a read for the end of a piece's last line.
 const tail = 1 << 12
 
-// piece reads the whole lines of a piece, of which there may be none, into
-// buf's memory, and returns them, where they begin, and the memory.
+// piece reads the whole lines of a piece, perhaps none, into buf's memory. It returns the lines,
+// their position, and the memory.
 func (p *plainFile) piece(number int64, buf []byte) (text []byte, offset int64, memory []byte, err error) {
 	lo := number * p.size
 	hi := min(lo+p.size, p.length)
-	from := max(lo-1, 0) // the byte before says whether a line begins with the piece
+	from := max(lo-1, 0) // previous byte, for a line that begins with the piece
 	if buf, err = p.read(buf[:0], from, int(hi-from)); err != nil {
 		return nil, 0, buf, err
 	}
@@ -148,7 +143,7 @@ func (p *plainFile) piece(number int64, buf []byte) (text []byte, offset int64, 
 			return buf[:0], hi, buf, nil
 		}
 	}
-	last := max(start, bytes.LastIndexByte(buf[:len(buf)-1], '\n')+1) // where the last line begins
+	last := max(start, bytes.LastIndexByte(buf[:len(buf)-1], '\n')+1) // position of the last line
 	most := max(p.most, longest(int(p.size)))
 	for at := hi; buf[len(buf)-1] != '\n' && at < p.length; {
 		n := min(tail, p.length-at)
@@ -167,7 +162,7 @@ func (p *plainFile) piece(number int64, buf []byte) (text []byte, offset int64, 
 	return buf[start:], from + int64(start), buf, nil
 }
 
-// read appends n bytes from a place on.
+// read appends n bytes from a position on.
 func (p *plainFile) read(buf []byte, at int64, n int) ([]byte, error) {
 	buf = slices.Grow(buf, n)
 	got, err := p.f.ReadAt(buf[len(buf):len(buf)+n], at)

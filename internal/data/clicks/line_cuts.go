@@ -1,4 +1,4 @@
-package data
+package clicks
 
 import (
 	"bytes"
@@ -7,18 +7,18 @@ import (
 	"math/bits"
 )
 
-// lineCuts are where the fields of a line are: field k is from at[k] to at[k+1]-1 in the text, or of a line with quotes in plain. Behind
-// each field is one byte, which separates it from the next one or ends the line: that is why the end is one less.
+// lineCuts are the fields of a line: field k is at[k] to at[k+1]-1 in the text, or in plain for a
+// line with quotes. One byte follows each field, a separator or the line's end, hence the -1.
 //
-// Fields are read as words of 8 bytes, which may reach beyond a field and a line, but never beyond the text: whoever reads one looks
-// whether as many bytes are left.
+// Fields are read as words of 8 bytes, which can extend past a field and a line, but never past the
+// text: each reader checks the length.
 type lineCuts struct {
 	at    []int32
-	plain []byte  // the fields without their quotes
-	where []int32 // in the text, of each field of plain
+	plain []byte  // fields without quotes
+	where []int32 // position in the text of each field of plain
 }
 
-// place is where in the text a field is.
+// place returns the position of a field in the text.
 func (c *lineCuts) place(field int) int {
 	if len(c.where) > 0 {
 		return int(c.where[field])
@@ -26,12 +26,13 @@ func (c *lineCuts) place(field int) int {
 	return int(c.at[field])
 }
 
-// cut finds the fields of the line from lo to hi in a text. They are in source. where is the fault's place in the text.
+// cut finds the fields of the line from lo to hi. The fields are in source; where is the position
+// of a fault.
 //
-// A line without quotes is looked at 64 bytes at a time, of which a mask says where separators are: a search for each of them would take
-// longer than reading the fields between. A line with more fields than there should be is given up soon after the last good one, so
-// that cuts take no memory for what is not a line of the layout.
-func (p *slotParser) cut(text []byte, lo, hi int, c *lineCuts) (source []byte, where int, fault string) {
+// A line without quotes is processed in blocks of 64 bytes with a mask of separators: a search for
+// each separator would cost more than reading the fields. A line with too many fields is abandoned
+// soon after the last good field, so that cuts need no memory for lines that do not fit the layout.
+func (p *LayoutParser) cut(text []byte, lo, hi int, c *lineCuts) (source []byte, where int, fault string) {
 	c.at, c.where = c.at[:0], c.where[:0]
 	if p.quoted && bytes.IndexByte(text[lo:hi], '"') >= 0 {
 		return p.cutQuoted(text[:hi], lo, c)
@@ -55,8 +56,8 @@ func (p *slotParser) cut(text []byte, lo, hi int, c *lineCuts) (source []byte, w
 	return text, p.count(c, hi), p.counted(c)
 }
 
-// count ends the last field, and is where a fault of their number is.
-func (p *slotParser) count(c *lineCuts, hi int) (where int) {
+// count ends the last field, and returns the position of a fault of the number of fields.
+func (p *LayoutParser) count(c *lineCuts, hi int) (where int) {
 	if len(c.at) > p.fields {
 		where = int(c.at[p.fields])
 	} else if where = hi; len(c.at) < p.fields {
@@ -66,8 +67,8 @@ func (p *slotParser) count(c *lineCuts, hi int) (where int) {
 	return where
 }
 
-// counted says what is wrong with the number of fields.
-func (p *slotParser) counted(c *lineCuts) string {
+// counted describes a wrong number of fields.
+func (p *LayoutParser) counted(c *lineCuts) string {
 	if n := len(c.at); n > p.fields+1 {
 		return fmt.Sprintf("more than %d fields", p.fields)
 	} else if n <= p.fields {
@@ -76,8 +77,8 @@ func (p *slotParser) counted(c *lineCuts) string {
 	return ""
 }
 
-// cutQuoted is cut of a line in which fields may be quoted, up to the end of a text.
-func (p *slotParser) cutQuoted(text []byte, lo int, c *lineCuts) (source []byte, where int, fault string) {
+// cutQuoted is cut for a line with quoted fields, up to the end of a text.
+func (p *LayoutParser) cutQuoted(text []byte, lo int, c *lineCuts) (source []byte, where int, fault string) {
 	c.plain = c.plain[:0]
 	for at := lo; ; {
 		field, next, fault := p.field(text, at)
@@ -101,9 +102,9 @@ func (p *slotParser) cutQuoted(text []byte, lo int, c *lineCuts) (source []byte,
 	return c.plain, 0, ""
 }
 
-// field is the one that begins at a place, and where the separator behind it is, or the line's end. Quotes within are doubled: then it is a
-// copy.
-func (p *slotParser) field(line []byte, at int) (field []byte, next int, fault string) {
+// field returns the field at a position, and the position of the next separator or the end. With
+// doubled quotes inside, field is a copy.
+func (p *LayoutParser) field(line []byte, at int) (field []byte, next int, fault string) {
 	if !p.quoted || at >= len(line) || line[at] != '"' {
 		n := bytes.IndexByte(line[at:], p.separator)
 		if n < 0 {
@@ -132,21 +133,23 @@ func (p *slotParser) field(line []byte, at int) (field []byte, next int, fault s
 	return nil, at, "a quote that does not close in its line"
 }
 
-// byteMask has a bit for each of 64 bytes that is that of a pattern, which has it eight times, the lowest for the first.
+// byteMask returns a bit for each of 64 bytes equal to the byte of a pattern, which repeats it
+// eight times; the lowest bit is the first byte.
 func byteMask(text *[64]byte, pattern uint64) (mask uint64) {
 	for i := range 8 {
 		x := binary.LittleEndian.Uint64(text[8*i:]) ^ pattern
-		x = ^(x&lows + lows | x | lows) >> 7 // 1 in each byte that was the pattern's
+		x = ^(x&lows + lows | x | lows) >> 7 // 1 in each equal byte
 		mask |= x * 0x0102040810204080 >> 56 << (8 * i)
 	}
 	return mask
 }
 
-// nextByte, which looks for the end of a bag's value, is where from lo on the byte of a pattern is, which has it eight times; hi: nowhere before.
+// nextByte finds the end of a bag's value: the position from lo on of the byte of a pattern, which
+// repeats it eight times; hi without one.
 func nextByte(text []byte, lo, hi int, pattern uint64) int {
 	for ; lo+8 <= len(text) && lo < hi; lo += 8 {
 		x := binary.LittleEndian.Uint64(text[lo:]) ^ pattern
-		if found := (x - ones) &^ x & highs; found != 0 { // the lowest is right
+		if found := (x - ones) &^ x & highs; found != 0 { // lowest byte is exact
 			return min(hi, lo+bits.TrailingZeros64(found)>>3)
 		}
 	}

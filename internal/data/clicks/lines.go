@@ -1,0 +1,151 @@
+package clicks
+
+import (
+	"bytes"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/ringo-ml/ringo/internal/data/datafile"
+)
+
+// ChunkBytes is the length of text that a goroutine parses at a time: large compared to the cost of
+// the hand-over, small compared to a cache.
+const ChunkBytes = 1 << 18
+
+// Block is a parsed chunk of lines.
+type Block struct {
+	Rows
+	Lines  int // good and bad lines
+	Faults []Fault
+	cuts   lineCuts // fields of the current line
+}
+
+// Fault is a bad line, counted from the beginning of the chunk.
+type Fault struct {
+	Line   int
+	Offset int // position in the chunk
+	Text   string
+}
+
+// MaxLine is the maximum line if chunks are not longer.
+const MaxLine = 1 << 18
+
+// longest returns the maximum line, without its end, in a file with pieces of a size.
+func longest(size int) int { return max(size, MaxLine) }
+
+// tooLong returns the error of a file without line ends, such as a binary one.
+func tooLong(name string, offset int64, most int) error {
+	return datafile.Errorf(name, offset, "a line of more than %d bytes: this is no file of text lines", most)
+}
+
+// Chunk is a part of a file between reader and collector.
+type Chunk struct {
+	Text   []byte // whole lines; a file's last line may lack its end
+	Offset int64
+	Block  Block
+	done   chan struct{}
+}
+
+// Chunks cuts a stream into pieces of whole lines.
+type Chunks struct {
+	Name   string
+	R      io.Reader
+	Size   int    // bytes per piece, more for a longer line
+	most   int    // maximum line; 0: longest(size)
+	rest   []byte // text after the last line's end
+	offset int64  // position of rest
+	ended  bool
+}
+
+func (s *Chunks) longest() int { return max(s.most, longest(s.Size)) }
+
+// next returns the next piece, in text's memory if possible, and its position; io.EOF at the end.
+// After an error text's memory belongs to the caller.
+func (s *Chunks) next(text []byte) (_ []byte, offset int64, err error) {
+	text = append(text[:0], s.rest...)
+	s.rest = s.rest[:0]
+	end := -1
+	for want := s.Size; ; want = min(2*max(want, len(text)), s.longest()+1) {
+		if text, err = s.fill(text, want); err != nil {
+			return text, s.offset, err
+		}
+		if len(text) == 0 {
+			return text, s.offset, io.EOF
+		}
+		if end = bytes.LastIndexByte(text, '\n') + 1; end == 0 && len(text) > s.longest() {
+			return text, s.offset, tooLong(s.Name, s.offset, s.longest())
+		}
+		if end > 0 || s.ended {
+			break
+		}
+	}
+	if !s.ended {
+		s.rest = append(s.rest, text[end:]...)
+		text = text[:end]
+	}
+	offset = s.offset
+	s.offset += int64(len(text))
+	return text, offset, nil
+}
+
+// fill reads until text has a length, or the stream ends.
+func (s *Chunks) fill(text []byte, want int) ([]byte, error) {
+	text = slices.Grow(text, max(0, want-len(text)))
+	for !s.ended && len(text) < want {
+		got, err := s.R.Read(text[len(text):want])
+		text = text[:len(text)+got]
+		if err == io.EOF {
+			s.ended = true
+		} else if err != nil {
+			return text, datafile.ReadFault(s.Name, s.offset+int64(len(text)), err)
+		}
+	}
+	return text, nil
+}
+
+// ParseLines parses a file's chunks on several goroutines, and calls collect with the blocks in the
+// file's order until collect returns false or an error.
+func ParseLines(in *Chunks, threads int, parse func([]byte, *Block), collect func(*Chunk) (bool, error)) error {
+	queue := make(chan *Chunk, threads+1)
+	ring := make([]Chunk, threads+1)
+	for i := range ring {
+		ring[i].done = make(chan struct{}, 1)
+	}
+	var workers sync.WaitGroup
+	for range threads {
+		workers.Go(func() {
+			for c := range queue {
+				parse(c.Text, &c.Block)
+				c.done <- struct{}{}
+			}
+		})
+	}
+	defer workers.Wait()
+	defer close(queue)
+	head, pending := 0, 0
+	var failed error // returned after the blocks before it
+	for end := false; ; {
+		for !end && pending < len(ring) {
+			c := &ring[(head+pending)%len(ring)]
+			var err error
+			if c.Text, c.Offset, err = in.next(c.Text); err != nil {
+				if end = true; err != io.EOF {
+					failed = err
+				}
+				break
+			}
+			pending++
+			queue <- c
+		}
+		if pending == 0 {
+			return failed
+		}
+		c := &ring[head]
+		<-c.done
+		head, pending = (head+1)%len(ring), pending-1
+		if more, err := collect(c); err != nil || !more {
+			return err
+		}
+	}
+}

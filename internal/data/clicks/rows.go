@@ -1,0 +1,93 @@
+package clicks
+
+// Rows are samples of clicks, row by row, as Shape states. Rows in Criteo's format have a fixed
+// number of ids or keys; rows by a layout have bags. Other slices are empty.
+type Rows struct {
+	Numbers []float32 // Shape.Numbers per row
+	IDs     []int32   // Shape.IDs per row
+	Keys    []uint64  // Shape.Keys per row, or the keys of the row's bags
+	Labels  []int32
+
+	Ends      []uint32   // ends of each row's bags, by slot, from the row's first key
+	Starts    []int      // start of each row's keys, and the end of the last row
+	KeysByRow [][]uint64 // separate keys of each row, instead of keys and starts
+}
+
+func (r *Rows) Reset() {
+	r.Numbers, r.IDs, r.Keys, r.Labels = r.Numbers[:0], r.IDs[:0], r.Keys[:0], r.Labels[:0]
+	r.Ends, r.Starts = r.Ends[:0], r.Starts[:0]
+}
+
+// KeysOf returns the keys of a row's bags.
+func (r *Rows) KeysOf(row int) []uint64 {
+	if r.KeysByRow != nil {
+		return r.KeysByRow[row]
+	}
+	return r.Keys[r.Starts[row]:r.Starts[row+1]]
+}
+
+// Bag returns the keys of a row in a slot; slots is the number of slots.
+func (r *Rows) Bag(row, slots, slot int) []uint64 {
+	from := uint32(0)
+	if slot > 0 {
+		from = r.Ends[row*slots+slot-1]
+	}
+	return r.KeysOf(row)[from:r.Ends[row*slots+slot]]
+}
+
+// Add appends rows [lo, hi) of from.
+func (r *Rows) Add(s *Shape, from *Rows, lo, hi int) {
+	numbers, slots := s.Numbers, len(s.Slots)
+	r.Labels = append(r.Labels, from.Labels[lo:hi]...)
+	r.Numbers = append(r.Numbers, from.Numbers[lo*numbers:hi*numbers]...)
+	r.IDs = append(r.IDs, from.IDs[lo*s.IDs:hi*s.IDs]...)
+	if !s.Bagged() {
+		r.Keys = append(r.Keys, from.Keys[lo*s.Keys:hi*s.Keys]...)
+		return
+	}
+	if len(r.Starts) == 0 {
+		r.Starts = append(r.Starts, 0)
+	}
+	r.Ends = append(r.Ends, from.Ends[lo*slots:hi*slots]...)
+	for row := lo; row < hi; row++ {
+		r.Keys = append(r.Keys, from.KeysOf(row)...)
+		r.Starts = append(r.Starts, len(r.Keys))
+	}
+}
+
+// Room allocates rows that are set individually, in any order and repeatedly. Each row has separate
+// memory for its keys, because their number varies.
+func (s *Shape) Room(rows int) Rows {
+	r := Rows{
+		Numbers: make([]float32, rows*s.Numbers), Labels: make([]int32, rows), IDs: make([]int32, rows*s.IDs), Keys: make([]uint64, rows*s.Keys),
+	}
+	if s.Bagged() {
+		r.Ends, r.KeysByRow = make([]uint32, rows*len(s.Slots)), make([][]uint64, rows)
+	}
+	return r
+}
+
+// Limits of unused memory for a row's keys: a single bag of a million keys would otherwise keep its
+// memory forever.
+const (
+	SpareKeys  = 1 << 10
+	spareTimes = 8
+)
+
+// Set copies a row of from to row at, in memory of Room.
+func (r *Rows) Set(s *Shape, at int, from *Rows, row int) {
+	numbers, slots := s.Numbers, len(s.Slots)
+	r.Labels[at] = from.Labels[row]
+	copy(r.Numbers[at*numbers:][:numbers], from.Numbers[row*numbers:])
+	copy(r.IDs[at*s.IDs:][:s.IDs], from.IDs[row*s.IDs:])
+	if !s.Bagged() {
+		copy(r.Keys[at*s.Keys:][:s.Keys], from.Keys[row*s.Keys:])
+		return
+	}
+	copy(r.Ends[at*slots:][:slots], from.Ends[row*slots:])
+	keys, own := from.KeysOf(row), r.KeysByRow[at]
+	if cap(own) > max(SpareKeys, spareTimes*len(keys)) {
+		own = nil
+	}
+	r.KeysByRow[at] = append(own[:0], keys...)
+}
