@@ -7,7 +7,6 @@ import (
 	"testing"
 )
 
-// layersOf lays out layers of the given lengths one after the other.
 func layersOf(lens ...int) []Param {
 	var out []Param
 	at := 0
@@ -65,7 +64,7 @@ func TestDefaultBytes(t *testing.T) {
 		t.Errorf("a large model: %d bytes, want 8 MiB", got)
 	}
 	for _, lens := range [][]int{
-		{5008, 400000, 512, 25008, 64, 512, 32}, // a layer that is nearly all there is
+		{5008, 400000, 512, 25008, 64, 512, 32}, // a layer with nearly all values
 		{1000, 1000, 1000, 1000, 1000, 1000},
 		{16, 16, 16, 16, 1 << 22},
 	} {
@@ -129,8 +128,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// order marks layers in the given order and returns the buckets as they come
-// out, with "." after each mark.
+// order marks layers in the given order and returns the buckets in output order, with "." after
+// each mark.
 func order(q *Queue, layers []int) string {
 	out := ""
 	for _, i := range layers {

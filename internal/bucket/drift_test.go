@@ -13,9 +13,9 @@ func TestDrift(t *testing.T) {
 	}{
 		{planned, 0},
 		{Step{Forward: 4, Backward: []float64{2, 8, 2}}, 1},        // all twice as slow
-		{Step{Forward: 2, Backward: []float64{1, 2, 3}}, 0.25},     // the same sum, a gradient is final earlier
-		{Step{Forward: 1, Backward: []float64{2, 4, 1}}, 0.125},    // backward begins earlier
-		{Step{Forward: 2, Backward: []float64{1, 4}}, math.Inf(1)}, // another model
+		{Step{Forward: 2, Backward: []float64{1, 2, 3}}, 0.25},     // equal sum, an earlier gradient
+		{Step{Forward: 1, Backward: []float64{2, 4, 1}}, 0.125},    // earlier backward
+		{Step{Forward: 2, Backward: []float64{1, 4}}, math.Inf(1)}, // different layers
 	} {
 		if got := Drift(planned, c.measured); got != c.want {
 			t.Errorf("%+v has drifted by %v, want %v", c.measured, got, c.want)

@@ -5,19 +5,17 @@ import (
 	"slices"
 )
 
-// Exact is the plan with the shortest predicted step of all 2^(L-1), whatever
-// the costs are as functions of a group's size. Of equally short ones it takes
-// one by a fixed rule.
+// Exact is the plan with the shortest predicted step of all 2^(L-1), for all cost functions of a
+// group's size. A fixed rule decides between equally short plans.
 //
-// Without selection a prefix of the layers is described by when the channel has
-// finished it, and the earliest is best for whatever follows:
+// Without selection the channel's finish describes a prefix of the layers, and the earliest finish
+// is best for all continuations:
 //
 //	F[j] = min over i < j of max(F[i], R[j]) + t_c(i..j)
 //
-// with R[j] the time at which layers 1..j are final: O(L²). F counts the channel as if the
-// computation never ended, see Contention. With selection, or exchanges that slow the
-// computation down, groups also delay the compute path, and a prefix is described by two
-// times, see exactFront.
+// with R[j] the time of layers 1..j being final: O(L²). F is the channel's time for an endless
+// computation, see Contention. With selection, or exchanges that slow the computation, groups also
+// delay the compute path, and two times describe a prefix, see exactFront.
 func Exact(s Step) Plan {
 	if len(s.Layers) == 0 {
 		return nil
@@ -52,19 +50,18 @@ func exactDense(s Step) Plan {
 	return p
 }
 
-// prefix is a way to cut the first layers: the state it leads to, and the
-// prefix it extends.
+// prefix is a cut of the first layers: the resulting state, and the extended prefix.
 type prefix struct {
 	finish
-	layers, before int // number of layers of the prefix extended, and its place in that front
+	layers, before int // number of layers of the extended prefix, and the prefix's place in the front
 }
 
-// exactFront is the dynamic programme over pairs (compute path, channel): both
-// only ever delay what follows, so that of the prefixes of a length only those
-// matter that no other one beats in both times, the Pareto front, and that can still end
-// as early as a quick plan. It costs O(L² x size of the fronts), and returns the largest
-// of these sizes: they are bounded by the number of groups when selection costs Fixed + PerValue x and nothing is
-// lost to exchanges (Contention.Share), for then the compute time depends on nothing else.
+// exactFront is the dynamic programme over pairs (compute path, channel). Both times only delay the
+// rest of a step, so of the prefixes of a length only the Pareto front matters, without prefixes
+// that must end later than a quick plan. The cost is O(L² x size of the fronts), and the second
+// result the largest size: the number of groups bounds the sizes if selection costs Fixed +
+// PerValue x and exchanges take no Contention.Share, as the compute time then depends only on the
+// number of groups.
 func exactFront(s Step) (p Plan, largest int) {
 	n := len(s.Layers)
 	fronts := make([][]prefix, n+1)
@@ -102,12 +99,12 @@ func exactFront(s Step) (p Plan, largest int) {
 	return p, largest
 }
 
-// bound tells which prefixes cannot lead to a step as short as that of a quick plan.
+// bound excludes prefixes without a chance against a quick plan.
 type bound struct {
 	contention Contention
 	end        float64 // of all groups, under the better of two quick plans
-	// remaining is by number of layers what is still to come at least: backward, and
-	// exchanges without what each message costs.
+	// remaining is, by number of layers, the least remaining time: backward, and exchanges without
+	// costs per message.
 	remaining []finish
 }
 
@@ -115,7 +112,7 @@ func boundOf(s Step) bound {
 	n := len(s.Layers)
 	s.Update, s.Rows = 0, 0
 	b := bound{s.Costs.Contention, min(s.total(Scan(s)), s.total(One(s.Layers))), make([]finish, n+1)}
-	b.end += 1e-9 * b.end // sums are rounded in other orders
+	b.end += 1e-9 * b.end // for different orders of sums
 	perValue := math.Inf(1)
 	for _, w := range s.Costs.Sends {
 		perValue = min(perValue, w.PerByte*w.Payload.Unit*w.Payload.share())
@@ -126,15 +123,15 @@ func boundOf(s Step) bound {
 	return b
 }
 
-// cuts reports whether a prefix of j layers is of no use.
+// cuts reports whether a prefix of j layers is useless.
 func (b bound) cuts(f finish, j int) bool {
 	compute := f.compute + b.remaining[j].compute
 	channel := f.channel + b.contention.stretch()*b.remaining[j].channel
 	return compute > b.end || b.contention.settle(channel, compute) > b.end
 }
 
-// pareto keeps what nothing else beats in both times, by rising compute time
-// and falling channel time. It reorders all.
+// pareto keeps the Pareto front of both times, by rising compute time and falling channel time, and
+// reorders all.
 func pareto(all []prefix) []prefix {
 	slices.SortStableFunc(all, func(a, b prefix) int {
 		switch {

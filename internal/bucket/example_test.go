@@ -6,8 +6,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/bucket"
 )
 
-// Three layers: how long the step takes with each of them in a message of its
-// own, and with the best plan.
+// Three layers: the step's time with a message per layer, and with the best plan.
 func Example() {
 	s := bucket.Step{
 		Layers: []bucket.Param{
@@ -32,7 +31,6 @@ func Example() {
 		fmt.Printf("%s: %d groups, %.0f ms, of which %.0f wait for messages\n", name, len(plan), 1e3*t.Total, 1e3*t.Exposed)
 	}
 	// Output:
-	// per-layer: 3 groups, 44 ms, of which 18 wait for messages
-	// dlgs-scan: 1 groups, 42 ms, of which 16 wait for messages
-	// exact: 2 groups, 36 ms, of which 10 wait for messages
+	// per-layer: 3 groups, 44 ms, of which 18 wait for messages dlgs-scan: 1 groups, 42 ms, of
+	// which 16 wait for messages exact: 2 groups, 36 ms, of which 10 wait for messages
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Sample is a measured cost: so many values, or bytes, took so many seconds.
+// Sample is a measured cost: seconds for a size in values or bytes.
 type Sample struct{ Size, Seconds float64 }
 
 // FitLine fits Seconds = fixed + per x Size, both at least 0.
@@ -17,17 +17,16 @@ func FitLine(samples []Sample) (fixed, per float64, err error) {
 	return c[0], c[1], err
 }
 
-// FitCurve fits a Curve, whose terms are all at least 0.
+// FitCurve fits a Curve with all terms at least 0.
 func FitCurve(samples []Sample) (Curve, error) {
 	c, err := fit(samples, 3)
 	return Curve{Fixed: c[0], PerValue: c[1], PerLog: c[2]}, err
 }
 
-// fit finds the coefficients of the first n terms of 1, x, x log2(x) that
-// minimise the sum of squared relative errors, so that small sizes count as
-// much as large ones. None is negative: of all subsets of the terms whose
-// least-squares solution is not, the one with the least error is taken, which
-// is the optimum, and of equals the one with fewer terms. O(samples).
+// fit finds nonnegative coefficients of the first n terms of 1, x, x log2(x) with the least sum of
+// squared relative errors, for equal weight of small and large sizes. Among all subsets of the
+// terms with a nonnegative least-squares solution, the subset with the least error is the optimum;
+// among equals, fewer terms. O(samples).
 func fit(samples []Sample, n int) (best [3]float64, err error) {
 	if len(samples) == 0 {
 		return best, errors.New("bucket: fitting a cost: no samples")
@@ -65,9 +64,9 @@ func relativeError(samples []Sample, c [3]float64) (sum float64) {
 	return sum
 }
 
-// solve is the least-squares solution with the terms whose bits are set, the
-// others 0; false when the samples do not determine it. It solves the normal
-// equations by elimination, each term scaled to length 1.
+// solve is the least-squares solution with the terms of the set bits, the others 0; false if the
+// samples do not determine the solution. The method is elimination on the normal equations, with
+// each term scaled to length 1.
 func solve(samples []Sample, terms int) (c [3]float64, ok bool) {
 	var scale [3]float64
 	for _, s := range samples {
@@ -75,7 +74,7 @@ func solve(samples []Sample, terms int) (c [3]float64, ok bool) {
 			scale[i] = math.Hypot(scale[i], x/s.Seconds)
 		}
 	}
-	var a [3][4]float64 // the equations; a term left out has c = 0
+	var a [3][4]float64 // the equations; an excluded term has c = 0
 	for i := range a {
 		if terms>>i&1 == 0 {
 			a[i][i] = 1

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Costs that are of the form are found again, whichever terms they have.
+// Costs of the fitted form are recovered, for all combinations of terms.
 func TestFitFindsWhatIsThere(t *testing.T) {
 	for _, want := range []Curve{
 		{Fixed: 1e-5}, {PerValue: 2e-9}, {PerLog: 1e-10}, {1e-5, 2e-9, 0}, {1e-6, 0, 3e-10}, {0, 1e-9, 1e-10}, {1e-5, 2e-9, 3e-10},

@@ -1,15 +1,12 @@
-// Package bucket decides which gradients travel together, and when.
+// Package bucket decides when gradients are sent, and in which groups.
 //
-// The gradients of a model lie in one arena, in the order in which backward
-// finishes them. A Plan cuts that arena into buckets, each a contiguous range,
-// so merging layers costs no copy. A plan is a value made by a pure function of
-// the layers; rank 0 computes it and broadcasts it, so that it is the same on
-// every rank. A Queue turns "this layer's gradient is final", told in any
-// order, into "send this bucket now", in plan order on every rank.
+// A model's gradients are in one arena, in backward's order. A Plan cuts the arena into buckets,
+// each a contiguous range, so merging layers needs no copy. A plan is the value of a pure function
+// of the layers; rank 0 broadcasts its plan to all ranks. A Queue turns final gradients of layers,
+// in any order, into buckets to send, in plan order on every rank.
 //
-// Which plan is good depends on the job: a Step holds the times of backward and
-// the costs of selecting and sending, Predict tells the timeline of a plan, and
-// a Planner looks for a short one.
+// The best plan depends on the job: a Step has the times of backward and the costs of selecting and
+// sending, Predict computes a plan's timeline, and a Planner searches for a short step.
 package bucket
 
 import (
@@ -20,22 +17,21 @@ import (
 	"fmt"
 )
 
-// Param is one parameter's place in the gradient arena.
+// Param is a parameter's place in the gradient arena.
 type Param struct {
 	Name string
-	// Offset and Len are in values. Len includes the padding that follows the
-	// parameter, so that layer i+1 starts where layer i ends.
+	// Offset and Len are in values. Len includes the padding after the parameter: layer i+1 starts
+	// at the end of layer i.
 	Offset, Len int
-	// Shape is the parameter's, without which it has one dimension. Ranks compare names and shapes
+	// Shape is the parameter's shape, by default one dimension. Ranks compare names and shapes
 	// before the first step.
 	Shape []int
-	// Pad is how many of the Len values, the last ones, are padding: zero, and
-	// nobody's.
+	// Pad is the number of padding values at the end of Len: zero, and unused.
 	Pad int
 }
 
-// Bucket is a run of layers First..Last (both included) whose values
-// Lo <= i < Hi of the arena travel as one message.
+// Bucket is a run of layers First..Last (both included), with the values Lo <= i < Hi of the arena
+// in one message.
 type Bucket struct {
 	First, Last int
 	Lo, Hi      int
@@ -44,13 +40,13 @@ type Bucket struct {
 // Len is the bucket's size in values.
 func (b Bucket) Len() int { return b.Hi - b.Lo }
 
-// Plan is a cut of the arena into buckets, in the order in which they are sent.
+// Plan is a cut of the arena into buckets, in sending order.
 type Plan []Bucket
 
 const valueBytes = 4
 
-// One puts all layers in one bucket: a single message after backward has
-// ended, with no overlap. It is the baseline of every other plan.
+// One is a single bucket of all layers: one message after backward, without overlap, as the
+// baseline of all plans.
 func One(layers []Param) Plan {
 	if len(layers) == 0 {
 		return nil
@@ -58,8 +54,8 @@ func One(layers []Param) Plan {
 	return Plan{span(layers, 0, len(layers)-1)}
 }
 
-// PerLayer puts every layer in a bucket of its own: the earliest possible
-// start of each, at one message latency per layer.
+// PerLayer is a bucket per layer: the earliest possible start of each, at one message latency per
+// layer.
 func PerLayer(layers []Param) Plan {
 	p := make(Plan, len(layers))
 	for i := range layers {
@@ -68,10 +64,9 @@ func PerLayer(layers []Param) Plan {
 	return p
 }
 
-// Fixed collects layers, in the order backward finishes them, until a bucket
-// holds at least bytes. A layer that alone is that large travels alone: what
-// was collected before it is sent first, so that buckets stay contiguous.
-// bytes <= 0 means DefaultBytes.
+// Fixed collects layers, in backward's order, until a bucket has at least bytes. A single layer of
+// at least bytes gets a separate bucket after the collected layers, so that buckets stay
+// contiguous. bytes <= 0 means DefaultBytes.
 func Fixed(layers []Param, bytes int) Plan {
 	if bytes <= 0 {
 		bytes = DefaultBytes(layers)
@@ -96,9 +91,8 @@ func Fixed(layers []Param, bytes int) Plan {
 	return p
 }
 
-// DefaultBytes is the size Fixed uses when none is given: 8 MiB, halved until
-// the plan has at least 4 buckets, or little would overlap. A model of fewer
-// layers has a bucket for each.
+// DefaultBytes is the size Fixed uses when none is given: 8 MiB, halved until the plan has at least
+// 4 buckets, or little would overlap. A model of fewer layers has a bucket for each.
 func DefaultBytes(layers []Param) int {
 	const most, parts = 8 << 20, 4
 	bytes := most
@@ -112,8 +106,8 @@ func span(layers []Param, first, last int) Bucket {
 	return Bucket{First: first, Last: last, Lo: layers[first].Offset, Hi: layers[last].Offset + layers[last].Len}
 }
 
-// Cut is the plan whose buckets end with these layers, the inverse of Ends. Whatever they are, the plan is valid, or there
-// is an error.
+// Cut is the plan of buckets with the given last layers, the inverse of Ends. The plan is valid, or
+// there is an error.
 func Cut(layers []Param, ends []int) (Plan, error) {
 	var p Plan
 	first := 0
@@ -139,8 +133,8 @@ func (p Plan) Ends() []int {
 	return ends
 }
 
-// Validate reports why p is not a cut of layers: every layer in exactly one
-// bucket, buckets contiguous and in arena order.
+// Validate reports an invalid cut: every layer must be in exactly one bucket, and buckets
+// contiguous and in arena order.
 func (p Plan) Validate(layers []Param) error {
 	var errs []error
 	next := 0
@@ -163,8 +157,8 @@ func (p Plan) Validate(layers []Param) error {
 	return nil
 }
 
-// Encode returns the plan as the index of each bucket's last layer, little
-// endian, four bytes each: what rank 0 broadcasts.
+// Encode returns the indices of the buckets' last layers, little endian, four bytes each, for rank
+// 0's broadcast.
 func (p Plan) Encode() []byte {
 	out := make([]byte, 0, 4*len(p))
 	for _, b := range p {
@@ -173,15 +167,14 @@ func (p Plan) Encode() []byte {
 	return out
 }
 
-// SHA256 is the plan's name in summaries and checkpoints: the hash of Encode in
-// hexadecimal. Plans over different layers may share it.
+// SHA256 is the plan's name in summaries and checkpoints: the hash of Encode in hexadecimal. Plans
+// over different layers may share a name.
 func (p Plan) SHA256() string {
 	sum := sha256.Sum256(p.Encode())
 	return hex.EncodeToString(sum[:])
 }
 
-// Decode is the inverse of Encode for the same layers. Whatever the bytes, the
-// plan it returns is valid, or there is an error.
+// Decode is the inverse of Encode for the same layers. The plan is valid, or there is an error.
 func Decode(data []byte, layers []Param) (Plan, error) {
 	if len(data)%4 != 0 || len(data)/4 > len(layers) {
 		return nil, fmt.Errorf("bucket: an encoded plan of %d bytes for %d layers: want 4 bytes a bucket and at most one bucket a layer", len(data), len(layers))

@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// Planner cuts a step's layers into groups. It is a pure function of the step,
-// which must be valid.
+// Planner cuts the layers of a valid step into groups, as a pure function.
 type Planner func(Step) Plan
 
-// Named is a planner with its name on the command line and in summaries.
+// Named is a planner with the name for command lines and summaries.
 type Named struct {
 	Name  string
 	About string // one line
@@ -28,7 +27,7 @@ func Planners() []Named {
 	}
 }
 
-// LookupPlanner returns the planner of that name.
+// LookupPlanner returns the named planner.
 func LookupPlanner(name string) (Named, error) {
 	var known []string
 	for _, p := range Planners() {
@@ -40,32 +39,28 @@ func LookupPlanner(name string) (Named, error) {
 	return Named{}, fmt.Errorf("plan %q is not known: use one of %s", name, strings.Join(known, ", "))
 }
 
-// Worthwhile plans so that each group more than one makes the predicted step shorter by at
-// least price seconds, 0 or more: what is measured of a message is neither exact nor all
-// that it costs, and plans of very different numbers of groups are often predicted to be
-// equally fast.
+// Worthwhile plans with additional groups only if each shortens the predicted step by at least
+// price seconds, 0 or more: measured message costs are neither exact nor complete, and plans with
+// very different numbers of groups often have nearly equal predictions.
 //
-// Each message that others follow then takes that much longer on both paths: whichever
-// groups the step waits for, computing up to one of them and sending from there on, all but
-// one have that price.
+// Each message, except the last, then takes price longer on both paths: for every critical group,
+// with computing up to the group and sending from the group on, all but one group pay the price.
 func Worthwhile(plan Planner, s Step, price float64) Plan {
 	s.Costs.Contention.Cut += price
 	s.Costs.Contention.Late += price
 	return plan(s)
 }
 
-// FixedOf is Fixed with groups of so many bytes as a planner; 0 means
-// DefaultBytes.
+// FixedOf is Fixed with groups of the given bytes as a planner; 0 means DefaultBytes.
 func FixedOf(bytes int) Planner {
 	return func(s Step) Plan { return Fixed(s.Layers, bytes) }
 }
 
-// MGWFBP is the greedy of MG-WFBP (Shi et al. 2019, algorithm 1), made for dense
-// gradients. It goes through the layers in the order of backward and merges a
-// group into the next layer when the time the group would have to wait for
-// that layer, from when the channel could take it, is less than what one
-// message instead of two saves, as long as both are beside the computation. It does not
-// see that selecting a larger group delays the compute path. It costs O(L).
+// MGWFBP is the greedy algorithm of MG-WFBP (Shi et al. 2019, algorithm 1) for dense gradients. In
+// backward's order, MGWFBP merges a group into the next layer if the group's wait for the layer,
+// from the channel's next free time, is shorter than the saving of one message instead of two
+// during the computation. The delay of the compute path by the selection of larger groups is
+// ignored. O(L).
 func MGWFBP(s Step) Plan {
 	if len(s.Layers) == 0 {
 		return nil
@@ -95,12 +90,10 @@ func MGWFBP(s Step) Plan {
 	return p
 }
 
-// Scan is the search of DLGS (Ju et al. 2024). It starts from a group for each
-// layer, goes through them in the order of backward, and keeps a merge of a
-// layer into the next when the predicted step gets shorter. A merged layer
-// costs nothing to select and to send, and the next one's sizes and costs are
-// those of the sum; its backward time counts once (the paper's pseudo-code,
-// read literally, counts it twice). It costs O(L²).
+// Scan is the search of DLGS (Ju et al. 2024). From a group per layer, in backward's order, Scan
+// keeps each merge of a layer into the next that shortens the predicted step. A merged layer has no
+// costs to select and send, and the next layer gets the summed sizes and costs; backward times
+// count once (the paper's pseudo-code, read literally, counts twice). O(L²).
 func Scan(s Step) Plan {
 	p := PerLayer(s.Layers)
 	best := s.total(p)

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// randomStep makes a step in which backward, latency and bandwidth all matter.
-// Every other one selects, and in every other one of either kind exchange and computation
-// slow each other down.
+// randomStep makes a step with relevant backward, latency and bandwidth. Half of the steps select,
+// and in half of each kind exchange and computation slow each other.
 func randomStep(rng *rand.Rand, layers int, selects bool) Step {
 	s := Step{Forward: rng.Float64() * float64(rng.IntN(3)), Update: rng.Float64()}
 	at := 0
@@ -37,7 +36,7 @@ func randomStep(rng *rand.Rand, layers int, selects bool) Step {
 	return s
 }
 
-// cut is the plan whose bit i says that a group ends after layer i.
+// cut is the plan with a group's end after layer i for bit i.
 func cut(layers []Param, bits int) Plan {
 	var p Plan
 	first := 0
@@ -123,9 +122,8 @@ func TestNothingIsBetterThanExact(t *testing.T) {
 	}
 }
 
-// For dense gradients the rule of MG-WFBP is when a merge makes the step
-// shorter: the scan finds plans just as long. Both miss the best one in many
-// instances.
+// For dense gradients the rule of MG-WFBP merges exactly if the step gets shorter: the scan finds
+// equally long plans. Both miss the best plan in many instances.
 func TestScanIsTheGreedyWithoutSelection(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 16))
 	missed, most := 0, 1.0
@@ -161,8 +159,7 @@ func TestFrontsStayTiny(t *testing.T) {
 	t.Logf("fronts of up to %d states", most)
 }
 
-// Worthwhile by Exact is the plan with the least step and price of its groups, of all
-// 2^(L-1).
+// Worthwhile by Exact is the plan with the least sum of step and groups' price, of all 2^(L-1).
 func TestWorthwhileAgainstBruteForce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	fewer := 0
@@ -195,8 +192,8 @@ func TestWorthwhileAgainstBruteForce(t *testing.T) {
 	}
 }
 
-// A step is never longer by more than the groups are worth that it does without, and
-// plans that do not depend on costs stay.
+// The step's extra time is at most the price of the saved groups, and plans independent of costs
+// stay.
 func TestWorthwhileUnderContention(t *testing.T) {
 	rng := rand.New(rand.NewPCG(23, 24))
 	for i := range 300 {
@@ -215,7 +212,7 @@ func TestWorthwhileUnderContention(t *testing.T) {
 	}
 }
 
-// What follows all groups does not matter to plans, however long it is.
+// Time after all groups does not affect plans.
 func TestExactBeforeALongUpdate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(19, 20))
 	for range 100 {
@@ -244,7 +241,7 @@ func TestPlannersOfNoLayers(t *testing.T) {
 	}
 }
 
-// Predict and total are two ways to the same figure.
+// Predict and total agree.
 func TestPredictTotal(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))
 	for i := range 300 {

@@ -8,73 +8,69 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Limits of what a profile may hold, so that what is made of one is bounded.
+// Bounds of a profile, and therefore of planning.
 const (
 	maxProfileLayers = 1 << 16
 	maxProfileCosts  = 1 << 10
 	maxProfileValues = 1 << 40 // of all layers
 )
 
-// Profile is what planning needs to know of a job, measured or described: times
-// of the computation, costs of codecs and of links. As JSON it is the planner's part
-// of a profile's file (package tune); times are in seconds. It may also name the plan
-// that was made from it.
+// Profile is a job's input for planning, measured or described: times of the computation, costs of
+// codecs and of links. In JSON a Profile is the planner's part of a profile's file (package tune);
+// times are in seconds. A Profile may also name the plan made from the profile.
 type Profile struct {
 	Model string `json:"model"`
-	Ranks int    `json:"ranks"` // it was measured on, or described for
+	Ranks int    `json:"ranks"` // measured, or described
 	Batch int    `json:"batch"` // samples per rank
-	// Forward is the time to the start of backward, Update what follows when
-	// all gradients are agreed, Rows the exchange of row-sparse tables after the dense
-	// gradients.
+	// Forward is the time to the start of backward, Update the time after the last gradient's
+	// exchange, Rows the exchange of row-sparse tables after the dense gradients.
 	Forward float64        `json:"forward_s"`
 	Update  float64        `json:"update_s"`
 	Rows    float64        `json:"rows_s,omitempty"`
-	Layers  []LayerProfile `json:"layers"` // in the order in which backward finishes them
+	Layers  []LayerProfile `json:"layers"` // in backward's order
 	Codecs  []CodecProfile `json:"codecs,omitempty"`
 	Links   []LinkProfile  `json:"links,omitempty"`
 	Plan    *SavedPlan     `json:"plan,omitempty"`
 }
 
-// LayerProfile is a layer's size in the gradient arena, padding included, and
-// the time of backward from the previous gradient to this one.
+// LayerProfile is a layer's size in the gradient arena, including padding, and the backward time
+// since the previous gradient.
 type LayerProfile struct {
 	Name     string  `json:"name"`
 	Values   int     `json:"values"`
 	Backward float64 `json:"backward_s"`
 }
 
-// CodecProfile is the cost of a codec on the compute path: of an exact step and,
-// where it has such steps, of one that reuses what an exact one found.
+// CodecProfile is a codec's cost on the compute path: of an exact step and, for some codecs, of a
+// step with reused thresholds.
 type CodecProfile struct {
 	Name string `json:"name"`
-	// Density is the share of values that it was measured with; 0: it does not
-	// matter.
+	// Density is the share of values during the measurement; 0: irrelevant.
 	Density float64 `json:"density,omitempty"`
 	Exact   Curve   `json:"exact"`
 	Reuse   Curve   `json:"reuse"`
-	// Sent is how many times as many entries as were asked for the rank that sends most
-	// sends in a step that reuses; 0: not known, as many.
+	// Sent is the ratio of sent to requested entries in a reuse step, on the rank with the most
+	// entries; 0: unknown, taken as 1.
 	Sent float64 `json:"sent,omitempty"`
-	// After is what a group costs when it has been agreed, such as a cast.
+	// After is a group's cost after its exchange, such as a cast.
 	After Curve `json:"after,omitzero"`
 }
 
 // Payloads of a LinkProfile.
 const (
-	DensePayload  = "dense"  // values alone
-	SparsePayload = "sparse" // entries with their indices
+	DensePayload  = "dense"  // values without indices
+	SparsePayload = "sparse" // entries with indices
 )
 
-// LinkProfile is the cost of an exchange among Ranks ranks on Hosts hosts, through
-// Servers servers or, with 0, among themselves:
-// Fixed + PerByte x the bytes of what one rank contributes, between Above and UpTo
-// of them.
+// LinkProfile is the cost of an exchange among Ranks ranks on Hosts hosts, through Servers servers
+// or, with 0, among the ranks: Fixed + PerByte x the bytes of one rank's contribution, between
+// Above and UpTo bytes.
 type LinkProfile struct {
 	Algorithm string `json:"algorithm"`
 	Payload   string `json:"payload"`        // DensePayload or SparsePayload
-	Code      string `json:"code,omitempty"` // of the values, such as "fp16"; empty: any
-	// Density and Unit are those of a measured sparse payload: the share of values
-	// and the bytes of an entry with its index; 0: any, and what a caller says.
+	Code      string `json:"code,omitempty"` // code of the values, such as "fp16"; empty: any
+	// Density and Unit belong to a measured sparse payload: the share of values and the bytes of an
+	// entry with index; 0: any, and the caller's.
 	Density float64 `json:"density,omitempty"`
 	Unit    float64 `json:"unit_bytes,omitempty"`
 	Above   float64 `json:"above_bytes,omitempty"`
@@ -84,23 +80,22 @@ type LinkProfile struct {
 	Servers int     `json:"servers,omitempty"`
 	Fixed   float64 `json:"fixed_s"`
 	PerByte float64 `json:"per_byte_s"`
-	// Contention is what exchanges of this payload, by any algorithm, and the computation do to
-	// each other.
+	// Contention is the mutual slowdown of exchanges of this payload, by any algorithm, and the
+	// computation.
 	Contention Contention `json:"contention,omitzero"`
 }
 
 // SavedPlan is a plan by the index of each group's last layer.
 type SavedPlan struct {
-	Name string `json:"name"` // of its planner, or the user's own
-	// Strategy and Density are what it was made for, empty and 0 where that is not
-	// known.
+	Name string `json:"name"` // planner's or user's name
+	// Strategy and Density are the plan's strategy and density, empty and 0 if unknown.
 	Strategy string  `json:"strategy,omitempty"`
 	Density  float64 `json:"density,omitempty"`
 	Last     []int   `json:"last_layers"`
 	SHA256   string  `json:"plan_sha256"` // Plan.SHA256
 }
 
-// SavePlan makes p, a plan of the profile's layers, part of the profile.
+// SavePlan stores p, a plan of the profile's layers, in the profile.
 func (f *Profile) SavePlan(name string, p Plan) error {
 	if err := p.Validate(f.layers()); err != nil {
 		return err
@@ -109,7 +104,7 @@ func (f *Profile) SavePlan(name string, p Plan) error {
 	return nil
 }
 
-// SavedPlan is the plan that the profile, which must be valid, names, or nil.
+// SavedPlan is a valid profile's plan, or nil.
 func (f Profile) SavedPlan() Plan {
 	if f.Plan == nil {
 		return nil
@@ -118,7 +113,6 @@ func (f Profile) SavedPlan() Plan {
 	return p
 }
 
-// layers lays the profile's layers out one after the other.
 func (f Profile) layers() []Param {
 	out := make([]Param, len(f.Layers))
 	at := 0
@@ -138,8 +132,7 @@ func (f Profile) Step() Step {
 	return s
 }
 
-// Codec is the codec of that name, measured with that density or any, false when the
-// profile has none.
+// Codec is the named codec for the density, false if missing.
 func (f Profile) Codec(name string, density float64) (CodecProfile, bool) {
 	for _, c := range f.Codecs {
 		if c.Name == name && (c.Density == 0 || c.Density == density) {
@@ -149,10 +142,9 @@ func (f Profile) Codec(name string, density float64) (CodecProfile, bool) {
 	return CodecProfile{}, false
 }
 
-// Kinds are the steps of s under a codec of which every so-many-th selects exactly and
-// the others reuse what that found: an exact one, one that reuses, and their mean, which
-// planners take. The costs of s are those of payloads as asked for; steps that reuse send
-// what the codec says, and so does the mean, as most of them do.
+// Kinds are the steps of s under a codec with one exact selection per every steps and reuse
+// otherwise: an exact step, a reuse step, and the mean for planners. The costs of s are for
+// requested payloads; reuse steps send the codec's Sent, and so does the mean, as most steps reuse.
 func (s Step) Kinds(c CodecProfile, every int) (exact, reuse, mean Step) {
 	exact, reuse = s, s
 	exact.Costs.Select, reuse.Costs.Select = c.Exact, c.Reuse
@@ -167,9 +159,8 @@ func (s Step) Kinds(c CodecProfile, every int) (exact, reuse, mean Step) {
 	return exact, reuse, mean
 }
 
-// Sends are the profile's ways to carry payloads of values in a code, "" for any,
-// among that many ranks on hosts, through servers or with 0 among themselves, in the
-// order of the profile.
+// Sends are the profile's ways to carry payloads in a code ("" for any) among ranks on hosts,
+// through servers or with 0 among the ranks, in the profile's order.
 func (f Profile) Sends(code string, p Payload, ranks, hosts, servers int) []Send {
 	var out []Send
 	for _, l := range f.Links {
@@ -185,7 +176,7 @@ func (f Profile) Sends(code string, p Payload, ranks, hosts, servers int) []Send
 	return out
 }
 
-// Contention is what the exchanges that Sends returns and the computation lose to each other.
+// Contention is the mutual slowdown of the exchanges of Sends and the computation.
 func (f Profile) Contention(code string, p Payload, ranks, hosts, servers int) Contention {
 	for _, l := range f.Links {
 		if l.carries(code, p, ranks, hosts, servers) {
@@ -195,7 +186,7 @@ func (f Profile) Contention(code string, p Payload, ranks, hosts, servers int) C
 	return Contention{}
 }
 
-// carries reports whether l is an exchange of that kind.
+// carries reports whether l matches an exchange.
 func (l LinkProfile) carries(code string, p Payload, ranks, hosts, servers int) bool {
 	kind := DensePayload
 	if p.Density > 0 {
@@ -205,7 +196,7 @@ func (l LinkProfile) carries(code string, p Payload, ranks, hosts, servers int) 
 		(code == "" || l.Code == "" || l.Code == code) && (l.Density <= 0 || l.Density == p.Density)
 }
 
-// Validate reports every fault of f at once.
+// Validate reports all errors of f.
 func (f Profile) Validate() error {
 	var bad faults
 	if f.Ranks < 1 {
@@ -245,7 +236,7 @@ func (f Profile) checkLayers(bad *faults) {
 			bad.add("%s: %d values: want 1 to %d", what, l.Values, maxProfileValues)
 		} else if all += l.Values; all > maxProfileValues {
 			bad.add("%s: more than %d values in all", what, maxProfileValues)
-			all = math.MinInt32 // said once
+			all = math.MinInt32 // reported once
 		}
 		bad.seconds(what+": backward", l.Backward)
 	}
@@ -291,7 +282,7 @@ func (f Profile) checkCosts(bad *faults) {
 	}
 }
 
-// same reports whether two links describe the same exchange of the same sizes.
+// same reports whether two links describe an exchange of the same kind and sizes.
 func (l LinkProfile) same(o LinkProfile) bool {
 	l.Fixed, l.PerByte, l.Unit, l.Contention = o.Fixed, o.PerByte, o.Unit, o.Contention
 	return l == o

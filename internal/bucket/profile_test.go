@@ -75,7 +75,7 @@ func TestProfileGivesSteps(t *testing.T) {
 	}
 }
 
-// All faults are reported together.
+// All errors are reported together.
 func TestProfileValidate(t *testing.T) {
 	good := testProfile(t)
 	if err := good.Validate(); err != nil {
@@ -120,7 +120,7 @@ func TestProfileValidate(t *testing.T) {
 	}
 }
 
-// Exchanges have the Contention of their own payload, code, ranks, hosts and servers.
+// Exchanges have the Contention of their payload, code, ranks, hosts and servers.
 func TestProfileContention(t *testing.T) {
 	f := testProfile(t)
 	f.Links[0].Servers = 3
@@ -149,7 +149,7 @@ func TestProfileContention(t *testing.T) {
 	}
 }
 
-// Exact steps send what was asked for, the others and their mean what the codec says.
+// Exact steps send the requested entries, reuse steps and the mean the codec's Sent.
 func TestKinds(t *testing.T) {
 	s := Step{Costs: Costs{Sends: []Send{{Payload: Payload{Density: 0.5, Unit: 8}, PerByte: 1}, {Payload: Payload{Unit: 4}, PerByte: 1}}}}
 	c := CodecProfile{Exact: Curve{Fixed: 8}, Reuse: Curve{Fixed: 4}, Sent: 1.5}
@@ -163,7 +163,7 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s: selects for %v, sends for %v and %v, want %+v", name, got, a, b, k)
 		}
 	}
-	c.Sent = 3 // more than there are
+	c.Sent = 3 // more than all values
 	if exact, reuse, _ := s.Kinds(c, 4); exact.Costs.Sends[0].Seconds(1000) != 4000 || reuse.Costs.Sends[0].Seconds(1000) != 8000 {
 		t.Errorf("%+v, %+v", exact, reuse)
 	}
@@ -172,7 +172,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// A way to send is taken for the sizes that it is for; for others the cheapest of all.
+// A way to send applies to its sizes; for the rest the cheapest of all.
 func TestSendsAreForSizes(t *testing.T) {
 	p := Payload{Unit: 4}
 	c := Costs{Sends: []Send{
@@ -185,7 +185,7 @@ func TestSendsAreForSizes(t *testing.T) {
 			t.Errorf("%d values: %s in %v s, want %s", values, way.Name, t1, want)
 		}
 	}
-	for _, order := range [][]int{{0, 1}, {1, 0}} { // whatever the order
+	for _, order := range [][]int{{0, 1}, {1, 0}} { // both orders
 		two := Costs{Sends: []Send{c.Sends[order[0]], c.Sends[order[1]]}}
 		if way, _ := two.Send(10); way.Name != "short" {
 			t.Errorf("10 values by %s", way.Name)

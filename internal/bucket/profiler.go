@@ -6,27 +6,26 @@ import (
 	"time"
 )
 
-// Profiler collects when each layer's gradient is final, over some steps, and
-// turns that into the backward times of a Profile. It is told the time and
-// reads no clock, is used by one goroutine, and allocates nothing in a step.
+// Profiler collects the times of final gradients per layer over some steps, and computes the
+// backward times of a Profile. The caller passes the times, uses a single goroutine, and steps
+// allocate nothing.
 //
-// In each step: Backward, then Ready for each layer in any order, then End.
-// Times are since the step's start. Of more steps than it keeps, the last count.
+// Calls in each step: Backward, Ready for each layer in any order, End. Times are since the step's
+// start. The last steps count.
 type Profiler struct {
 	layers int
-	places int // for the steps that are kept and the one under way
-	steps  int // that ended
-	// ready is, by place and layer, when it was final, with the time away taken
-	// off; forward is by place.
+	places int // for the kept steps and the current step
+	steps  int // number of ended steps
+	// ready is, by place and layer, the time of the final gradient without excluded time; forward
+	// is by place.
 	ready    []time.Duration
 	forward  []time.Duration
 	excluded time.Duration // in this step
-	marked   int           // layers of this step
-	now      int           // this step's place
+	marked   int           // layers ready in this step
+	now      int           // place of the current step
 }
 
-// NewProfiler makes a profiler for that many layers that keeps so many steps, at
-// least one of each.
+// NewProfiler makes a profiler for a number of layers and of kept steps, at least one of each.
 func NewProfiler(layers, steps int) (*Profiler, error) {
 	if layers < 1 || steps < 1 {
 		return nil, fmt.Errorf("bucket: a profiler of %d layers over %d steps: want at least 1 of each", layers, steps)
@@ -47,16 +46,14 @@ func (p *Profiler) begin() {
 	}
 }
 
-// Backward says that backward began. A step in which it is not called has no
-// forward.
+// Backward marks the start of backward. A step without the call has no forward.
 func (p *Profiler) Backward(at time.Duration) { p.forward[p.now] = at }
 
-// Exclude says that so much of the time since backward began went into something
-// else, such as selecting what to send; the layers that are ready from now on
-// are so much earlier.
+// Exclude subtracts time since backward's start, such as for a selection, from the times of later
+// layers.
 func (p *Profiler) Exclude(d time.Duration) { p.excluded += d }
 
-// Ready says that a layer's gradient is final.
+// Ready marks a layer's gradient as final.
 func (p *Profiler) Ready(layer int, at time.Duration) error {
 	if layer < 0 || layer >= p.layers {
 		return fmt.Errorf("bucket: profiler: layer %d is ready, but there are layers 0 to %d", layer, p.layers-1)
@@ -70,8 +67,7 @@ func (p *Profiler) Ready(layer int, at time.Duration) error {
 	return nil
 }
 
-// End ends the step. One in which a layer was not ready is an error and does
-// not count.
+// End ends the step. A step with an unready layer is an error and does not count.
 func (p *Profiler) End() error {
 	missing := p.layers - p.marked
 	if missing == 0 {
@@ -84,21 +80,21 @@ func (p *Profiler) End() error {
 	return nil
 }
 
-// Drop forgets the step under way.
+// Drop discards the current step.
 func (p *Profiler) Drop() { p.begin() }
 
-// Steps is how many steps the next Medians are over.
+// Steps is the number of steps for the next Medians.
 func (p *Profiler) Steps() int { return min(p.steps, p.places-1) }
 
-// Medians are the time to the start of backward and, by layer, from the gradient
-// before to this one, in seconds. They are differences of the medians over steps
-// of the times at which layers 0 to i are all final: those never fall, and the
-// sum is the median of the whole. Without a step there are none.
+// Medians are the time to the start of backward and, by layer, from the previous gradient to the
+// layer's, in seconds: differences of the medians over steps of the times with layers 0 to i all
+// final. Such times never fall, and the sum is the median of the whole. Without a step Medians
+// fails.
 func (p *Profiler) Medians() (forward float64, backward []float64, err error) {
 	if p.steps == 0 {
 		return 0, nil, fmt.Errorf("bucket: profiler: no step has ended")
 	}
-	latest := slices.Clone(p.forward) // by place: when all layers so far are final
+	latest := slices.Clone(p.forward) // by place: time with all layers so far final
 	one := make([]time.Duration, 0, p.places)
 	over := func() float64 {
 		one = one[:0]

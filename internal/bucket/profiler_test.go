@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// tell runs a step whose layers are ready at the given milliseconds.
+// tell runs a step with layers ready at the given milliseconds.
 func tell(t *testing.T, p *Profiler, forward int, ready ...int) {
 	t.Helper()
 	p.Backward(time.Duration(forward) * time.Millisecond)
@@ -57,9 +57,9 @@ func TestProfiler(t *testing.T) {
 	}{
 		{10, []int{12, 15, 16}, 1, []float64{10, 2, 3, 1}},
 		{20, []int{24, 25, 36}, 2, []float64{15, 3, 2, 6}},
-		{11, []int{100, 101, 130}, 3, []float64{11, 13, 1, 11}}, // one slow step is no median
+		{11, []int{100, 101, 130}, 3, []float64{11, 13, 1, 11}}, // a single slow step leaves the median
 		{12, []int{14, 14, 15}, 3, []float64{12, 12, 1, 11}},    // the first is forgotten
-		{12, []int{13, 16, 15}, 3, []float64{12, 2, 2, 0}},      // ready in another order than planned
+		{12, []int{13, 16, 15}, 3, []float64{12, 2, 2, 0}},      // order differs from the plan
 	} {
 		tell(t, p, c.forward, c.ready...)
 		if got := medians(t, p); !reflect.DeepEqual(got, c.want) || p.Steps() != c.steps {
@@ -68,7 +68,7 @@ func TestProfiler(t *testing.T) {
 	}
 }
 
-// What was not backward is taken off, and an unfinished step leaves no trace.
+// Excluded time is subtracted, and an unfinished step leaves no trace.
 func TestProfilerAwayAndDrop(t *testing.T) {
 	p := newTestProfiler(t, 2, 4)
 	p.Backward(5 * time.Millisecond)

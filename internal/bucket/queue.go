@@ -2,21 +2,21 @@ package bucket
 
 import "fmt"
 
-// Queue is the ready queue of one step. Layers are marked in any order.
+// Queue is a step's ready queue. Layers are marked in any order.
 // invariant[plan-order]: buckets come out in plan order, each as soon as it and all
 // before it are complete. That order is the same on every rank, which is what lets
 // ranks match their operations by sequence number alone.
 //
-// A Queue is used by one goroutine and allocates nothing after NewQueue.
+// A Queue is for one goroutine and allocates nothing after NewQueue.
 type Queue struct {
 	plan    Plan
-	bucket  []int  // layer -> its bucket
-	marked  []bool // layer -> final in this step
+	bucket  []int  // bucket by layer
+	marked  []bool // by layer: final in this step
 	missing []int  // bucket -> layers not yet final
-	next    int    // the first bucket that has not been handed out
+	next    int    // next bucket to return
 }
 
-// NewQueue returns an empty queue for plan, which must be valid.
+// NewQueue returns an empty queue for a valid plan.
 func NewQueue(plan Plan) *Queue {
 	q := &Queue{missing: make([]int, len(plan)), plan: plan}
 	for b := range plan {
@@ -38,9 +38,8 @@ func (q *Queue) Reset() {
 	q.next = 0
 }
 
-// Mark says that a layer's gradient is final. Marking one twice in a step, or
-// one that does not exist, is an error: a gradient would be sent before its
-// last contribution.
+// Mark marks a layer's gradient as final. A repeated or unknown layer is an error: a gradient would
+// be sent ahead of its last contribution.
 func (q *Queue) Mark(layer int) error {
 	if layer < 0 || layer >= len(q.marked) {
 		return fmt.Errorf("bucket: layer %d is ready, but the plan has layers 0 to %d", layer, len(q.marked)-1)
@@ -53,8 +52,8 @@ func (q *Queue) Mark(layer int) error {
 	return nil
 }
 
-// Next returns the index of the next bucket to send, or false while its last
-// gradient is missing.
+// Next returns the index of the next bucket to send, or false if a gradient of the bucket is
+// missing.
 func (q *Queue) Next() (int, bool) {
 	if q.next == len(q.plan) || q.missing[q.next] > 0 {
 		return 0, false
@@ -73,8 +72,7 @@ func (q *Queue) Begun() bool {
 	return false
 }
 
-// Waiting returns the first layer that has not been marked, and false when all
-// buckets have been handed out.
+// Waiting returns the first unmarked layer, and false if all layers are marked.
 func (q *Queue) Waiting() (layer int, ok bool) {
 	for i, m := range q.marked {
 		if !m {

@@ -1,52 +1,49 @@
 package bucket
 
-// Timeline is what a step under a plan is predicted to be. Times are in
-// seconds from the step's start.
+// Timeline is the prediction of a step under a plan. Times are in seconds from the step's start.
 type Timeline struct {
 	Layers  []Interval // the backward of each layer
 	Buckets []BucketTimes
-	// Compute is when the compute path ends: backward, and the selection of the
-	// last group.
+	// Compute is the end of the compute path: backward, and the last group's selection.
 	Compute float64
-	// Selecting is the part of Compute that selections take.
+	// Selecting is the selections' part of Compute.
 	Selecting float64
-	// Busy is the part of Compute that exchanges took from the computation.
+	// Busy is the computation's loss to exchanges, as a part of Compute.
 	Busy float64
-	// Exposed is how long after Compute the last group is agreed, and the rows after that.
+	// Exposed is the time from Compute to the end of the last group's exchange, plus the rows'
+	// exchange.
 	Exposed float64
-	// Total is the step: Compute + Exposed + the update, or what of the update does not
-	// happen while later groups travel.
+	// Total is the step: Compute + Exposed + the update, or the update's rest after the last
+	// exchange.
 	Total float64
 }
 
 // Interval is a time from Start to End.
 type Interval struct{ Start, End float64 }
 
-// BucketTimes is what happens to one group. Its gradients are final at
-// Select.Start.
+// BucketTimes are a group's times. The gradients are final at Select.Start.
 type BucketTimes struct {
 	Select Interval
 	Send   Interval
-	By     string  // the Send that was cheapest
-	Bytes  float64 // its payload
+	By     string  // cheapest Send
+	Bytes  float64 // payload
 }
 
-// Predict is the step's timeline under a valid plan. With groups g = 1, 2, …,
-// in the order in which backward finishes them:
+// Predict is the step's timeline under a valid plan. With groups g = 1, 2, …, in backward's order:
 //
 //	ready(g)      = end of select(g-1) + backward of g's layers
 //	select(g)     = ready(g) .. ready(g) + t_s(values)
 //	send(g)       starts at max(end of select(g), end of send(g-1)), takes t_c(values)
 //
-// While exchange and computation overlap they are as slow as Costs.Contention says: the one
-// loses a share of its speed, and some time with each message; the other takes longer. It
-// is the model that planners make short, with all of the update in the end.
+// Overlapping exchange and computation slow each other by Costs.Contention: the computation loses a
+// share of its speed, and some time per message; the exchange takes longer. Planners minimise this
+// model, with the whole update at the end.
 //
-// It costs O(layers).
+// The cost is O(layers).
 func Predict(s Step, p Plan) Timeline {
 	t := Timeline{Layers: make([]Interval, 0, len(s.Layers)), Buckets: make([]BucketTimes, 0, len(p))}
 	contention := s.Costs.Contention
-	now, channel, alone := s.Forward, 0.0, s.Forward // channel: if the computation went on for ever
+	now, channel, alone := s.Forward, 0.0, s.Forward // channel: with endless computation
 	for k, b := range p {
 		now = contention.work(now, channel, contention.afterMessages(k, 0))
 		for i := b.First; i <= b.Last; i++ {
@@ -77,8 +74,8 @@ func Predict(s Step, p Plan) Timeline {
 	return t
 }
 
-// settle makes the exchanges behind the computation those of a channel that has it no
-// longer beside. The last group is never beside it.
+// settle corrects exchanges after the computation's end to a channel without contention. The last
+// group's exchange has no contention.
 func (s Step) settle(p Plan, t *Timeline) {
 	for g := range t.Buckets {
 		send := &t.Buckets[g].Send
@@ -90,9 +87,9 @@ func (s Step) settle(p Plan, t *Timeline) {
 	}
 }
 
-// updated is when the last group of a timeline is updated. Each is when it is agreed,
-// backward has ended, and the one before is updated. Updates and the exchanges beside them
-// slow each other down as backward and exchanges do.
+// updated is the time of the last group's update. A group is updated after its exchange, backward,
+// and the previous group's update. Updates and overlapping exchanges slow each other as backward
+// and exchanges do.
 func (s Step) updated(p Plan, t Timeline) float64 {
 	now, late, all := t.Compute, 0.0, 0
 	for _, b := range p {
@@ -117,8 +114,7 @@ func (s Step) updated(p Plan, t Timeline) float64 {
 	return now + s.Update
 }
 
-// total is what planners make short: Predict(s, p).Total with all of the update in the
-// end.
+// total is the planners' objective: Predict(s, p).Total with the whole update at the end.
 func (s Step) total(p Plan) float64 {
 	state := finish{compute: s.Forward}
 	for g, b := range p {
@@ -132,12 +128,12 @@ func (s Step) total(p Plan) float64 {
 	return max(state.compute, state.channel) + s.Update + s.Rows
 }
 
-// finish is when the compute path is done with the groups so far, and the channel if the
-// computation goes on until then. Behind the last group it does not.
+// finish is the end of the groups so far on the compute path, and on the channel with endless
+// computation. The computation ends with the last group.
 type finish struct{ compute, channel float64 }
 
-// then appends a group of so much work on the compute path. Both times rise with both of f:
-// a prefix that ends later never leads to an earlier end.
+// then appends a group with work on the compute path. Both times rise with both of f: a prefix that
+// ends later never leads to an earlier end.
 func (f finish) then(b Contention, work, send float64, last bool) finish {
 	f.compute = b.work(f.compute, f.channel, work)
 	if last {

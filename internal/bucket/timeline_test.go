@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the golden timelines anew, to be 
 //	send NAME DENSITY UNIT FIXED_MS MS_PER_BYTE
 //	plan ab|c                               or the name of a planner
 //
-// Each plan is answered with its timeline.
+// Each plan's output is a timeline.
 type scenario struct {
 	Step
 	names string
@@ -71,7 +71,7 @@ func parseScenario(text string) (s scenario, err error) {
 	return s, s.Validate()
 }
 
-// plan is the one that a planner makes, or that is written as names of layers.
+// plan is a named planner's plan, or a plan written in layer names.
 func (s scenario) plan(text string) Plan {
 	if n, err := LookupPlanner(text); err == nil {
 		return n.Plan(s.Step)
@@ -136,7 +136,7 @@ func TestGoldenTimelines(t *testing.T) {
 	}
 }
 
-// Updates happen while later groups travel, as far as the exchange leaves them cores.
+// Updates overlap later exchanges, on the cores left by the exchange.
 func TestPredictOverlap(t *testing.T) {
 	s := Step{
 		Layers: []Param{{Len: 10}, {Offset: 10, Len: 10}}, Forward: 1, Backward: []float64{1, 1}, Update: 4,
@@ -149,13 +149,13 @@ func TestPredictOverlap(t *testing.T) {
 		plan              Plan
 		total             float64
 	}{
-		{false, 4, 0, 0, 0, PerLayer(s.Layers), 14}, // groups are agreed at 6 and 10
+		{false, 4, 0, 0, 0, PerLayer(s.Layers), 14}, // exchanges end at 6 and 10
 		{true, 4, 0, 0, 0, PerLayer(s.Layers), 12},
 		{true, 4, 0, 3, 0, PerLayer(s.Layers), 15},
 		{true, 4, 0, 0, 1, PerLayer(s.Layers), 13},
-		{false, 4, 0, 0, 1, PerLayer(s.Layers), 15}, // of the cast of the first group nothing is left
+		{false, 4, 0, 0, 1, PerLayer(s.Layers), 15}, // the first group's cast is hidden
 		{true, 12, 0, 0, 0, PerLayer(s.Layers), 18}, // 6 to 12 to 18
-		{true, 4, 1, 0, 0, PerLayer(s.Layers), 15},  // backward ends at 7, the exchanges at 11: nothing is gained
+		{true, 4, 1, 0, 0, PerLayer(s.Layers), 15},  // backward ends at 7, the exchanges at 11: no gain
 		{true, 4, 0, 0, 0, One(s.Layers), 11},
 		{false, 4, 0, 0, 0, One(s.Layers), 11},
 	} {
@@ -167,8 +167,8 @@ func TestPredictOverlap(t *testing.T) {
 	}
 }
 
-// While they overlap the computation loses a share of its speed and exchanges take longer;
-// the last group is alone, and so is what others have left when the computation ends.
+// In an overlap the computation loses a share of its speed and exchanges take longer; the last
+// group, and exchanges after the computation's end, have no contention.
 func TestPredictContention(t *testing.T) {
 	s := Step{
 		Layers: []Param{{Len: 10}, {Offset: 10, Len: 10}}, Forward: 1, Backward: []float64{1, 1}, Update: 1,
@@ -181,9 +181,9 @@ func TestPredictContention(t *testing.T) {
 	}{
 		{PerLayer(s.Layers), Contention{}, 3, 7, 11},
 		{PerLayer(s.Layers), Contention{Share: 0.5}, 4, 6, 11},                             // the second layer takes 2; the exchanges 2 to 10
-		{PerLayer(s.Layers), Contention{Share: 0.5, Stretch: 1.5}, 4, 6 + 2./3, 11 + 2./3}, // of 6, four are left when the computation ends
+		{PerLayer(s.Layers), Contention{Share: 0.5, Stretch: 1.5}, 4, 6 + 2./3, 11 + 2./3}, // four of 6 are left at the computation's end
 		{PerLayer(s.Layers), Contention{Late: 1}, 3, 8, 12},
-		{PerLayer(s.Layers), Contention{Share: 1}, 7, 4, 12}, // nothing is computed meanwhile
+		{PerLayer(s.Layers), Contention{Share: 1}, 7, 4, 12}, // no computation during exchanges
 		{One(s.Layers), Contention{Share: 0.5, Stretch: 1.5, Late: 1, Cut: 1}, 3, 4, 8},
 		{PerLayer(s.Layers), Contention{Cut: 1}, 4, 6, 11},
 		{PerLayer(s.Layers), Contention{Cut: 1, Share: 0.5}, 6, 4, 11}, // the message takes the second layer's turn, and both go at half speed
@@ -195,7 +195,7 @@ func TestPredictContention(t *testing.T) {
 	}
 }
 
-// Predict beside a simulation that goes from event to event with the rates of both paths.
+// Predict agrees with an event simulation with the rates of both paths.
 func TestPredictAgainstSimulation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(17, 18))
 	slowed := 0
@@ -216,7 +216,7 @@ func TestPredictAgainstSimulation(t *testing.T) {
 	}
 }
 
-// simulate is when the compute path and the channel end.
+// simulate returns the ends of the compute path and the channel.
 func simulate(s Step, p Plan) (compute, now float64) {
 	type job struct{ compute, send float64 }
 	var jobs []job
@@ -234,7 +234,7 @@ func simulate(s Step, p Plan) (compute, now float64) {
 		jobs = append(jobs, j)
 	}
 	now = s.Forward
-	computed, sent := 0, 0 // jobs that are done
+	computed, sent := 0, 0 // finished jobs
 	for sent < len(jobs) {
 		rates := [2]float64{} // of computation and channel
 		if computed < len(jobs) {
