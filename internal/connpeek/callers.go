@@ -1,5 +1,4 @@
-// Package connpeek checks incoming connections before they cost a goroutine, memory or
-// cryptography.
+// Package connpeek checks incoming connections before they cost memory or cryptography.
 package connpeek
 
 import "net"

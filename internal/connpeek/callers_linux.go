@@ -27,8 +27,7 @@ func speakFirst(l net.Listener) {
 	})
 }
 
-// cookies reports whether the kernel uses SYN cookies: without them silent connections fill the
-// queue.
+// cookies reports SYN cookies in the kernel: without them silent connections fill the queue.
 func cookies() bool {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_syncookies")
 	return err == nil && !bytes.Equal(bytes.TrimSpace(text), []byte("0"))

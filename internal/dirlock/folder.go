@@ -1,5 +1,5 @@
-// Package dirlock locks directories for the lifetime of a process, and makes changes of directory
-// entries durable.
+// Package dirlock locks directories for the lifetime of a process, and makes directory changes
+// durable.
 package dirlock
 
 import (
@@ -16,8 +16,7 @@ var (
 	// directory. The error is a *HeldError.
 	ErrHeld = errors.New("held by another process")
 
-	// ErrNoLocks is the error of Take on file systems without locks, such as some network file
-	// systems.
+	// ErrNoLocks is the error of Take on file systems without locks, such as some NFS.
 	ErrNoLocks = errors.New("the file system has no locks")
 )
 

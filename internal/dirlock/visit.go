@@ -93,8 +93,7 @@ func (v *Visit) Leave() error {
 	return err
 }
 
-// Clear removes a folder of this user with its contents, unless in use by a process, and reports a
-// removal.
+// Clear removes a folder of this user with its contents, unless in use, and reports a removal.
 func Clear(path string) bool {
 	v, err := visit(path, lock)
 	if err != nil {

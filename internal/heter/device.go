@@ -177,8 +177,7 @@ func (d *CPU) Update(rate float64, scale float32) error {
 	return nil
 }
 
-// Params is the registry, with names and ranges of the stage's parameters; the trainers' parameters
-// are frozen in it.
+// Params is the registry of the stage's parameters, with the trainers' parameters frozen.
 func (d *CPU) Params() *nn.Params { return d.params }
 
 // Close ends the threads of the tape and of the optimizer.

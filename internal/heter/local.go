@@ -1,7 +1,6 @@
 package heter
 
-// Local is a RemoteStage in this process, without pipelining: the reference for tests and
-// benchmarks.
+// Local is a RemoteStage in this process without pipelining, for comparison.
 type Local struct{ Device Device }
 
 // Send runs the micro-batch.

@@ -10,11 +10,9 @@ import (
 // them for each step. Values and gradients are in the order of Cut.Slots.
 type StatelessStage interface {
 	RemoteStage
-	// Lend sets the parameters for the next micro-batches. It is called between steps, or between
-	// evaluations.
+	// Lend sets the parameters of the next micro-batches, between steps or evaluations.
 	Lend(values []float32) error
-	// RequestGradients follows the step's last Send: gradients may be sent while the trainer waits
-	// for results.
+	// RequestGradients follows the step's last Send, so that results and gradients overlap.
 	RequestGradients() error
 	// Gradients waits for the sum over the step's micro-batches, and writes it to dst.
 	Gradients(dst []float32) error

@@ -16,8 +16,7 @@ type RemoteStage interface {
 	Send(m *MicroBatch) error
 	// Wait waits for the results of a sent micro-batch.
 	Wait(m *MicroBatch) error
-	// End ends the step, after the Wait of each micro-batch. rate is the learning rate of the
-	// update.
+	// End ends the step, after each micro-batch's Wait. rate is the update's learning rate.
 	End(rate float64) error
 }
 

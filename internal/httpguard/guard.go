@@ -44,8 +44,7 @@ func Reach(host string, l net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-// Before rejects and reports requests that a foreign web page may have sent, and passes all others
-// to next.
+// Before rejects and reports requests perhaps from a foreign web page, and passes others to next.
 func (g Guard) Before(next http.Handler, tell func(r *http.Request, why string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		why := ""
@@ -164,8 +163,7 @@ func (g Guard) Below(next http.Handler) http.Handler {
 	})
 }
 
-// private sets headers against storage of the response in browsers, and against its address in
-// referrers.
+// private sets headers against stored responses and addresses in referrers.
 func private(w http.ResponseWriter) {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("Cache-Control", "no-store")

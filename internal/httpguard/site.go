@@ -106,8 +106,7 @@ func (s *Site) reject(r *http.Request, why string) {
 // At returns the HOST:PORT by which this host reaches the site.
 func (s *Site) At() string { return Reach(s.host, s.listen.Addr()) }
 
-// URL returns the address of the private routes, with shown instead of the token if that is not
-// empty.
+// URL returns the address of the private routes, with shown, unless empty, as the token.
 func (s *Site) URL(shown string) string {
 	if shown == "" {
 		shown = s.token

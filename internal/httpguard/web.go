@@ -97,8 +97,8 @@ func (c *crowd) Accept() (net.Conn, error) {
 	}
 }
 
-// speaksHTTP reports whether the first byte of conn, if any, may start a request: methods are
-// upper-case letters.
+// speaksHTTP reports whether the first byte of conn, if any, may start a request: an upper-case
+// letter.
 func speaksHTTP(conn net.Conn) bool {
 	var first [1]byte
 	n, gone := connpeek.Peek(conn, first[:])

@@ -71,8 +71,7 @@ func (m *Mirror) Fetch(ctx context.Context, objects []store.Object) error {
 	return nil
 }
 
-// Head downloads the first n bytes of an object to a file of the object's full length, for callers
-// that read no more.
+// Head downloads the first n bytes of an object to a file of the object's full length.
 func (m *Mirror) Head(ctx context.Context, o store.Object, n int64) error {
 	path := filepath.Join(m.Dir, filepath.FromSlash(o.Name))
 	err := fetch(ctx, m.Store, m.Patience, o, min(n, o.Bytes), path)
@@ -88,8 +87,7 @@ func (m *Mirror) Head(ctx context.Context, o store.Object, n int64) error {
 // errOther is the error of an object that changed during the download.
 var errOther = errors.New("it was written anew while it was read: start again, when its writer has ended")
 
-// same reports whether the object read is the listed version: lists have more exact times than
-// reads.
+// same reports whether the object read is the listed version: lists have finer times.
 func same(now, was store.Object) bool {
 	return now.Name == was.Name && now.Bytes == was.Bytes && now.At.Truncate(time.Second).Equal(was.At.Truncate(time.Second))
 }
@@ -160,12 +158,11 @@ func Download(ctx context.Context, text, path string, p Patience) (came int64, e
 	return sum.Load(), err
 }
 
-// filesAtOnce is the number of concurrent downloads: most files of a data set are small, so that
-// latency dominates.
+// filesAtOnce is the number of concurrent downloads. Most files are small: latency dominates.
 const filesAtOnce = 16
 
-// removeOthers removes files of a folder that are not in objects: removed from the store, or left
-// by a killed process.
+// removeOthers removes files of a folder that are not in objects: removed there, or left by a
+// crash.
 func removeOthers(dir string, objects []store.Object) error {
 	wanted := map[string]bool{}
 	for _, o := range objects {

@@ -85,8 +85,7 @@ func (m *Mirror) reportState(ctx context.Context, err error) {
 	m.failed = err != nil
 }
 
-// End stops Start's uploads, and runs a last Sync within ctx. Running uploads are completed, not
-// repeated.
+// End stops Start's uploads, and runs a last Sync within ctx. Running uploads complete.
 func (m *Mirror) End(ctx context.Context) error {
 	if m.end != nil {
 		close(m.end)

@@ -81,8 +81,7 @@ func Open(ctx context.Context, text string) (store.Store, error) {
 	return openCloud(ctx, u)
 }
 
-// Shown returns a URL for display: without the query, which may be long, and without user name and
-// password.
+// Shown returns a URL for display: without query, user name and password.
 func Shown(text string) string {
 	before, _, _ := strings.Cut(text, "?")
 	scheme, rest, ok := strings.Cut(before, "://")

@@ -56,8 +56,8 @@ func (s *server) serveAdmin(ctx context.Context) {
 
 func (s *server) tokenPath() string { return filepath.Join(s.cfg.serverDir(), tokenFile) }
 
-// writeToken writes the token to a file in the server's folder, which the server has locked, and
-// reports its path.
+// writeToken writes the token to a file in the server's folder, locked by this server, and reports
+// the path.
 func (s *server) writeToken() {
 	path := s.tokenPath()
 	err := os.Remove(path)

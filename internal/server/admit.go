@@ -9,8 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/shard"
 )
 
-// admitting is the text of the admissions: that of all tables, followed by ;NAME=RULE for single
-// tables.
+// admitting is the text of the admissions: the default, then ;NAME=RULE for single tables.
 type admitting struct{ c *Config }
 
 // UnmarshalText does not change the configuration after an error.

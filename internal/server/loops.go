@@ -168,8 +168,7 @@ func isFull(err error) bool {
 	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE}, func(e error) bool { return errors.Is(err, e) })
 }
 
-// saveLast saves a server that ends. It retries on a full disk, because all later data would be
-// lost.
+// saveLast saves a server that ends. It retries on a full disk: data would be lost.
 func (s *server) saveLast(ctx context.Context, pause time.Duration, save func(context.Context) error) error {
 	err := s.retryWhileDiskFull(ctx, pause, "its last checkpoint", save)
 	if err != nil {
@@ -178,8 +177,8 @@ func (s *server) saveLast(ctx context.Context, pause time.Duration, save func(co
 	return nil
 }
 
-// retryWhileDiskFull saves, and on a full disk reports the remedy and retries after each pause, for
-// at most FullWait.
+// retryWhileDiskFull saves, and on a full disk reports the remedy and retries, for at most
+// FullWait.
 func (s *server) retryWhileDiskFull(ctx context.Context, pause time.Duration, what string, save func(context.Context) error) error {
 	for until := time.Now().Add(s.cfg.FullWait); ; {
 		err := save(ctx)
@@ -192,8 +191,7 @@ func (s *server) retryWhileDiskFull(ctx context.Context, pause time.Duration, wh
 	}
 }
 
-// diskFullEngine is an engine that waits for space on a full disk in SaveStep, because an error
-// would end the job.
+// diskFullEngine is an engine that waits for disk space in SaveStep: an error would end the job.
 type diskFullEngine struct {
 	*engine.Engine
 	s *server

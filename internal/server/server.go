@@ -62,8 +62,7 @@ type Config struct {
 	// Begin, unless nil, passes a table's initial rows to do, keys and Dim weights each, instead of
 	// initial weights; the server takes its own. Begin is not called for a start from a checkpoint.
 	Begin func(table schema.Sparse, do func(keys []uint64, weights []float32) error) error
-	// MemoryBytes limits the rows in memory; other rows are stored in Dir, up to DiskBytes. 0 means
-	// no limit.
+	// MemoryBytes limits the rows in memory; other rows are in Dir, up to DiskBytes. 0: no limit.
 	MemoryBytes, DiskBytes int64
 	// Admission selects the keys that get a row.
 	Admission shard.Admission
@@ -72,8 +71,7 @@ type Config struct {
 	// DeleteAfter is the number of days without a pull or push until a row is deleted, in tables
 	// with a rule that does not decide this; 0: never.
 	DeleteAfter int
-	// ShrinkEvery is the length of a day: after each, rows age and some are deleted. 0: only by an
-	// HTTP request.
+	// ShrinkEvery is the length of a day: rows then age or are deleted. 0: by HTTP only.
 	ShrinkEvery time.Duration
 	// SaveEvery is the time between checkpoints, including restarts; 0: only a last one. Most
 	// checkpoints are deltas: see engine.Engine.Checkpoint. With durability checkpoint a lost

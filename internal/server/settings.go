@@ -121,8 +121,7 @@ func (c *Config) aging() []setting.Row {
 	}
 }
 
-// CheckSettings returns errors of the settings, like Validate, before the server has a role in a
-// job.
+// CheckSettings returns errors of the settings, like Validate, before the role is set.
 func (c Config) CheckSettings() error {
 	c.Mode, c.Trainers, c.Servers = cmp.Or(c.Mode, engine.BSP), max(1, c.Trainers), max(1, c.Servers)
 	return c.check()
@@ -170,8 +169,7 @@ func (c Config) httpAddress(index int) (string, *setting.Error) {
 	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), strconv.Itoa(n)), nil
 }
 
-// ListenHTTP opens Admin from HTTP for this server, and sets AdminHost. It has no effect without
-// HTTP.
+// ListenHTTP opens Admin from HTTP for this server, and AdminHost, if HTTP is set.
 func (c *Config) ListenHTTP() error {
 	if c.HTTP == "" {
 		return nil

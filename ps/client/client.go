@@ -73,8 +73,8 @@ type Config struct {
 	Sessions          int           // sessions per trainer; 0: 1
 	Schema            schema.Schema // schema of the tables
 
-	// Pull and Push are the encodings of rows and of their gradients, Dense that of arrays, both
-	// ways. Zero: float32.
+	// Pull and Push are the encodings of rows and of their gradients, Dense that of arrays. Zero:
+	// float32.
 	Pull, Push, Dense message.Code
 	// Merge allows duplicate keys in a batch: they are sent once, with the sum of their gradients
 	// in order of appearance. Without it a pull may have duplicates, a push may not.
@@ -178,8 +178,7 @@ type Client struct {
 // ErrClosed is the error of a closed client.
 var ErrClosed = errors.New("the client is closed")
 
-// Dial connects all sessions to all servers. It waits for missing servers within ctx and
-// Config.Reconnect.
+// Dial connects all sessions to all servers. It waits within ctx and Config.Reconnect.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -182,8 +182,8 @@ func (k *link) reach(cause error) (*message.Conn, message.Welcome, error) {
 	}
 }
 
-// try makes a connection and introduces the session. lived is the time that the server was present,
-// after a failure.
+// try makes a connection and introduces the session. lived is the server's presence until a
+// failure.
 func (k *link) try(ctx context.Context) (_ *message.Conn, w message.Welcome, lived time.Duration, err error) {
 	cfg := &k.c.cfg
 	nc, err := cfg.Dial(ctx, k.addr)
@@ -278,8 +278,7 @@ func (k *link) from() (number, clock uint64) {
 	return k.number - uint64(k.changes) + 1, k.clock
 }
 
-// begin starts using a new connection: it resends all messages that the server does not have, in
-// order.
+// begin starts using a new connection: it resends missing messages in order.
 func (k *link) begin(conn *message.Conn, w message.Welcome) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -181,8 +181,7 @@ func (k *link) change(t wire.Type, head message.Head, size int, fill func(body [
 	return k.add(it)
 }
 
-// pushRows queues gradients with their counts, in order, for keys or, with places, for the keys at
-// these indices.
+// pushRows queues gradients with their counts, in order, for keys, or the keys at places.
 func (k *link) pushRows(head message.Head, keys []uint64, places []int32, grads []float32) error {
 	front, dim, counts := message.KeySize*head.Count, k.limits.Dims[head.Table], k.c.counts[head.Table]
 	return k.change(message.TypePushRows, head, front+head.Code.RowsSize(head.Count, dim, counts), func(body []byte) (err error) {

@@ -86,8 +86,7 @@ func (l *Session) PullRows(table int, step uint64, keys []uint64, dst []float32)
 	return l.rows(table, step, 0, keys, dst)
 }
 
-// PeekRows is PullRows without creating rows, for evaluation: a key without a row gets its initial
-// weights.
+// PeekRows is PullRows without creating rows, for evaluation: new keys get initial weights.
 func (l *Session) PeekRows(table int, step uint64, keys []uint64, dst []float32) (*Pull, error) {
 	return l.rows(table, step, message.Peek, keys, dst)
 }
@@ -347,8 +346,7 @@ func (p *Pull) clocked(step uint64) {
 	p.mu.Unlock()
 }
 
-// WaitClocked is Wait for rows, and returns the last step that they include completely, with all
-// earlier steps.
+// WaitClocked is Wait for rows, and returns the last step up to which they are complete.
 func (p *Pull) WaitClocked() (step uint64, err error) {
 	if err := p.arrive(); err != nil {
 		return 0, err

@@ -249,7 +249,7 @@ func (j *Job) Rows(table int) (n int64) {
 	return n
 }
 
-// Each passes the keys and weights of a table's rows to do, in batches and in no order; see
+// Each passes the keys and weights of a table's rows to do, in batches, in no order; see
 // shard.Scan.
 func (j *Job) Each(ctx context.Context, table int, do func(keys []uint64, weights []float32) error) error {
 	for _, s := range j.Servers {
@@ -283,8 +283,7 @@ func (j *Job) Array(ctx context.Context, array int, values []float32) error {
 	return nil
 }
 
-// folders returns a table's folders of a full checkpoint and deltas, and the owner strings of their
-// files.
+// folders returns a table's folders (full checkpoint, deltas) and their files' owner strings.
 func (s *Server) folders(table int) (dirs, of []string, err error) {
 	for _, c := range slices.Backward(s.Chain) {
 		dir, owner, err := engine.TableDir(c, table)

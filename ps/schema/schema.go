@@ -29,8 +29,8 @@ type Schema struct {
 	Inputs []string `json:"inputs,omitempty"`
 }
 
-// Sparse is a table of rows by 64-bit key, divided between servers by [Owner]. Rows are created at
-// the first access.
+// Sparse is a table of rows by 64-bit key, divided between servers by [Owner]. The first access
+// creates a row.
 type Sparse struct {
 	Name string `json:"name"`           // initial weights depend on Name
 	Dim  int    `json:"dim"`            // weights in a row, 1 to MaxDim
@@ -42,8 +42,7 @@ type Sparse struct {
 	Admission string `json:"admission,omitempty"`
 }
 
-// Dense is an array of float32, such as all dense parameters of a model, divided between servers by
-// [Cut].
+// Dense is a float32 array, such as a model's dense parameters; [Cut] divides it between servers.
 type Dense struct {
 	Name string `json:"name"`
 	Len  int    `json:"len"`  // values, 1 to MaxLen

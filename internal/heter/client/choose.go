@@ -10,8 +10,7 @@ type load struct {
 	under int
 	// each is the recent time per sample; 0: unknown.
 	each time.Duration
-	// transferTime is the time to send the stage's parameters and to collect their gradients; 0:
-	// not needed.
+	// transferTime is the time to send parameters and collect gradients; 0: not needed.
 	transferTime time.Duration
 }
 

@@ -71,14 +71,14 @@ type Config struct {
 	// a heter.StatelessStage, and heter-trainers are stateless. Values and Begin must not be
 	// called.
 	Lent bool
-	// Timeout limits every wait: for heter-trainers that are not yet up, for capacity and for
-	// results. 0: 15 min.
+	// Timeout limits every wait: for heter-trainers that are not yet up, for capacity and results.
+	// 0: 15 min.
 	Timeout time.Duration
 	// Report receives a line about each lost heter-trainer while others remain. It may be nil, and
 	// is called by any goroutine.
 	Report func(line string)
-	// Note receives a line if memory that could be shared is not. nil means Report. It is called by
-	// any goroutine.
+	// Note receives a line if memory that could be shared is not. nil: Report. Any goroutine calls
+	// Note.
 	Note func(line string)
 }
 
@@ -314,8 +314,7 @@ func (c *Client) pieces(what string, x []float32, do func(piece []float32, lo in
 }
 
 // Begin sets the initial values of all heter-trainers, in the layout of Values. A trainer calls
-// Begin before the first step, and the first step of all other trainers must wait for the end of
-// Begin.
+// Begin before all trainers' first step.
 func (c *Client) Begin(values []float32) error {
 	return c.pieces("begin with", values, c.put)
 }
@@ -376,8 +375,7 @@ func (c *Client) read(dst []float32, lo int) error {
 	return nil
 }
 
-// Leave says goodbye to all heter-trainers, once they have committed the last step, and ends the
-// connections.
+// Leave ends the connections, once all heter-trainers have committed the last step.
 func (c *Client) Leave() error {
 	c.mu.Lock()
 	err := c.wait("the end of the last step", func() bool { return c.committed(c.ended.Step) })

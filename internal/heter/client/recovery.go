@@ -121,8 +121,7 @@ func (c *Client) onRejoin(k *link) {
 	}
 }
 
-// incarnations returns the incarnations that the client is connected to, 0 for lost heter-trainers.
-// c.mu is held.
+// incarnations returns the connected incarnations, 0 for lost ones. c.mu is held.
 func (c *Client) incarnations() (lives []uint64) {
 	for _, k := range c.links {
 		life := k.welcome.Incarnation
@@ -134,8 +133,7 @@ func (c *Client) incarnations() (lives []uint64) {
 	return lives
 }
 
-// committed reports whether all remaining heter-trainers, at least one, have ended a step. c.mu is
-// held.
+// committed reports whether all remaining heter-trainers (not 0) have ended a step. c.mu is held.
 func (c *Client) committed(step uint64) bool {
 	for i, k := range c.links {
 		if !c.loads[i].lost && k.committed < step {

@@ -113,8 +113,7 @@ func (c *Client) end(err error) {
 
 func (c *Client) sizeOf(f *request) int { return wire.HeaderSize + c.layout.RequestBytes(f.n) }
 
-// pack encodes a micro-batch's frame, except its number. c.mu is held, and released during the
-// encoding.
+// pack encodes a micro-batch's frame without number. c.mu is held, but not during the encoding.
 func (c *Client) pack(f *request) error {
 	size := c.sizeOf(f)
 	take := c.frames.get(f, size)

@@ -101,8 +101,7 @@ func (c *Client) share(w message.Welcome) (*sharedmem.Region, error) {
 	return m, nil
 }
 
-// downTo returns the slots n-1 to 0: the last one is taken first, because only used slots take
-// memory.
+// downTo returns the slots n-1 to 0, taken from the end: only used slots take memory.
 func downTo(n int) (slots []int) {
 	for i := n - 1; i >= 0; i-- {
 		slots = append(slots, i)

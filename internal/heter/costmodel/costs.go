@@ -121,8 +121,7 @@ type Link struct {
 	Latency float64 // seconds per message without its bytes
 }
 
-// Mix is a job: the processors of each of its processes, perhaps fractional, as for a container's
-// quota.
+// Mix is a job: the processors of each process, perhaps fractional (quotas).
 type Mix struct {
 	Trainers, Servers, Heters []float64
 	Link                      Link
@@ -131,8 +130,7 @@ type Mix struct {
 	Period float64
 }
 
-// Validate returns all errors of x together. Without heter-trainers x is a job of a model in one
-// piece.
+// Validate returns all errors of x together. Without heter-trainers x is an unsplit job.
 func (x Mix) Validate() error {
 	var errs []error
 	for what, cores := range map[string][]float64{"trainer": x.Trainers, "server": x.Servers, "heter-trainer": x.Heters} {

@@ -98,8 +98,7 @@ func Malformed(format string, args ...any) error {
 const (
 	// OtherPart starts the Failure of a heter-trainer with another stage than its first trainer.
 	OtherPart = "this heter-trainer has another part of a model"
-	// ReplacementPrefix starts the Failure of a replacement to a trainer that expects the original
-	// heter-trainer.
+	// ReplacementPrefix starts a replacement's Failure to a trainer that expects the original.
 	ReplacementPrefix = "this heter-trainer stands in for one that is lost"
 	// MaxText is the maximum text of a Failure in bytes.
 	MaxText = message.MaxText
@@ -136,8 +135,8 @@ type Hello struct {
 	// Stateless reports that the trainer has the stage's parameters, and sends them.
 	Stateless bool
 	Hash      [32]byte // heter.Cut.Hash of the stage
-	// About describes the model, such as the shape of samples: the first trainer's makes the stage,
-	// and all must be equal.
+	// About describes the model, such as the shape of samples: the first makes the stage, all must
+	// be equal.
 	About []byte
 }
 
@@ -179,8 +178,7 @@ func asNumber(is bool) int {
 	return 0
 }
 
-// Welcome is the answer to a Hello, with the heter-trainer's limits for this connection. Its
-// encoding:
+// Welcome answers a Hello, with the heter-trainer's limits for this connection. Encoding:
 //
 //	offset bytes
 //	0      4     Micros
@@ -199,11 +197,9 @@ type Welcome struct {
 	Bytes   int // maximum bytes of micro-batches in flight, except a single one
 	Values  int // length of the parameters' arena
 	State   int // Values and the optimizer state: heter.Device.State
-	// Incarnation is a random number of this process, never 0, that differs from an earlier process
-	// with the same index.
+	// Incarnation is a random number of this process, never 0, to detect a replacement.
 	Incarnation uint64
-	// Heartbeat is the interval of heartbeats of each end, and Silence the time until a silent peer
-	// counts as dead.
+	// Heartbeat is the interval of heartbeats of each end, Silence the limit for a silent peer.
 	Heartbeat, Silence time.Duration
 	// ShmSocket is the name of a socket where a trainer of the same host exchanges shared memory,
 	// with a Key: see package internal/heter/sharedmem. Zero: none.

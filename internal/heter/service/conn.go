@@ -354,8 +354,7 @@ func (c *conn) wants(answer wire.Type, a message.Ask, values []byte) error {
 	return c.s.add(t)
 }
 
-// write writes results and heartbeats until the connection is over. The last frame has the cause of
-// a failure.
+// write writes results and heartbeats until the end. The last frame has a failure's cause.
 func (c *conn) write() {
 	beat := time.NewTicker(c.s.cfg.Times.Heartbeat)
 	defer beat.Stop()

@@ -13,8 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// place is the rendezvous.Backend of a group: members on any host find the first member at the port
-// for trainers.
+// place is the rendezvous.Backend of a group: members find the first one at the port for trainers.
 type place struct {
 	s     *Server
 	first int    // member number

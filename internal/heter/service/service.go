@@ -82,19 +82,16 @@ type Config struct {
 	// Stateless reports that trainers have the stage's parameters, and send them for each step,
 	// without agreement and Meet.
 	Stateless bool
-	// ContinueOnLoss makes a lost trainer count as left. It requires Stateless: a common step needs
-	// all trainers.
+	// ContinueOnLoss makes a lost trainer count as left. Stateless only: a common step needs all.
 	ContinueOnLoss bool
-	// Addrs are the addresses of the heter-trainers, by number, for GroupSpec.Place; nil if Meet
-	// does not use it.
+	// Addrs are the addresses of the heter-trainers, by number, for GroupSpec.Place, or nil.
 	Addrs []string
 
 	// Micros is the maximum number of micro-batches in flight per connection, Samples the maximum
 	// per micro-batch, and Bytes the maximum size of frames in flight, except for a single
 	// micro-batch. 0: 8, 16,384 and 64 MiB.
 	Micros, Samples, Bytes int
-	// LinkOnly disables shared memory with trainers of this host. It is also disabled for encrypted
-	// links.
+	// LinkOnly disables shared memory with trainers of this host, as do encrypted links.
 	LinkOnly bool
 	// Times are the trainers' time limits to connect and to be silent.
 	Times cluster.Times
@@ -106,8 +103,7 @@ type Config struct {
 type Stats struct {
 	MicroBatches, Samples int64
 	Steps                 uint64
-	// Busy is the device's computing time, Agreed the time of sums and updates, and Starved the
-	// idle time.
+	// Busy is the device's computing time, Agreed that of sums and updates, Starved idle time.
 	Busy, Agreed, Starved time.Duration
 	Read, Written         int64 // bytes
 	Shared                int64 // bytes through shared memory, both ways

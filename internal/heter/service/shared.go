@@ -11,8 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// sharedRegions has the shared memory of a trainer on this host and this heter-trainer: each end
-// writes a region.
+// sharedRegions are the regions shared with a trainer on this host: each end writes one.
 type sharedRegions struct {
 	requests *sharedmem.View
 	back     *sharedmem.Region
@@ -111,8 +110,7 @@ func (c *conn) placed(b []byte) error {
 	return c.queue(t)
 }
 
-// sharedParams handles parameters in shared memory. Without shared memory for gradients, these use
-// the link.
+// sharedParams handles parameters in shared memory. Gradients may use the link.
 func (c *conn) sharedParams() error {
 	if err := c.idle(0, 0); err != nil {
 		return err

@@ -95,8 +95,7 @@ func (c *conn) collect(b []byte) error {
 	}
 }
 
-// loadParams loads a micro-batch's parameters, and its sum unless it is an evaluation, onto the
-// device.
+// loadParams loads a micro-batch's parameters, and its sum unless Eval, onto the device.
 func (s *Server) loadParams(t *task) {
 	c := t.conn
 	own := &c.borrowed

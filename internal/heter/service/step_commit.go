@@ -129,8 +129,7 @@ func (s *Server) recordMembers(here []uint64) {
 	}
 }
 
-// requestRetry requests a repetition of a step's end from all trainers, or all except one. s.mu is
-// held.
+// requestRetry requests a step's end again from all trainers, or all except one. s.mu is held.
 func (s *Server) requestRetry(a message.RetryEnd, but int) {
 	for i, c := range s.conns {
 		if c != nil && i != but {
@@ -226,8 +225,7 @@ type deviceError struct{ error }
 
 func (e *deviceError) Unwrap() error { return e.error }
 
-// agree sums the step's gradients over all members, and updates the parameters, unless both are
-// done.
+// agree sums the step's gradients over all members and updates the parameters, unless done.
 func (s *Server) agree(ctx context.Context, e message.End) error {
 	if s.cfg.Count > 1 {
 		if err := s.formGroup(ctx, e); err != nil {

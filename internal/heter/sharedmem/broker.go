@@ -132,8 +132,7 @@ func (d *Broker) listen() {
 // pause is the delay before a retry.
 const pause = 20 * time.Millisecond
 
-// answer exchanges memory with a peer that proves its membership in the job. The handshake rejects
-// other peers silently.
+// answer exchanges memory with a peer that proves its membership in the job. Others get no answer.
 func (d *Broker) answer(knocked *transport.PendingConn, conn *net.UnixConn) {
 	link, theirs, err := knocked.Accept(d.ctx, d.cfg.Ticket, d.cfg.hello(d.cfg.Index), nil)
 	if err != nil {

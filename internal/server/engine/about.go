@@ -77,8 +77,7 @@ type About struct {
 	Layout schema.Schema `json:"layout"`
 	// Rows is the approximate number of the server's rows by table.
 	Rows []int64 `json:"rows"`
-	// Record is the record of the log at which the replay starts, Last the last record at the
-	// checkpoint; 0: no log.
+	// Record is the first log record to replay, Last the last one at the checkpoint; 0: no log.
 	Record uint64 `json:"record"`
 	Last   uint64 `json:"last"`
 	// Highest is the last step that any trainer had clocked, Applied the last step with all pushes
@@ -118,8 +117,8 @@ func CheckpointDir(dir string) string { return filepath.Join(dir, "checkpoints")
 // LogDir returns the log folder of a server's directory.
 func LogDir(dir string) string { return filepath.Join(dir, "log") }
 
-// fitting returns an error if another job's tables cannot initialise this job's. Rates and settings
-// of rules may differ.
+// fitting returns an error if another job's tables cannot initialise this job's. Rules' settings
+// may differ.
 func fitting(has, want schema.Schema) error {
 	if len(has.Sparse) != len(want.Sparse) || len(has.Dense) != len(want.Dense) {
 		return fmt.Errorf("it has %d tables and %d arrays, this job %d and %d", len(has.Sparse), len(has.Dense), len(want.Sparse), len(want.Dense))
@@ -139,8 +138,7 @@ func fitting(has, want schema.Schema) error {
 	return errors.Join(append(errs, sameInputs(has.Inputs, want.Inputs))...)
 }
 
-// sameInputs returns an error if the order of the inputs differs. Inputs without names match by
-// position.
+// sameInputs returns an error if the order of the inputs differs. Unnamed inputs match by position.
 func sameInputs(has, want []string) error {
 	if len(has) == 0 || len(want) == 0 || slices.Equal(has, want) {
 		return nil

@@ -154,8 +154,7 @@ func (c *clocks) waitedFor(step uint64) (trainers []int) {
 	return trainers
 }
 
-// slowestTrainer returns a trainer that blocks a step; -1 if none does, or while initial values are
-// missing.
+// slowestTrainer returns a trainer that blocks a step; -1: none, or initial values are missing.
 func (c *clocks) slowestTrainer(step uint64) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

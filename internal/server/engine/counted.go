@@ -16,7 +16,7 @@ func (t *sparse) fits(c *change) error {
 }
 
 // scale returns bsp's factor for the sum of trainers' gradients: mean, or 1 if the rule divides by
-// the number of samples.
+// samples.
 func (t *sparse) scale(mean float32) float32 {
 	if t.rule != nil {
 		return 1

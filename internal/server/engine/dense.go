@@ -94,8 +94,7 @@ func (d *dense) initial(lo int, values []float32) (completed bool, err error) {
 	return completed, nil
 }
 
-// push applies gradients to values from lo. Rules that count steps (Adam) count those of the most
-// advanced trainer.
+// push applies gradients to values from lo. Adam's steps are the most advanced trainer's.
 func (d *dense) push(session int, seq, step uint64, lo int, grads []float32, scale float32) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -284,8 +283,7 @@ func belongs(has, of string) error {
 	return nil
 }
 
-// perValue reports whether a part of an optimizer's state has one value per parameter; the number
-// of steps has not.
+// perValue reports whether a part of an optimizer's state has one value per parameter.
 func perValue(state string) bool { return state != "step" }
 
 // stateLen returns the number of values in a part of the state of n parameters.

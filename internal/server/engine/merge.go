@@ -54,8 +54,7 @@ type finder struct {
 // sharedLeast is the minimum number of rows for several threads.
 const sharedLeast = 32 << 10
 
-// merge returns the distinct keys of the pushes with their sums. Both are valid until the next
-// call.
+// merge returns the pushes' distinct keys and their sums, valid until the next call.
 func (m *merger) merge(pushes []*push, dim int) (keys []uint64, sums []float32) {
 	if m.kernels == nil {
 		m.kernels = simd.Host()

@@ -8,8 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// headBytes is the size of a log record's head. Keys and values follow, as received. All numbers
-// are little-endian:
+// headBytes is the size of a record's head, before keys and values, all little-endian:
 //
 //	offset  bytes
 //	0       1     kind

@@ -324,8 +324,8 @@ func (e *Engine) replay(from uint64) error {
 	})
 }
 
-// redo applies a change of the log. A change in the checkpoint's state is used only if its step is
-// pending in bsp.
+// redo applies a change of the log. A change in the checkpoint counts only for a pending step in
+// bsp.
 func (e *Engine) redo(number uint64, c *change) error {
 	if c.kind == kindMark {
 		return nil

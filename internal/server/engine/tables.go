@@ -125,8 +125,7 @@ type Config struct {
 	// Keep is the number of checkpoints to retain, in addition to those of Engine.SaveStep and the
 	// bases of deltas. 0 means DefaultKeep.
 	Keep int
-	// MaxRows is the maximum number of rows of a table on this server; 0 is the default of package
-	// rows.
+	// MaxRows is the maximum number of a table's rows on this server; 0: package rows' default.
 	MaxRows int
 	// Lost is the policy for a lost trainer. Empty means FailJob.
 	Lost FailurePolicy
@@ -149,8 +148,7 @@ type Table interface {
 	// Pull writes the weights of keys' rows to dst, and creates missing rows. Keys may be
 	// duplicate.
 	Pull(keys []uint64, dst []float32) error
-	// Peek is Pull without creating, moving or counting rows: a key without a row has initial
-	// weights.
+	// Peek is Pull without creating, moving or counting rows. New keys have initial weights.
 	Peek(keys []uint64, dst []float32) error
 	// Push applies gradients, times scale; counts that the rule needs follow each row's gradient,
 	// unscaled. Rows that already include the session's number skip the push. A duplicate key is

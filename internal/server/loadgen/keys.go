@@ -7,8 +7,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/rowinit"
 )
 
-// Key returns the key of a rank: distinct and scrambled, so that frequent keys are not neighbours
-// in any order.
+// Key returns the key of a rank: distinct and scrambled: frequent keys are not neighbours.
 func Key(rank uint64) uint64 { return rowinit.Mix(rank + 1) }
 
 // pool has batches of distinct keys, drawn in advance: drawing is slower than requesting.
@@ -29,8 +28,8 @@ func (d Dist) poolKeys(time time.Duration) int {
 	return int(min(float64(most), perSecond*time.Seconds()))
 }
 
-// draw refills the pool with batches of size keys from the first n ranks, about keys keys in total,
-// at least one batch.
+// draw refills the pool with batches of size keys from the first n ranks, about keys keys, at least
+// a batch.
 func (p *pool) draw(n uint64, size, keys int, d Dist, seen *set, r *rand.Rand) error {
 	count := max(1, keys/size)
 	p.size, p.next = size, 0

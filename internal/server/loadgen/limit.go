@@ -12,8 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Memory has plain arrays as large as a table's rows and their state, without keys, to measure the
-// limits of memory.
+// Memory has plain arrays as large as a table's rows with state, to measure the memory's limits.
 type Memory struct {
 	dim    int
 	rows   int
@@ -34,7 +33,7 @@ type Rates struct {
 	// Chase copies single rows, each at a position stored in the previous one, all over the array:
 	// the limit by memory latency.
 	Chase float64
-	// Gather copies many rows at known positions at a time: the limit of pulling. Rows are as
+	// Gather copies many rows at known positions at a time: the limit of pulls. Rows are as
 	// frequent as keys.
 	Gather float64
 	// Update applies the rule to such rows: the limit of pushing.
@@ -43,8 +42,8 @@ type Rates struct {
 
 const maxMemory = 1 << 30
 
-// NewMemory returns arrays for a table of the given number of rows, or fewer to stay within 1 GiB.
-// Draw selects the rows.
+// NewMemory returns arrays for a table of the given number of rows, of at most 1 GiB. Draw selects
+// the rows.
 func NewMemory(t schema.Sparse, rows uint64) (*Memory, error) {
 	rule, err := t.Rule.Rows()
 	if err != nil {

@@ -82,8 +82,7 @@ type Load struct {
 	fresh   atomic.Uint64 // first unused rank
 }
 
-// watched is the number of keys that the oracle follows from the start, watchedTop of them from the
-// first ranks.
+// watched is the number of keys followed by the oracle, watchedTop those of the first ranks.
 const (
 	watched    = 1024
 	watchedTop = 64

@@ -78,8 +78,7 @@ func (o *oracle) push(slot int32, grad []float32) {
 	}
 }
 
-// compare counts wrong rows, and describes the first. rows has the rows of all watched keys, in
-// order.
+// compare counts wrong rows, and describes the first. rows has all watched keys' rows, in order.
 func (o *oracle) compare(rows []float32) (wrong int, first string) {
 	for i, key := range o.keys {
 		for j, want := range o.weights[i*o.dim:][:o.dim] {

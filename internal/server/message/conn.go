@@ -8,8 +8,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Conn is an end of a connection that reads and writes messages. One goroutine reads; any number
-// may write.
+// Conn is an end of a connection that reads and writes messages. A single goroutine reads, any
+// number write.
 type Conn struct {
 	*frames.Conn
 	peer   Side

@@ -60,7 +60,7 @@ const (
 	// PathSync is the setting of the servers' consistency mode.
 	PathSync setting.Path = "sync"
 	// SyncGeo is the mode of servers that add pushes to parameters without a rule: trainers must
-	// have the same setting.
+	// agree.
 	SyncGeo = "geo"
 )
 

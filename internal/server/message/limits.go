@@ -11,8 +11,7 @@ import (
 // MaxSchema is the maximum size of an encoded schema in bytes.
 const MaxSchema = 16 << 20
 
-// Limits are the schema's sizes and the maximum sizes of messages. The zero value allows no keys
-// and no values.
+// Limits are the schema's sizes and the maximum sizes of messages. The zero value allows no data.
 type Limits struct {
 	Dims   []int // values of a row, by sparse table
 	Counts []int // values after a pushed row's gradient, by sparse table; nil: none
@@ -54,8 +53,7 @@ func (l *Limits) longest(t wire.Type) int {
 	return 0
 }
 
-// Check returns the length of the body after a head, or an ErrMalformed for a head that is invalid
-// for its type.
+// Check returns the length of the body after a head, or an ErrMalformed for an invalid head.
 func (l *Limits) Check(t wire.Type, h Head) (body int, err error) {
 	keys, values := 0, 0
 	switch t {

@@ -157,8 +157,7 @@ type Head struct {
 	Code   Code   // encoding of the values, sent or requested
 }
 
-// Peek, as the At of a pull of rows and of its answer, requests rows without creating or counting
-// any.
+// Peek, as the At of a pull of rows and its answer, creates and counts no rows.
 const Peek = 1
 
 // ErrMalformed is the error of invalid or unexpected data.

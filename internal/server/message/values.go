@@ -113,8 +113,7 @@ func (c Code) DecodeRows(dst []float32, src []byte, dim, counts int, room []floa
 
 const lineSize = 64
 
-// Buffer is memory for a frame, aligned to a cache line, that grows as needed. The zero value is
-// empty.
+// Buffer is memory for a frame, aligned to a cache line, that grows as needed. Zero: empty.
 type Buffer struct{ bytes []byte }
 
 // Sized returns n bytes with unspecified contents. Earlier results become invalid.

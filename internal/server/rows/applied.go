@@ -22,8 +22,7 @@ type sessions struct {
 	top atomic.Int32 // upper bound of the used sessions
 }
 
-// appliedSeqs has, for each stripe, the number of a session's last applied push; the stripe's lock
-// guards it.
+// appliedSeqs has the numbers of the sessions' last pushes by stripe, under stripe locks.
 type appliedSeqs [stripes]uint64
 
 // use returns the numbers of a session. It raises top first, so that a holder of a stripe's lock
@@ -57,8 +56,7 @@ func (l *sessions) list(stripe int, dst []AppliedSeq) []AppliedSeq {
 	return dst
 }
 
-// RaiseMark raises a stripe's number of a session to at least m.Seq, after a restore of rows with
-// these pushes.
+// RaiseMark raises a stripe's number of a session to at least m.Seq, after a restore of its rows.
 func (t *Table) RaiseMark(stripe int, m AppliedSeq) error {
 	if stripe < 0 || stripe >= stripes {
 		return t.fault(fmt.Errorf("RaiseMark: stripe %d: want 0 to %d", stripe, stripes-1))
@@ -83,14 +81,12 @@ func checkSession(session int) error {
 
 // Once is PushOnce's treatment of keys without a row.
 type Once struct {
-	// Create creates rows for them, as Push does. Otherwise a stripe with such a key is not
-	// changed.
+	// Create creates rows for them, as Push does. Otherwise their stripe is unchanged.
 	Create bool
 	// Drop, unless nil, reports for each index of the batch whether the gradient of a key without a
 	// row is dropped: the caller does not create its row.
 	Drop []bool
-	// Missing receives the indices of the keys that prevented a stripe's update, appended in no
-	// order.
+	// Missing gets the indices of keys that prevented a stripe's update, in no order.
 	Missing []int32
 }
 
@@ -172,8 +168,7 @@ func (t *Table) prepare(s *stripe, b *batch, lo, hi int, o *Once) (whole bool, e
 	return true, nil
 }
 
-// updateGroup applies the rule to a stripe's keys with rows. prepare has just looked up their last
-// block.
+// updateGroup applies the rule to a stripe's keys with rows. prepare has looked up the last block.
 func (t *Table) updateGroup(kernels *simd.Kernels, b *batch, lo, hi int, grads []float32, scale float32) {
 	if hi-lo <= blockRows {
 		t.update(kernels, b, lo, hi, grads, scale)

@@ -168,8 +168,7 @@ func (b *batch) locate(x *index, lo, hi int) (misses int) {
 // pastEnd marks a key that is perhaps in a line after its own.
 const pastEnd = -2
 
-// probe searches lines for keys: rows gets a key's row, none or pastEnd. The sum only keeps the
-// loads.
+// probe searches lines for keys: rows gets a row, none or pastEnd. The sum only keeps the loads.
 func probe(lines []line, nums []uint32, keys []uint64, rows []int32) (sum uint32) {
 	for _, n := range nums { // independent loads overlap
 		sum += lines[n].meta

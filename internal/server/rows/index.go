@@ -43,8 +43,7 @@ func bit(b bool) uint32 {
 	return 0
 }
 
-// segment is a part of the index that grows alone: the keys of a range of hashes. Its stripe's lock
-// guards it.
+// segment is a part of the index that grows alone: a range of hashes. Its stripe's lock guards it.
 type segment struct {
 	chunks []uint32 // chunk numbers
 	lines  uint32   // chunkLines per chunk, 1 while empty
@@ -83,8 +82,7 @@ type index struct {
 	arena    arena
 }
 
-// hash is one-to-one, and each bit depends on the whole key: the hash for the choice of the server
-// does not matter.
+// hash is one-to-one, and each bit depends on the whole key: the server's hash does not matter.
 func (x *index) hash(key uint64) uint64 { return mix(key ^ x.salt) }
 
 func (x *index) segment(hash uint64) *segment { return &x.segments[hash>>(-x.bits&63)] }
@@ -106,8 +104,7 @@ func newIndex(maxRows int, salt uint64, shift uint) (*index, error) {
 	for i := range x.segments {
 		x.segments[i] = segment{chunks: noChunk, lines: 1}
 	}
-	// At least 3 keys per line, except for each segment's rounding, and twice the lines for
-	// rebuilds.
+	// At least 3 keys per line, except for rounding, and twice the lines for rebuilds.
 	chunks := 2*(maxRows/(3*chunkLines)) + 8*len(x.segments) + 64
 	lines, err := newArray[line](1, chunks*chunkLines, max(shift, chunkShift))
 	if err != nil {
@@ -183,8 +180,7 @@ func (x *index) remove(s *segment, key, hash uint64) (row uint32, ok bool) {
 	}
 }
 
-// shrink rebuilds a segment with fewer lines if less than 60 % of its slots are used, so that 80 %
-// are.
+// shrink rebuilds a segment with fewer lines: 80 % instead of less than 60 % of slots are used.
 func (x *index) shrink(s *segment) {
 	if uint64(s.keys)*100 >= uint64(s.lines)*slots*60 {
 		return

@@ -121,8 +121,7 @@ func (t *Table) update(kernels *simd.Kernels, b *batch, lo, hi int, grads []floa
 	}
 }
 
-// extend initialises the remaining weights of the rows due, with indices relative to at, once per
-// row.
+// extend initialises the remaining weights of the due rows, indexed relative to at, once per row.
 func (t *Table) extend(b *batch, lo, hi, at int, slab uint32) {
 	for _, i := range b.due {
 		place := at + int(i)
@@ -132,8 +131,8 @@ func (t *Table) extend(b *batch, lo, hi, at int, slab uint32) {
 	}
 }
 
-// fetch loads a value of each cache line of rows, so that their cache misses overlap. The sum only
-// keeps the loads.
+// fetch loads a value of each cache line of rows, to overlap their misses. The sum only keeps the
+// loads.
 func fetch(a *array[float32], rows []int32) (sum float32) {
 	if a.flat == nil {
 		for _, row := range rows {

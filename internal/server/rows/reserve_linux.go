@@ -44,8 +44,7 @@ func (r *reservation) size() int { return len(r.usable) }
 // opened returns the number of usable bytes at the front.
 func (r *reservation) opened() int { return int(r.open.Load()) }
 
-// grow makes the first bytes usable, with large pages after the first largeFrom, rounded up to
-// whole pages.
+// grow makes the first bytes usable, in whole pages, large ones from largeFrom.
 func (r *reservation) grow(bytes int) error {
 	open, end := r.opened(), min(len(r.usable), roundPage(bytes))
 	if end <= open {

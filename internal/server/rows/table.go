@@ -46,8 +46,7 @@ import (
 type Config struct {
 	// Name is the table's name; initial weights depend on it.
 	Name string
-	// Dim is the number of weights in a row, at least 1. Multiples of 16 are the fastest: they fill
-	// cache lines.
+	// Dim is the number of weights in a row, at least 1. Multiples of 16 are fastest (cache lines).
 	Dim int
 	// Rule updates rows and defines their state. With an optim.CountedRule the counts of a pushed
 	// row follow its gradient: see PushDim.
@@ -109,8 +108,7 @@ type PullID struct {
 
 // Errors of batches, wrapped with the table and details.
 var (
-	// ErrFull reports that rows could not be created: the table has MaxRows, or the system has no
-	// memory.
+	// ErrFull reports that rows could not be created: MaxRows reached, or no memory left.
 	ErrFull = errors.New("the table is full")
 	// ErrDuplicate reports a duplicate key in a batch of gradients.
 	ErrDuplicate = errors.New("a key is twice in the batch")
@@ -277,8 +275,8 @@ func (t *Table) Parts() []optim.RowPart { return t.parts }
 // Dim weights, then the parts.
 func (t *Table) Width() int { return t.width }
 
-// SetEpoch sets the epoch for touches. An epoch (a pass, an hour, a day) is the caller's choice;
-// the counter may wrap.
+// SetEpoch sets the epoch for touches. The caller chooses its meaning (a pass, a day); the counter
+// may wrap.
 func (t *Table) SetEpoch(epoch uint16) { t.epoch.Store(uint32(epoch)) }
 
 // Epoch returns the epoch, initially 0.

@@ -80,6 +80,5 @@ func (t *Table) Initial(key uint64, dst []float32) {
 	t.first(dst, rowStream(t.stream, key))
 }
 
-// Hash returns the hash that orders keys: equal in all tables with the same name and seed, of any
-// size. See Piece.
+// Hash returns the hash that orders keys: equal in all tables with equal name and seed. See Piece.
 func (t *Table) Hash(key uint64) uint64 { return t.index.hash(key) }

@@ -28,8 +28,7 @@ func (t *Table) Walk(from Cursor, most int, visit func(*Row) Verdict) (next Curs
 
 // Piece is the range of hashes of one call of WalkPiece.
 type Piece struct {
-	// First and Last are the lowest and the highest hash, see Table.Hash. The next piece begins
-	// after Last.
+	// First and Last are the lowest and highest Table.Hash. The next piece begins after Last.
 	First, Last uint64
 	// Marks are the applied sequence numbers of the piece's stripe, StripeOf(First), by session: a
 	// row of the piece includes exactly the pushes up to its session's number. They must not be

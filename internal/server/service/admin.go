@@ -28,8 +28,7 @@ type Admin struct {
 	Address string
 	// Token authorises POST requests; empty: none is accepted.
 	Token string
-	// Report receives a line about each POST request, and about the first rejection of each kind.
-	// It may be nil.
+	// Report receives lines about POST requests and the first rejection of each kind; may be nil.
 	Report func(line string)
 }
 

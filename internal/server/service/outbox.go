@@ -88,8 +88,7 @@ func (o *outbox) close(last []byte) {
 	o.poke()
 }
 
-// load moves the queued output to frames, and its replies to batch. It reports whether the outbox
-// is closed.
+// load moves the queued output to frames, and its replies to batch. It reports a closed outbox.
 func (o *outbox) load(frames [][]byte, batch []*reply, ack []byte) ([][]byte, []*reply, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -109,8 +109,7 @@ func (c *conn) help() {
 	}
 }
 
-// park passes a pull to an idle parker, or starts a parker: the number of parkers never exceeds
-// that of pulls.
+// park passes a pull to an idle parker, or starts a parker: at most one per pull.
 func (c *conn) park(p *pull) {
 	c.s.count.parked.Add(1)
 	select {
@@ -175,8 +174,7 @@ func (c *conn) refuse(p *pull, cause error) error {
 	return nil
 }
 
-// reply sends r. The pull is freed first, because the trainer may send the next one after the
-// answer.
+// reply sends r. The pull is freed first, because the next may follow the answer.
 func (c *conn) reply(r *reply, p *pull, failed bool) {
 	c.s.book.End(p.entry, failed)
 	c.s.count.pulls.Add(1)

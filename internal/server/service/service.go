@@ -81,8 +81,7 @@ type Engine interface {
 	Await(ctx context.Context, trainer int, step uint64) error
 	// WaitsFor returns a trainer that Await of a step waits for; -1: none or unknown.
 	WaitsFor(step uint64) (trainer int)
-	// PullRows may block until its counts are durable. id identifies a pull repeated after a broken
-	// connection.
+	// PullRows may block until its counts are durable. id identifies a repeated pull.
 	PullRows(id rows.PullID, table int, keys []uint64, dst []float32) error
 	// PeekRows is PullRows that creates and counts no rows.
 	PeekRows(table int, keys []uint64, dst []float32) error

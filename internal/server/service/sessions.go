@@ -159,8 +159,7 @@ type expiredSession struct {
 	beginning        bool // never connected, within the limit of the start
 }
 
-// overdue returns the sessions absent for longer than limit that have not left, at most once per
-// trainer.
+// overdue returns the sessions absent for longer than limit and not left, once per trainer.
 func (s *sessionTable) overdue(limit time.Duration) (out []expiredSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,11 +19,9 @@ import (
 // caller's log, and Recount repeats the counts in the same order, so that a restored table admits
 // the same keys.
 type Admission struct {
-	// Count is the pull that creates a key's row, at most 15. 0 and 1 admit every key at its first
-	// pull.
+	// Count is the pull that creates a key's row, at most 15. 0 and 1 admit every key.
 	Count int
-	// Share is the share of admitted keys, chosen by a hash that is the same on all servers. 0
-	// means 1, all.
+	// Share is the share of admitted keys, chosen by hash, equally on all servers. 0: all.
 	Share float64
 	// FilterBytes is the size of the filter that counts keys, at least 4096, in addition to
 	// MemoryBytes. 0 means 16 MiB. 4 bytes per distinct key until the next Shrink are enough; see

@@ -71,8 +71,8 @@ type Config struct {
 	Policy Policy
 	// Shrinker ages and deletes rows by days; nil: neither.
 	Shrinker Shrinker
-	// Deltas retains the data for SaveDelta: the rows' Usage, and deleted keys until Committed (8
-	// bytes each).
+	// Deltas retains the data for SaveDelta: the rows' Usage, and deleted keys (8 bytes) until
+	// Committed.
 	Deltas bool
 	// Readers is the number of goroutines that read the store; 0 means 8. An SSD read takes some
 	// 100 µs, and concurrent reads do not slow each other.

@@ -165,8 +165,7 @@ func (t *Table) writeOut() error {
 	}))
 }
 
-// copyOut copies the images of the changed rows among the chosen ones, and clears their flag
-// Changed.
+// copyOut copies the images of chosen rows with flag Changed, and clears the flag.
 func (t *Table) copyOut() error {
 	h, size := &t.hand, t.imageBytes()
 	n := len(h.keys)
@@ -202,8 +201,7 @@ func (t *Table) copyOut() error {
 	return err
 }
 
-// put puts rows into the store. If the store is full and compaction can free space, put compacts it
-// first.
+// put puts rows into the store. A full store is compacted first if that frees space.
 func (t *Table) put(images *store.Rows) error {
 	err := t.store.Put(t.cfg.Number, images)
 	var full *store.LimitError
@@ -229,8 +227,8 @@ func (t *Table) dropOut() (dropped int, err error) {
 				return rows.Keep
 			}
 			if fate == written && h.last[lo+i] != r.Usage.Last {
-				// The row was touched during the write. After a pull only, its image is right
-				// except for the epoch.
+				// Touched during the write: after a pull only, the image is right except for the
+				// epoch.
 				r.Usage.Changed = r.Usage.Changed || days
 				t.staysStored(r)
 				return rows.Keep

@@ -208,8 +208,7 @@ func (k kind) rowBytes(values int) int {
 	return 8
 }
 
-// decodeHead decodes a piece's head and returns the number of bytes that follow, without the
-// checksum.
+// decodeHead decodes a piece's head and returns the length after it, without checksum.
 func (p *piece) decodeHead(b []byte, values int) (body int64, marks int, err error) {
 	le := binary.LittleEndian
 	n, m := le.Uint32(b[4:]), le.Uint32(b[8:])

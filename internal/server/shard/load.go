@@ -21,8 +21,8 @@ type Loaded struct {
 	Rows, Deleted int64
 }
 
-// Load loads a checkpoint's rows into a table that is not yet in use: first a full checkpoint, then
-// its deltas in order.
+// Load loads a checkpoint's rows into a table before its use: a full checkpoint first, then deltas
+// in order.
 //
 // With a nil keep all rows are loaded, and the marks of their pieces are retained until Replayed,
 // so that a Push skips rows that already include the push. Otherwise Load loads the keys that keep
@@ -255,8 +255,8 @@ func (l *loader) put(keys []uint64, values []float32, usage []rows.Usage) error 
 	return err
 }
 
-// findStored fills cold with the keys that are not in memory, and sets Stored for keys of the store
-// among them.
+// findStored fills cold with the keys that are not in memory, and sets Stored for keys in the
+// store.
 func (l *loader) findStored(keys []uint64, usage []rows.Usage) error {
 	t := l.t
 	l.cold = l.cold[:0]

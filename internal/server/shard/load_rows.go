@@ -166,8 +166,7 @@ func (t *Table) make(tr *loadBatch, admits func(key uint64) bool) (made int, err
 	return made, err
 }
 
-// leastPart is the minimum number of keys in a part: a reader reads them in about the time of its
-// wake-up.
+// leastPart is the minimum number of keys in a part: read in about a wake-up's time.
 const leastPart = 16
 
 // readAll reads the batch's keys from the store, in parts by several readers.

@@ -7,8 +7,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/rows"
 )
 
-// prefetchRows is the number of rows that Prefetch loads at a time: about 10 ms of SSD reads, under
-// the gate.
+// prefetchRows is the number of rows that Prefetch loads at a time: 10 ms of SSD reads under the
+// gate.
 const prefetchRows = 1024
 
 // Prefetch loads rows of the store into memory, for a later Pull, and returns their number. It

@@ -209,8 +209,7 @@ func (t *Table) shrinkStore(ctx context.Context, out *shrunk) error {
 	return err
 }
 
-// imageGoes reports whether to delete a row of the store. Only Shrink writes dayClock, and calls of
-// Shrink are sequential.
+// imageGoes reports whether to delete a row of the store. Only Shrink, sequential, writes dayClock.
 func (t *Table) imageGoes(row *rows.Row, values []float32, key uint64, image []byte) (bool, error) {
 	f, day, err := t.readImage(key, image, values)
 	if err != nil {

@@ -20,8 +20,7 @@ type Stats struct {
 	Memory rows.Stats
 	// MemoryRows is the number of rows in memory, MostRows the budget's limit.
 	MemoryRows, MostRows int
-	// StoreRows is the number of rows only in the store, StoreBytes the size of the table in the
-	// store.
+	// StoreRows is the number of rows only in the store, StoreBytes the store's size.
 	StoreRows, StoreBytes int64
 	// Pulled and Pushed count the keys of Pull and Push. Missed counts keys not in memory, in
 	// tables with a store: StoreHits were in the store, Made got a new row, and Denied were not

@@ -63,8 +63,7 @@ func Begin(dir, owner string, base uint64) (*Draft, error) {
 // Number returns the checkpoint's number.
 func (d *Draft) Number() uint64 { return d.manifest.Number }
 
-// Create creates a buffered file of the checkpoint. Close syncs it and records its length and
-// checksum.
+// Create creates a buffered file. Close syncs it and records its length and checksum.
 func (d *Draft) Create(name string) (io.WriteCloser, error) {
 	if !goodName(name) || slices.ContainsFunc(d.manifest.Files, func(f File) bool { return f.Name == name }) {
 		return nil, fmt.Errorf("snapshot: a file named %q: want a new name without a path", name)

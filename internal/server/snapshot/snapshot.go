@@ -119,8 +119,8 @@ func numberOf(name string) (number uint64, ok bool) {
 	return number, is && err == nil && number > 0 && name == folderName(number)
 }
 
-// Numbers returns the numbers of the checkpoints in a directory, in ascending order; none for a
-// missing directory.
+// Numbers returns the numbers of the checkpoints in a directory, ascending; none for a missing
+// directory.
 func Numbers(dir string) ([]uint64, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

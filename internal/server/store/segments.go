@@ -231,8 +231,7 @@ func (p prior) freedSize() TableSize {
 	return TableSize{-1, -int64(p.bytes) - KeyBytes}
 }
 
-// priors finds the records of the keys. With sizes it reads a record only if another key has the
-// same index entry.
+// priors finds the records of the keys. With sizes it reads records only for shared index entries.
 func (s *Segments) priors(t *placed, keys []uint64, sizes []int32) error {
 	s.prior = s.prior[:0]
 	for i, key := range keys {

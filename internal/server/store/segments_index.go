@@ -23,8 +23,7 @@ type indexPart struct {
 // place is the start of a record, in units from the start of the file.
 type place uint64
 
-// placeBits is the number of an entry's bits for a place plus 1, so that no entry is 0. The rest
-// are hash bits.
+// placeBits are an entry's bits for a place plus 1 (no entry is 0); the rest are hash bits.
 const (
 	placeBits = 38
 	hashBits  = 64 - placeBits
@@ -161,8 +160,7 @@ func (x *index) replace(hash uint64, from, to place) bool {
 	return i >= 0
 }
 
-// remove removes an entry and moves displaced successors back. It reports whether the entry
-// existed.
+// remove removes an entry and moves displaced successors back. It reports whether one existed.
 func (x *index) remove(hash uint64, at place) bool {
 	p, h := x.of(hash)
 	p.mu.Lock()

@@ -45,8 +45,7 @@ func appendRecord(b []byte, seed uint32, key uint64, row []byte) []byte {
 // errRecord is the error of bytes that are no record of the table.
 var errRecord = errors.New("a checksum is wrong")
 
-// parseRecord parses the record at the start of b. If b is too short, needs is the number of bytes
-// needed.
+// parseRecord parses the record at the start of b. needs is the length needed if b is too short.
 func parseRecord(b []byte, seed uint32) (key uint64, row []byte, needs int64, err error) {
 	if len(b) < recordHead {
 		return 0, nil, recordHead, nil
@@ -125,8 +124,7 @@ func (s *Segments) gatherAnew(t *placed, r *reading, keys []uint64, found *Rows)
 	return nil
 }
 
-// glance reports whether a key may have a record, and reads it if that does not block. Otherwise it
-// starts the read.
+// glance reports whether a key may have a record, and reads it, or starts a read that would block.
 func (s *Segments) glance(t *placed, r *reading, key uint64) (row []byte, there, now bool) {
 	r.places = t.index.find(mix(key), r.places[:0])
 	if len(r.places) == 0 || s.waits.Load() {

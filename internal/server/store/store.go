@@ -30,11 +30,9 @@ var (
 // Store has rows by table and key. Its methods are safe for concurrent use, except that concurrent
 // writes must not share keys and that Close comes last. Keys of a call must be sorted and unique.
 type Store interface {
-	// Get replaces found with the existing rows of the keys, in their order, each from some moment
-	// of the call.
+	// Get replaces found with the existing rows of the keys, in order, each as of some moment.
 	Get(table uint32, keys []uint64, found *Rows) error
-	// Put writes new rows and replaces old ones, all or none. A Put beyond the limit returns a
-	// *[LimitError].
+	// Put writes or replaces all rows or none. A Put beyond the limit returns a *[LimitError].
 	Put(table uint32, rows *Rows) error
 	// Delete removes rows, all or none. Missing keys are ignored. sizes are the rows' lengths, -1
 	// for missing ones; if nil they are looked up.

@@ -92,8 +92,7 @@ type cache struct {
 // ways is the number of rows in a set, with keys of one cache line.
 const ways = 8
 
-// stepBits is the number of low bits in a stamp, for the last step of a row's use. The high bits
-// are the pass.
+// stepBits is the number of low bits in a stamp, for a row's last step; the others are the pass.
 const (
 	stepBits = 40
 	lastStep = 1<<stepBits - 1
@@ -143,8 +142,7 @@ type cacheMisses struct {
 	pass   pass
 }
 
-// lookup writes the cached rows of keys to dst, and returns l with the missing ones; nil if no
-// cache applies.
+// lookup writes the cached rows of keys to dst, and returns l with the rest; nil without cache.
 func (t *Trainer) lookup(l *cacheMisses, table int, step uint64, keys []uint64, dst []float32) *cacheMisses {
 	if t.caches == nil {
 		return nil

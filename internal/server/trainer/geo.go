@@ -197,8 +197,7 @@ func (g *geo) pushDeltas(session *client.Session, step uint64, values []float32)
 	return session.PushDense(array, step, 0, g.delta(values, g.base))
 }
 
-// delta is this trainer's share of the new values: the whole change if no other trainer changed the
-// values.
+// delta is this trainer's share of the new values: all if no other trainer changed any.
 func (g *geo) delta(now, before []float32) []float32 {
 	g.deltas = grown(g.deltas[:0], len(now))
 	for i, v := range now {

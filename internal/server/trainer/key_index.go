@@ -29,8 +29,7 @@ func (c *keyIndex) begin() {
 	}
 }
 
-// addIDs adds a batch's ids, from 0 to rows-1, and returns the index in keys of each, in the memory
-// of mapped.
+// addIDs adds a batch's ids, from 0 to rows-1, and returns their indices in keys, in mapped.
 func (c *keyIndex) addIDs(ids []int32, rows int, mapped []int32) ([]int32, error) {
 	c.room(len(c.keys) + len(ids))
 	mapped = mapped[:0]
@@ -51,8 +50,7 @@ func (c *keyIndex) add(keys []uint64, mapped []int32) {
 	}
 }
 
-// place returns the key's index in keys, and adds the key if missing. The table must have a free
-// slot.
+// place returns the key's index in keys, and adds a missing key. There must be a free slot.
 func (c *keyIndex) place(key uint64) int32 {
 	s := c.find(key)
 	if s.round != c.round {

@@ -193,8 +193,7 @@ func (t *Trainer) Close() error {
 	return t.geo.close()
 }
 
-// SetRate sets the learning rate of PushRows for copies of rows. Without copies it has no effect:
-// see End.
+// SetRate sets the learning rate of PushRows for copies of rows; no effect without copies: see End.
 func (t *Trainer) SetRate(rate float64) {
 	if t.geo != nil {
 		t.geo.setRate(rate)

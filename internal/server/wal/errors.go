@@ -34,8 +34,7 @@ func (e *DamageError) Error() string {
 type LostError struct {
 	Dir string
 	End End // Acknowledged is above Last
-	// Headless is the last segment's file if it has no complete header, and therefore no records;
-	// else "".
+	// Headless is the last segment's file if its header is incomplete, with no records; else "".
 	Headless string
 }
 

@@ -25,8 +25,7 @@ type record struct {
 
 func (r record) size() int { return recordHeader + len(r.payload) }
 
-// appendHeader appends a record's header. sum is the payload's CRC-32C, which does not depend on
-// the record's number.
+// appendHeader appends a record's header. sum is the payload's CRC-32C, independent of the number.
 func appendHeader(b []byte, n int, before uint32, number uint64, sum uint32) []byte {
 	at := len(b)
 	b = binary.LittleEndian.AppendUint32(b, uint32(n))

@@ -29,8 +29,7 @@ type Config struct {
 	Forgetful bool
 }
 
-// Engine adds pushed values to rows and arrays that start with zeros. All methods are safe for
-// concurrent use.
+// Engine adds pushed values to zeros. All methods are safe for concurrent use.
 type Engine struct {
 	cfg Config
 	sc  schema.Schema
@@ -236,8 +235,7 @@ func (e *Engine) SetDense(session int, seq uint64, array, lo int, values []float
 	})
 }
 
-// PushRows adds gradients to rows and ignores counts. Another server's key and a duplicate key are
-// errors.
+// PushRows adds gradients to rows and ignores counts. Duplicate and foreign keys are errors.
 func (e *Engine) PushRows(session int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (wal.LSN, error) {
 	return e.change(session, seq, func() error {
 		width, seen := e.sc.Sparse[table].Dim+e.sc.Sparse[table].Counts(), map[uint64]bool{}
@@ -324,8 +322,7 @@ func (e *Engine) Durable(wal.LSN) error {
 	}
 }
 
-// SaveStep records a new step; the result is the step's position in Saves, from 1. FailNext
-// applies.
+// SaveStep records a new step; the result is the step's position in Saves, from 1. See FailNext.
 func (e *Engine) SaveStep(_ context.Context, step, _ uint64) (uint64, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
