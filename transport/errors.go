@@ -112,6 +112,7 @@ func (e *ServerLostError) Error() string {
 	return fmt.Sprintf("%s%s is lost: %s", e.Process, at, e.Reason)
 }
 
+// Unwrap returns ErrTimeout for a rank lost by a timeout, else nil.
 func (e *LostError) Unwrap() error {
 	if e.Timeout {
 		return ErrTimeout

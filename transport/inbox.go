@@ -339,6 +339,7 @@ func (in *Inbox) fail(err error, shut bool) {
 	in.room.Broadcast()
 }
 
+// Err returns the first error of the inbox, or nil.
 func (in *Inbox) Err() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()

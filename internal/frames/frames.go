@@ -108,6 +108,7 @@ func (c *Conn) Write(frames net.Buffers) error {
 	return c.link.WriteEncoded(frames, c.silence)
 }
 
+// WriteFrame writes a frame, with the connection's time limit.
 func (c *Conn) WriteFrame(t wire.Type, payload []byte) error {
 	return c.link.WriteFrame(wire.Header{Type: t}, payload, c.silence)
 }

@@ -14,6 +14,7 @@ type Shares struct {
 	Idle     float64 `json:"idle"`
 }
 
+// Of returns the share of one kind of span.
 func (s Shares) Of(k spanKind) float64 {
 	return [...]float64{kindCompute: s.Compute, kindData: s.Data, kindOther: s.Other, kindExchange: s.Exchange, kindIdle: s.Idle}[k]
 }

@@ -17,7 +17,7 @@ const (
 	MaxTables    = 1024    // maximum of each kind
 	MaxDim       = 1 << 16 // maximum weights in a row
 	MaxLen       = 1 << 40 // maximum values of a dense array
-	MaxNameBytes = 256
+	MaxNameBytes = 256     // maximum bytes of a name
 )
 
 // Schema describes a job's tables and arrays on servers. Their index identifies them.

@@ -24,6 +24,7 @@ const (
 	CIFARRecord  = 1 + 3*CIFARPlane
 )
 
+// CIFARNames returns the ten classes in the order of their labels.
 func CIFARNames() []string {
 	return []string{"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}
 }

@@ -73,6 +73,7 @@ func (e *Encoded) sample(s *scratch, n int32, augment bool, r *prng.Rand) (int32
 	return 0, fmt.Errorf("every one of %d images is bad, the first being %s", len(e.Pictures), e.Pictures[0].Path)
 }
 
+// Known reports whether image n was found bad.
 func (e *Encoded) Known(n int32) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

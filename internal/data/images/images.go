@@ -13,10 +13,15 @@ type Images struct {
 // scale of 0 to 1: the usual constants of normalisation.
 type Statistics struct{ Mean, Deviation []float32 }
 
+// MNISTStatistics returns the statistics of MNIST's training images.
 func MNISTStatistics() Statistics { return Statistics{[]float32{0.1307}, []float32{0.3081}} }
+
+// CIFARStatistics returns the statistics of CIFAR-10's training images.
 func CIFARStatistics() Statistics {
 	return Statistics{[]float32{0.4914, 0.4822, 0.4465}, []float32{0.2470, 0.2435, 0.2616}}
 }
+
+// ImageNetStatistics returns the statistics of ImageNet's training images.
 func ImageNetStatistics() Statistics {
 	return Statistics{[]float32{0.485, 0.456, 0.406}, []float32{0.229, 0.224, 0.225}}
 }

@@ -49,6 +49,7 @@ func newTree(root string) *Tree {
 
 func isPart(name string) bool { return name == "train" || slices.Contains(datafile.EvalParts(), name) }
 
+// IsImage reports whether a visible file has an ending of JPEG or PNG.
 func IsImage(name string) bool {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".jpg", ".jpeg", ".png":

@@ -112,6 +112,7 @@ func (c *Client) Explain(op *exchange.Request) string {
 	return fmt.Sprintf("%d values over %d ranks and %d servers, which send sums back as entries where that is shorter", len(op.X), c.cfg.Trainers, c.servers)
 }
 
+// Servers returns the number of aggregation servers.
 func (c *Client) Servers() int { return c.servers }
 
 // Start begins an exchange. See exchange.Reducer.

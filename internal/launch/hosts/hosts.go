@@ -9,6 +9,7 @@ import (
 	"strings"
 )
 
+// Host is a line of a host file.
 type Host struct {
 	// Name is a destination for ssh: a host name, a name in its settings, or an address, with
 	// USER@.

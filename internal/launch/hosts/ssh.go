@@ -92,6 +92,7 @@ func (s *Session) wait() {
 	close(s.ended)
 }
 
+// Read reads the output of the remote program.
 func (s *Session) Read(b []byte) (int, error) { return s.out.Read(b) }
 
 // Close ends the program's input, and kills ssh if ssh does not end within seconds.

@@ -62,6 +62,7 @@ import (
 // Mode is the consistency between trainers.
 type Mode string
 
+// Consistency modes.
 const (
 	BSP   Mode = "bsp"
 	Async Mode = "async"
@@ -72,6 +73,7 @@ const (
 // Durability is the state that survives the process.
 type Durability string
 
+// Durability of acknowledged pushes.
 const (
 	None       Durability = "none"
 	Checkpoint Durability = "checkpoint"

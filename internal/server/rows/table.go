@@ -130,6 +130,7 @@ type stripe struct {
 	_                              [128 - 8 - 4*8]byte
 }
 
+// Table is the rows of a table in memory, by key.
 type Table struct {
 	cfg    Config
 	stream uint64 // table's part of Init's streams

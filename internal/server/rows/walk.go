@@ -5,6 +5,7 @@ import "math/bits"
 // Verdict is a callback's decision about a row.
 type Verdict bool
 
+// Verdicts of a walk on a row.
 const (
 	Keep Verdict = false
 	Drop Verdict = true // delete the row, before any other goroutine can use it

@@ -104,6 +104,7 @@ func (t *Table) Close() error {
 	return t.fault("closing", t.rows.Close())
 }
 
+// Dim returns the weights of a row.
 func (t *Table) Dim() int { return t.rows.Dim() }
 
 func (t *Table) fault(op string, err error) error {

@@ -36,6 +36,7 @@ import (
 	"fmt"
 )
 
+// Defaults of Config.
 const (
 	DefaultSegmentBytes = 64 << 20
 	DefaultBufferBytes  = 4 << 20

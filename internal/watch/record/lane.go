@@ -54,6 +54,7 @@ func (l *OpRing) Free() {
 // Draft is the words of an event about to begin in a lane: most are equal to the previous event's.
 type Draft struct{ words slot }
 
+// Draft returns a draft with the fields of e.
 func (e *Event) Draft() (d Draft) {
 	d.words.fill(e)
 	return d

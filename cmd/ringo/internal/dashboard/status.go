@@ -56,6 +56,7 @@ type Status struct {
 	FaultsLeftOut int `json:"faults_left_out"`
 }
 
+// Figure is a named value of a panel.
 type Figure struct {
 	Name  string `json:"name"`
 	Value number `json:"value"`

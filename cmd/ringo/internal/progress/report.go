@@ -196,6 +196,7 @@ func (r *Reporter) endPhase() {
 	r.bar = nil
 }
 
+// Epoch prints the line of an epoch.
 func (r *Reporter) Epoch(e train.Epoch) {
 	r.endPhase()
 	r.phase = ""

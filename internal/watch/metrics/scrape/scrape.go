@@ -166,6 +166,7 @@ func (a *Answerer) wait(ctx context.Context) bool {
 // First reports whether this process has answered from the start.
 func (a *Answerer) First() bool { return a.first }
 
+// Close ends the collection of metrics and waits for its end.
 func (a *Answerer) Close() {
 	a.cancel()
 	<-a.ended
