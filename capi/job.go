@@ -26,8 +26,8 @@ type job struct {
 
 	calls  sync.RWMutex // held by operations in progress, and by a free of their memory
 	mu     sync.Mutex
-	memory map[unsafe.Pointer][]byte // from ringo_alloc; nil after borderLeave
-	groups map[cgo.Handle]*group     // of ringo_subgroup
+	memory map[unsafe.Pointer][]byte // allocated by ringo_alloc; nil after borderLeave
+	groups map[cgo.Handle]*group     // created by ringo_subgroup
 
 	parts map[cgo.Handle]io.Closer // strategies and clients of tables; nil after borderLeave
 }
@@ -101,7 +101,7 @@ func borderLeave(h *C.ringo_job, f *C.border_fault) (code C.int) {
 	j.mu.Unlock()
 	for _, p := range parts {
 		if t, ok := p.(*tables); ok {
-			err = errors.Join(err, t.Close()) // with the servers still up
+			err = errors.Join(err, t.Close()) // while the servers are up
 		}
 	}
 	err = errors.Join(err, j.Close())

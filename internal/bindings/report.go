@@ -11,7 +11,7 @@ type report struct {
 	Strategy string  `json:"strategy"`
 	Density  float64 `json:"density,omitempty"` // the sent share, or the threshold
 	Plan     string  `json:"plan"`
-	Buckets  []int   `json:"buckets"` // as of Buckets
+	Buckets  []int   `json:"buckets"` // ends, see Buckets
 	Reason   string  `json:"why,omitempty"`
 	Replans  int     `json:"again,omitempty"` // number of new choices
 	// Chosen is true after a choice by measurements, a profile or choices, false in the initial
@@ -20,11 +20,11 @@ type report struct {
 	// Measuring: the choice is due, or its steps are still to be compared.
 	Measuring bool         `json:"measuring"`
 	Steps     int64        `json:"steps"`
-	Choices   tune.Choices `json:"choices"` // for Tuning
+	Choices   tune.Choices `json:"choices"` // input of Tuning
 	// Predicted are steps of each possible strategy with the best plan.
 	Predicted []predicted     `json:"predicted,omitempty"`
 	Measured  *measured       `json:"measured,omitempty"` // steps since the choice
-	Profile   json.RawMessage `json:"profile,omitempty"`  // for Tuning, and for ringo plan
+	Profile   json.RawMessage `json:"profile,omitempty"`  // input of Tuning and of ringo plan
 }
 
 type predicted struct {

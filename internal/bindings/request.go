@@ -25,7 +25,7 @@ const (
 	Receive                   // X, N values; Peer is the sender
 	ReduceScatter             // Src, N values for each rank, to Dst, N values
 	AllGather                 // Src, N values, to Dst, N values of each rank
-	Gather                    // as AllGather; only the root, Peer, has Dst
+	Gather                    // see AllGather; only the root, Peer, has Dst
 	Scatter                   // Src, N values for each rank, to Dst, N values; only the root, Peer, has Src
 	AllToAll                  // Src to Dst, N values for and of each rank
 	AllGatherV                // Src, DstCounts[this rank] values, to Dst, DstCounts[r] values of rank r
@@ -59,7 +59,7 @@ type Request struct {
 	Type      Type
 	Op        collective.ReduceOp
 	Peer      int              // rank in the group
-	Dst, Src  unsafe.Pointer   // in use until the operation's end
+	Dst, Src  unsafe.Pointer   // borrowed until the operation's end
 	N         int              // values, see each Kind
 	DstCounts []int            // per rank, not kept
 	SrcCounts []int            // per rank, not kept

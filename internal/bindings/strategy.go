@@ -22,17 +22,17 @@ type Strategy struct {
 	group   *collective.Group
 	reducer *exchange.GroupReducer
 	auto    bool           // opened as tune.Auto: cfg is the current choice
-	density float64        // as requested, for strategies with a density
-	cfg     distopt.Config // of the strategy
+	density float64        // requested density, for strategies with a density
+	cfg     distopt.Config // the strategy's settings
 	chain   *compress.Chain
 	code    compress.Quantiser   // code of the sent values; nil: uncompressed
 	local   *compress.Compressor // local part of the chain, bound to the parameters' places, with residuals
 	owes    bool                 // local keeps the old strategy's residual for the next gradients
-	params  []compress.Param     // by the caller's numbers, with current places
-	buckets []compress.Bucket    // in the order of Arrange
-	ops     []exchange.Request   // by bucket: the current or the last exchange
-	sparse  []compress.Sparse    // by bucket: the sent entries
-	flying  []bool               // by bucket: exchange in progress
+	params  []compress.Param     // index: the caller's numbers; current places
+	buckets []compress.Bucket    // order of Arrange
+	ops     []exchange.Request   // current or last exchange, by bucket
+	sparse  []compress.Sparse    // sent entries, by bucket
+	flying  []bool               // exchange in progress, by bucket
 
 	steps sync.Mutex // held by the long calls Tune and Step
 	tuned *tuned     // planner of the buckets; nil: the caller
@@ -154,7 +154,7 @@ func (s *Strategy) bind(params []compress.Param, n int) (*compress.Compressor, e
 	if !s.owes {
 		return chain.Bind(params, n, nil)
 	}
-	everything, err := compress.NewChain(compress.TopK{Ratio: 1}) // with residuals
+	everything, err := compress.NewChain(compress.TopK{Ratio: 1}) // a chain with residuals
 	if err != nil {
 		return nil, err
 	}

@@ -142,7 +142,7 @@ func (t *Tables) Save(step, oldest uint64) ([]uint64, error) {
 	if err := t.Flush(); err != nil {
 		return nil, err
 	}
-	if _, err := t.client.AllGather(nil); err != nil { // of all ranks
+	if _, err := t.client.AllGather(nil); err != nil { // a barrier: all ranks have flushed
 		return nil, fmt.Errorf("before a checkpoint: %w", err)
 	}
 	return t.client.Save(step, oldest)

@@ -37,13 +37,13 @@ type tuned struct {
 	tuner  *tune.Tuner
 	layers []bucket.Param
 	order  []int
-	ends   []int // by layer: the number of parameters up to the layer's end
+	ends   []int // number of parameters up to the layer's end, by layer
 
 	plan     bucket.Plan
 	planName string
 	steps    int64
 	changes  int         // number of changes of strategy or buckets
-	report   tune.Report // of the last choice
+	report   tune.Report // the last choice's report
 	measured *tune.Measured
 	watch
 }
@@ -51,9 +51,9 @@ type tuned struct {
 // watch times the steps of a caller's loop.
 type watch struct {
 	profiler *bucket.Profiler // nil: no profile in progress
-	begun    time.Time        // of the step
+	begun    time.Time        // the step's start
 	ready    time.Time        // last gradient final, or last bucket compressed
-	ended    time.Time        // of the last exchange
+	ended    time.Time        // the last exchange's end
 	compress time.Duration
 	bytes    int64
 	entries  int

@@ -102,7 +102,7 @@ func exactFront(s Step) (p Plan, largest int) {
 // bound excludes prefixes without a chance against a quick plan.
 type bound struct {
 	contention Contention
-	end        float64 // of all groups, under the better of two quick plans
+	end        float64 // end of all groups, under the better of two quick plans
 	// remaining is, by number of layers, the least remaining time: backward, and exchanges without
 	// costs per message.
 	remaining []finish
@@ -112,7 +112,7 @@ func boundOf(s Step) bound {
 	n := len(s.Layers)
 	s.Update, s.Rows = 0, 0
 	b := bound{s.Costs.Contention, min(s.total(Scan(s)), s.total(One(s.Layers))), make([]finish, n+1)}
-	b.end += 1e-9 * b.end // for different orders of sums
+	b.end += 1e-9 * b.end // slack for different orders of sums
 	perValue := math.Inf(1)
 	for _, w := range s.Costs.Sends {
 		perValue = min(perValue, w.PerByte*w.Payload.Unit*w.Payload.share())

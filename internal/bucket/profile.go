@@ -12,7 +12,7 @@ import (
 const (
 	maxProfileLayers = 1 << 16
 	maxProfileCosts  = 1 << 10
-	maxProfileValues = 1 << 40 // of all layers
+	maxProfileValues = 1 << 40 // sum over all layers
 )
 
 // Profile is a job's input for planning, measured or described: times of the computation, costs of
@@ -27,7 +27,7 @@ type Profile struct {
 	Forward float64        `json:"forward_s"`
 	Update  float64        `json:"update_s"`
 	Rows    float64        `json:"rows_s,omitempty"`
-	Layers  []LayerProfile `json:"layers"` // in backward's order
+	Layers  []LayerProfile `json:"layers"` // order of backward
 	Codecs  []CodecProfile `json:"codecs,omitempty"`
 	Links   []LinkProfile  `json:"links,omitempty"`
 	Plan    *SavedPlan     `json:"plan,omitempty"`

@@ -14,13 +14,13 @@ import (
 // start. The last steps count.
 type Profiler struct {
 	layers int
-	places int // for the kept steps and the current step
+	places int // kept steps and the current step
 	steps  int // number of ended steps
 	// ready is, by place and layer, the time of the final gradient without excluded time; forward
 	// is by place.
 	ready    []time.Duration
 	forward  []time.Duration
-	excluded time.Duration // in this step
+	excluded time.Duration // excluded time of this step
 	marked   int           // layers ready in this step
 	now      int           // place of the current step
 }
@@ -94,7 +94,7 @@ func (p *Profiler) Medians() (forward float64, backward []float64, err error) {
 	if p.steps == 0 {
 		return 0, nil, fmt.Errorf("bucket: profiler: no step has ended")
 	}
-	latest := slices.Clone(p.forward) // by place: time with all layers so far final
+	latest := slices.Clone(p.forward) // time with all layers so far final, by place
 	one := make([]time.Duration, 0, p.places)
 	over := func() float64 {
 		one = one[:0]

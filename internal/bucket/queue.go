@@ -11,7 +11,7 @@ import "fmt"
 type Queue struct {
 	plan    Plan
 	bucket  []int  // bucket by layer
-	marked  []bool // by layer: final in this step
+	marked  []bool // final in this step, by layer
 	missing []int  // bucket -> layers not yet final
 	next    int    // next bucket to return
 }

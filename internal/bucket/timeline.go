@@ -101,7 +101,7 @@ func (s Step) updated(p Plan, t Timeline) float64 {
 		if s.Overlap {
 			work += s.Update * float64(b.Len()) / float64(max(1, all))
 		}
-		left := max(0, t.Buckets[len(p)-1].Send.End+late-now) // to exchange
+		left := max(0, t.Buckets[len(p)-1].Send.End+late-now) // time left to exchange
 		meanwhile := now + left*s.Costs.Contention.stretch()
 		end := s.Costs.Contention.work(now, meanwhile, work)
 		together := min(end, meanwhile) - now

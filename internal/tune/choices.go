@@ -43,7 +43,7 @@ type Choices []Choice
 const (
 	between      = "; "
 	wordReselect = "reselect"
-	maxLayers    = 1 << 20 // of the plan, a bound for the number of layers
+	maxLayers    = 1 << 20 // bound of a plan's layers
 )
 
 // String is the text of MarshalText.

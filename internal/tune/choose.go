@@ -13,7 +13,7 @@ import (
 // Prediction holds the predicted step times, in seconds, of a candidate with a plan.
 type Prediction struct {
 	Strategy string
-	Rule     compress.Rule // of DLGS, else empty
+	Rule     compress.Rule // DLGS's rule, else empty
 	Plan     bucket.Plan
 	PlanName string
 	// Step is the mean step, Exact an exact selection's step, Reuse the step with reused

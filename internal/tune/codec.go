@@ -38,7 +38,7 @@ func Codec(g *collective.Group, c Candidate, pool compress.Pool, values int) (co
 		exact = append(exact, bucket.Sample{Size: size, Seconds: all[3*i]})
 		reuse = append(reuse, bucket.Sample{Size: size, Seconds: all[3*i+1]})
 		if c.sparse() {
-			unit = all[3*i+2] // of the longest in the end
+			unit = all[3*i+2] // finally the longest sample's
 		}
 	}
 	switch {

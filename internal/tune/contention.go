@@ -12,13 +12,13 @@ import (
 
 // The load during exchanges.
 const (
-	loadValues      = 16 << 10 // of two operands, within the nearest caches
+	loadValues      = 16 << 10 // both operands fit the nearest caches
 	loadLeast       = 10e-3    // seconds: longer than a core's preemption
 	loadFactor      = 1.5      // load time over exchange time, both alone
 	loadBudget      = 2.0      // seconds of all rounds of a length, about
 	longestMeasured = 0.15     // seconds of the longest exchange to measure
 	shortestTelling = 1e-3     // seconds of the shortest exchange that shows the stretch of bytes
-	messages        = 8        // in a row: a single message is lost in noise
+	messages        = 8        // per row: a single message is lost in noise
 )
 
 // contention measures the mutual losses of exchanges and a computation, on all ranks together. The
@@ -222,7 +222,7 @@ func (b *exchangeBench) run(ops []*exchange.Request, turns int) (t contended, er
 	}
 	for range turns {
 		b.load.compute()
-		runtime.Gosched() // as between two layers of backward
+		runtime.Gosched() // like backward between two layers
 	}
 	agreed := []float64{time.Since(start).Seconds(), 0}
 	for _, op := range ops {

@@ -16,7 +16,7 @@ import (
 // Sizes and limits for timing an exchange.
 const (
 	linkLeast  = 1 << 10 // values of the shortest
-	linkRounds = 9       // at most, per size
+	linkRounds = 9       // limit per size
 	linkBudget = 0.2     // seconds per size; the first size has two rounds at least
 	linkLong   = 0.5     // seconds of an exchange that ends the series
 	lineMiss   = 0.05    // bound for a line's relative error: the spread of medians
@@ -104,7 +104,7 @@ type exchangeBench struct {
 type point struct {
 	bucket.Sample         // bytes of payload
 	algorithm     string  // empty: unknown
-	values        int     // of the group
+	values        int     // group size
 	start, wait   float64 // seconds in Start, and in Wait after the end
 }
 

@@ -246,7 +246,7 @@ func (t *Tuner) measured() (Measured, error) {
 	}
 	m := Measured{Step: all[0], Exposed: all[1], Exact: all[2], Reuse: all[3], Steps: len(t.steps.total)}
 	if c := t.candidate(t.choice.Strategy); c.reuses() && m.Exact > 0 && m.Reuse > 0 {
-		m.Step = m.Reuse + (m.Exact-m.Reuse)/float64(c.Every) // as predicted
+		m.Step = m.Reuse + (m.Exact-m.Reuse)/float64(c.Every) // the prediction's mean
 	}
 	return m, nil
 }

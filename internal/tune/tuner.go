@@ -70,18 +70,18 @@ type Tuner struct {
 	g      *collective.Group
 	opt    Optimizer
 	layers []bucket.Param
-	values int       // of all layers
+	values int       // sum over all layers
 	grads  []float32 // nil: no arena of gradients
 	cfg    Config
 	auto   bool
 
 	phase          phase
 	stepsRemaining int  // steps left of the phase
-	waiting        bool // for Resumed
+	waiting        bool // until Resumed
 	chosen         bool
 	applied        Choices          // since step 0 of the run
 	replay         Choices          // the given choices still to be made
-	profiler       *bucket.Profiler // of the phase; nil if unneeded
+	profiler       *bucket.Profiler // the phase's; nil if unneeded
 	begun          time.Time        // start of the current step
 	spent          time.Duration    // between steps
 	steps          stepTimes
@@ -90,9 +90,9 @@ type Tuner struct {
 	all            []Prediction
 	usual          baseline // reference for drift
 	period         int      // steps between two checks
-	driftSuspected bool     // at the last check
+	driftSuspected bool     // drift at the last check
 	replans        int      // number of new choices
-	spars          float64  // at the phase's start
+	spars          float64  // value at the phase's start
 	// candidate strategies with constant chains
 	candidates []Candidate
 }
@@ -216,7 +216,7 @@ func (t *Tuner) enter(p phase, steps int) (err error) {
 		t.profiler, err = t.opt.Profile(measureSteps)
 	}
 	if err == nil && p == verifying && t.candidate(t.choice.Strategy).reuses() {
-		err = t.make(Choice{Reselect: true}) // at least one step of each kind, however rare
+		err = t.make(Choice{Reselect: true}) // one step or more of each kind, however rare
 	}
 	return err
 }
