@@ -12,6 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/datatest"
 	"github.com/ringo-ml/ringo/internal/data/images"
+	"github.com/ringo-ml/ringo/internal/data/text"
 )
 
 // endless gives one byte for ever.
@@ -35,11 +36,11 @@ func TestReadersEnd(t *testing.T) {
 		}
 	}
 	const most = 1 << 20
-	_, err := readWords("f", endless('a'), newVocabulary(), true, most, new(datafile.Skips))
+	_, err := text.ReadWords("f", endless('a'), text.NewVocabulary(), true, most, new(datafile.Skips))
 	check("a word without end", err, "more than 1048576 tokens")
-	_, err = readWords("f", endless('\n'), newVocabulary(), true, most, new(datafile.Skips))
+	_, err = text.ReadWords("f", endless('\n'), text.NewVocabulary(), true, most, new(datafile.Skips))
 	check("lines without end", err, "more than 1048576 tokens")
-	_, err = readChars("f", endless('a'), most)
+	_, err = text.ReadBytes("f", endless('a'), most)
 	check("bytes without end", err, "more than 1048576 tokens")
 	_, err = readClicks("f", endless('a'), clicks.CriteoFormat(10, false), 2, 0, &datafile.Skips{Max: datafile.MaxElements})
 	check("a row without end", err, "a line of more than")
@@ -47,11 +48,11 @@ func TestReadersEnd(t *testing.T) {
 		_, err = images.DecodeCIFAR("f", endless(0xff), &datafile.Skips{Max: datafile.MaxElements})
 		check("images without end", err, "more than 65536 images")
 	}
-	text := []byte("a b\nc")
-	if ids, err := readWords("f", bytes.NewReader(text), newVocabulary(), true, 5, new(datafile.Skips)); len(ids) != 5 || err != nil {
+	content := []byte("a b\nc")
+	if ids, err := text.ReadWords("f", bytes.NewReader(content), text.NewVocabulary(), true, 5, new(datafile.Skips)); len(ids) != 5 || err != nil {
 		t.Errorf("%d tokens, %v", len(ids), err)
 	}
-	if ids, err := readChars("f", bytes.NewReader(text), len(text)); len(ids) != len(text) || err != nil {
+	if ids, err := text.ReadBytes("f", bytes.NewReader(content), len(content)); len(ids) != len(content) || err != nil {
 		t.Errorf("%d bytes, %v", len(ids), err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/images"
+	"github.com/ringo-ml/ringo/internal/data/text"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
@@ -66,7 +67,7 @@ func MNISTFiles() []File {
 // checkTokens wants a text of so many words, line ends included.
 func checkTokens(want int) func(io.Reader) error {
 	return func(r io.Reader) error {
-		ids, err := readWords("the text", r, newVocabulary(), true, datafile.MaxElements, new(datafile.Skips))
+		ids, err := text.ReadWords("the text", r, text.NewVocabulary(), true, datafile.MaxElements, new(datafile.Skips))
 		if err == nil && len(ids) != want {
 			err = fmt.Errorf("%d tokens, want %d", len(ids), want)
 		}

@@ -1,21 +1,12 @@
 package data
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"io"
-	"slices"
 
-	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
-)
-
-// The first two tokens of a vocabulary of words.
-const (
-	unknownWord = "<unk>" // every word that is not in the vocabulary
-	lineEnd     = "<eos>" // after each line, empty ones too
+	"github.com/ringo-ml/ringo/internal/data/text"
 )
 
 const (
@@ -50,122 +41,6 @@ func (s *tokens) Fill(b *Batch, idx []int32, _ Draw) error {
 	return nil
 }
 
-// vocabulary numbers words.
-type vocabulary struct {
-	ids   map[string]int32
-	words []string
-}
-
-func newVocabulary() *vocabulary {
-	return &vocabulary{map[string]int32{unknownWord: 0, lineEnd: 1}, []string{unknownWord, lineEnd}}
-}
-
-// id is the number of a word; grow adds one that is new, otherwise it is
-// unknown.
-func (v *vocabulary) id(word []byte, grow bool) int32 {
-	if id, ok := v.ids[string(word)]; ok || !grow {
-		return id // 0 where there is none
-	}
-	id := int32(len(v.words))
-	w := string(word)
-	v.ids[w] = id
-	v.words = append(v.words, w)
-	return id
-}
-
-// keep reduces the vocabulary to the most frequent words, the first that came
-// first where frequencies are equal, and renumbers them and the text so.
-func (v *vocabulary) keep(most int, text []int32) {
-	count := make([]int, len(v.words))
-	for _, id := range text {
-		count[id]++
-	}
-	order := make([]int32, 0, len(v.words))
-	for id := 2; id < len(v.words); id++ {
-		order = append(order, int32(id))
-	}
-	slices.SortStableFunc(order, func(a, b int32) int { return count[b] - count[a] })
-	order = order[:min(len(order), most-2)]
-	renumbered := make([]int32, len(v.words))
-	renumbered[1] = 1
-	kept := newVocabulary()
-	for _, id := range order {
-		renumbered[id] = kept.id([]byte(v.words[id]), true)
-	}
-	for i, id := range text {
-		text[i] = renumbered[id]
-	}
-	*v = *kept
-}
-
-// tooManyTokens is the fault of a text that memory is not for: 4 bytes for each token.
-func tooManyTokens(name string, offset int64, most int) error {
-	return datafile.Errorf(name, offset, "more than %d tokens: give a part of it", most)
-}
-
-// readWords numbers the words of a text, of which it takes so many tokens at most, separated by white space, with
-// lineEnd after each line. A line that is not UTF-8 is a fault.
-func readWords(name string, r io.Reader, v *vocabulary, grow bool, most int, bad *datafile.Skips) (ids []int32, err error) {
-	in := bufio.NewReaderSize(r, 1<<18)
-	var long []byte // a line that the reader's buffer does not hold
-	offset := int64(0)
-	for line := 1; ; line++ {
-		text, err := in.ReadSlice('\n')
-		if err == bufio.ErrBufferFull {
-			long = append(long[:0], text...)
-			for err == bufio.ErrBufferFull {
-				if text, err = in.ReadSlice('\n'); len(long) > most {
-					return nil, tooManyTokens(name, offset, most)
-				}
-				long = append(long, text...)
-			}
-			text = long
-		}
-		if err != nil && err != io.EOF {
-			return nil, datafile.ReadFault(name, offset+int64(len(text)), err)
-		}
-		if len(text) == 0 && err == io.EOF {
-			return ids, nil
-		}
-		if at := table.NotText(text); at >= 0 {
-			fault := datafile.Errorf(name, offset+int64(at), "line %d: byte %#02x is not UTF-8 text", line, text[at])
-			if err := bad.Skip(fault); err != nil {
-				return nil, err
-			}
-		} else {
-			for word := range bytes.FieldsSeq(text) {
-				ids = append(ids, v.id(word, grow))
-			}
-			if ids = append(ids, 1); len(ids) > most {
-				return nil, tooManyTokens(name, offset, most)
-			}
-		}
-		offset += int64(len(text))
-	}
-}
-
-// readChars numbers the bytes of a text by their values, so many at most.
-func readChars(name string, r io.Reader, most int) ([]int32, error) {
-	var ids []int32
-	buf := make([]byte, 1<<16)
-	for {
-		n, err := r.Read(buf)
-		ids = slices.Grow(ids, n)
-		for _, c := range buf[:n] {
-			ids = append(ids, int32(c))
-		}
-		if len(ids) > most {
-			return nil, tooManyTokens(name, int64(most), most)
-		}
-		if err == io.EOF {
-			return ids, nil
-		}
-		if err != nil {
-			return nil, datafile.ReadFault(name, int64(len(ids)), err)
-		}
-	}
-}
-
 func findChars(c Config) error {
 	_, err := datafile.FindPair("chars", c.Dir, c.TrainFile, c.EvalFile)
 	return err
@@ -178,25 +53,25 @@ func findText(c Config) error {
 
 // openText reads two texts as words. The vocabulary is the training text's.
 func openText(c Config, bad *datafile.Skips) (*Dataset, error) {
-	v := newVocabulary()
+	v := text.NewVocabulary()
 	s, err := openTokens("text", c, or(c.Steps, textSteps), func(name string, r io.Reader, training bool) ([]int32, error) {
-		ids, err := readWords(name, r, v, training, datafile.MaxElements, bad)
+		ids, err := text.ReadWords(name, r, v, training, datafile.MaxElements, bad)
 		if err == nil && training {
-			v.keep(or(c.Vocabulary, textVocabulary), ids)
+			v.Keep(or(c.Vocabulary, textVocabulary), ids)
 		}
 		return ids, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.Vocabulary, s.Words = len(v.words), v.words
+	s.Vocabulary, s.Words = len(v.Words), v.Words
 	return s, nil
 }
 
 // openChars reads two texts byte by byte.
 func openChars(c Config, _ *datafile.Skips) (*Dataset, error) {
 	s, err := openTokens("chars", c, or(c.Steps, charSteps), func(name string, r io.Reader, _ bool) ([]int32, error) {
-		return readChars(name, r, datafile.MaxElements)
+		return text.ReadBytes(name, r, datafile.MaxElements)
 	})
 	if err != nil {
 		return nil, err
@@ -231,4 +106,29 @@ func openTokens(set string, c Config, steps int, read func(name string, r io.Rea
 		*part.into = &tokens{ids, steps}
 	}
 	return s, nil
+}
+
+// syntheticText returns tokens of the size of the Penn Treebank: 930,000 to train on, 82,000 to evaluate.
+func syntheticText(c Config) *Dataset {
+	vocabulary, steps := or(c.Vocabulary, textVocabulary), or(c.Steps, textSteps)
+	source := func(part uint64, sequences, size int) Source {
+		n := or(sequences, max(1, size/steps))*steps + 1
+		return &tokens{text.SyntheticWords(vocabulary, n, c.Seed, part), steps}
+	}
+	return &Dataset{
+		Train: source(0, c.TrainLimit, 930_000), Eval: source(1, c.EvalLimit, 82_000),
+		Vocabulary: vocabulary, Streams: true,
+	}
+}
+
+// syntheticChars returns a million bytes to train on and a hundred thousand to evaluate.
+func syntheticChars(c Config) *Dataset {
+	steps := or(c.Steps, charSteps)
+	source := func(part uint64, sequences, size int) Source {
+		return &tokens{text.SyntheticBytes(or(sequences, max(1, size/steps))*steps+1, c.Seed, part), steps}
+	}
+	return &Dataset{
+		Train: source(0, c.TrainLimit, 1_000_000), Eval: source(1, c.EvalLimit, 100_000),
+		Vocabulary: 256, Streams: true,
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/datatest"
+	"github.com/ringo-ml/ringo/internal/data/text"
 )
 
 func textSet(t *testing.T, name, train, eval string, cfg Config) (*Dataset, error) {
@@ -159,19 +160,19 @@ func BenchmarkWords(b *testing.B) {
 	if root == "" {
 		b.Skip("RINGO_DATA is not set")
 	}
-	text, err := os.ReadFile(filepath.Join(root, "text", "wikitext2-test.txt"))
+	words, err := os.ReadFile(filepath.Join(root, "words", "wikitext2-test.txt"))
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.SetBytes(int64(len(text)))
+	b.SetBytes(int64(len(words)))
 	n := 0
 	for b.Loop() {
-		v := newVocabulary()
-		ids, err := readWords("f", bytes.NewReader(text), v, true, datafile.MaxElements, new(datafile.Skips))
+		v := text.NewVocabulary()
+		ids, err := text.ReadWords("f", bytes.NewReader(words), v, true, datafile.MaxElements, new(datafile.Skips))
 		if err != nil {
 			b.Fatal(err)
 		}
-		v.keep(10_000, ids)
+		v.Keep(10_000, ids)
 		n = len(ids)
 	}
 	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "tokens/s")
@@ -214,8 +215,8 @@ func FuzzWords(f *testing.F) {
 	f.Add([]byte("x \xff\ny"), 5)
 	f.Fuzz(func(t *testing.T, raw []byte, most int) {
 		most = 3 + most&15
-		v := newVocabulary()
-		ids, err := readWords("f", bytes.NewReader(raw), v, true, datafile.MaxElements, new(datafile.Skips))
+		v := text.NewVocabulary()
+		ids, err := text.ReadWords("f", bytes.NewReader(raw), v, true, datafile.MaxElements, new(datafile.Skips))
 		if err != nil {
 			var fault *datafile.FormatError
 			if !errors.As(err, &fault) || fault.Offset < 0 || fault.Offset >= int64(len(raw)) || utf8.Valid(raw) && raw[fault.Offset] != 0 {
@@ -223,11 +224,11 @@ func FuzzWords(f *testing.F) {
 			}
 			return
 		}
-		v.keep(most, ids)
-		if len(v.words) > most {
-			t.Fatalf("%d words", len(v.words))
+		v.Keep(most, ids)
+		if len(v.Words) > most {
+			t.Fatalf("%d words", len(v.Words))
 		}
-		again, err := readWords("f", bytes.NewReader(raw), v, false, datafile.MaxElements, new(datafile.Skips))
+		again, err := text.ReadWords("f", bytes.NewReader(raw), v, false, datafile.MaxElements, new(datafile.Skips))
 		if err != nil || !slices.Equal(again, ids) {
 			t.Fatalf("read again: %v, not %v (%v)", again, ids, err)
 		}
