@@ -12,17 +12,15 @@ import (
 )
 
 // Direct algorithms: ranks of one host load and store each other's memory
-// (transport.SharedMemory). Nothing is sent; what orders the accesses are counters
-// in shared memory, each raised by one rank and waited for by the others.
+// (transport.SharedMemory). No message is sent. Counters in shared memory order the
+// accesses: one rank raises a counter, the other ranks wait for it.
 //
-// Every operation begins by arriving: each rank says in a cache line of its own
-// what it does and where its operand lies, and waits for all others' lines. An
-// operand that lies in a rank's arena is read and written there by all; any
-// other is copied through staging buffers in SharedMemory.Control. All ranks know
-// after the arrival which of the two it is.
+// Every operation begins with an arrival: each rank writes its operation and the
+// offset of its operand to its own cache line, and waits for the other ranks' lines. All ranks
+// read and write an operand in an arena in place; any other operand is copied through
+// staging buffers in SharedMemory.Control. The arrival shows all ranks which case applies.
 //
-// Control, of which transport gives ControlBytes for each rank of the windows,
-// the ranks' pieces one after the other:
+// Control has ControlBytes for each rank of the shared memory, in sequence:
 //
 //	rank 0                                 rank 1
 //	┌─────────┬─────────┬───┬─────────┐    ┌──
@@ -39,21 +37,22 @@ import (
 //	│    8 bytes    │ 8 bytes  │ signature, place            │  the line of an arrival
 //	└───────────────┴──────────┴────────────────────────────┘
 //
-// A rank writes to its own piece only. Operations take the slots in turn, twice
-// as many as may be in flight, S. That is what lets slots be used again without
-// another flag: a rank that begins operation q has ended q-S; so all have begun
-// q-S, hence ended q-2S, which was the last one in q's slot.
+// A rank writes to its own piece only. Operations use the slots round-robin; there are twice as
+// many slots as operations in flight, S. Slots are therefore reused without another flag: a rank
+// that begins operation q has ended q-S; so all ranks have begun q-S, hence ended q-2S, the last
+// user of q's slot.
 //
-// A room of Control serves one group after the other: a rank that closes one says so in the room's first line, with the group's number,
-// and offers the room again (Group.ShmReleased) when all have.
+// Several groups use a slot of Control sequentially: a rank that closes a group writes the group's
+// number to the slot's first line, and offers the slot again (Group.ShmReleased) when all ranks
+// have.
 
 const (
-	// shareGroups is how many groups over a mesh have room in Control: those with
-	// the IDs below it. From FirstSubgroup on they have less, and none for pairs of ranks.
+	// shareGroups is the number of groups over a mesh with a slot in Control. From
+	// FirstSubgroup on the slots are smaller, without space for pairs of ranks.
 	shareGroups = FirstSubgroup + shmSlots
 	subBytes    = 512 << 10
-	// shareBytes is a group's part of a rank's piece of Control, stagedBytes what
-	// collective operations have of it.
+	// shareBytes is a group's part of a rank's piece of Control, stagedBytes the part of it
+	// for collective operations.
 	shareBytes  = (transport.ControlBytes - (shareGroups-FirstSubgroup)*subBytes) / FirstSubgroup
 	stagedBytes = shareBytes - pairFlagBytes - pairCellBytes
 	// lines of a slot.
@@ -67,26 +66,26 @@ const (
 // shmGroup is the part of a group that shares memory with this rank.
 type shmGroup struct {
 	windows      *transport.SharedMemory
-	ranks        []int // of the group, ascending; everything below counts places in it
-	shmRanks     []int // the place of each rank of the group; -1: it shares no memory
+	ranks        []int // of the group, ascending; the fields below are indexed by place in ranks
+	shmRanks     []int // place of each rank of the group; -1: no shared memory
 	me           int
 	arenas       [][]byte
 	slots        int             // a power of two
-	closed       []*shmwait.Flag // by place: the number of the last group that the rank there has closed, plus one
+	closed       []*shmwait.Flag // by place: number of the last group that the rank has closed, plus one
 	flags        []*shmwait.Flag
 	staging      [][]byte // by slot and place
-	pairs        []pair   // by place; nil: there is no room
+	pairs        []pair   // by place; nil: no space
 	waiter       shmwait.Waiter
-	workerWaiter shmwait.Waiter        // of operations that a worker carries out, while the rank computes
-	order        atomic.Pointer[[]int] // the other places, as they are waited for
+	workerWaiter shmwait.Waiter        // of operations on a worker, while the rank computes
+	order        atomic.Pointer[[]int] // other places, in the order of waits
 	next         uint64                // number of the next operation; Group.mu is held
-	released     bool                  // the windows are no longer held; likewise
-	quick        *Work                 // the one that needs no other goroutine
+	released     bool                  // shared memory is released; Group.mu is held
+	quick        *Work                 // reused by operations that need no other goroutine
 }
 
-// newShare returns the share of a group, nil if it has none: the mesh has no
-// windows or is closed, the group has no room in them, or no other rank of the group
-// is in them. Counters never go back while a group has its room.
+// newShare returns the part of the group that shares memory with this rank, or nil: the mesh has no
+// shared memory or is closed, the group has no slot, or no other rank of the group shares memory.
+// Counters never decrease while a group has its slot.
 func newShare(g *Group) (*shmGroup, error) {
 	windows := transport.SharedMemoryOf(g.mesh)
 	if windows == nil || g.cfg.room() < 0 {
@@ -111,7 +110,7 @@ func newShare(g *Group) (*shmGroup, error) {
 	}
 	s.lay(places, g.cfg.room())
 	if len(s.staging[0]) < 4*cacheLine*len(s.ranks) {
-		return nil, nil // not a line for each rank
+		return nil, nil // less than a line per rank
 	}
 	if s.flag(0, s.me, lineArrived).Load() != 0 {
 		return nil, fmt.Errorf("id %d was that of another group over this mesh, or its room still is: give each a new one", g.cfg.ID)
@@ -130,7 +129,7 @@ func newShare(g *Group) (*shmGroup, error) {
 	return s, nil
 }
 
-// leave lets the windows go, once, and says that the group with this number needs its room no more.
+// leave releases shared memory, once, and marks the slot of the group with this number as unused.
 func (s *shmGroup) leave(id uint32) {
 	if s != nil && !s.released {
 		s.released = true
@@ -139,9 +138,9 @@ func (s *shmGroup) leave(id uint32) {
 	}
 }
 
-// ShmReleased tells whether all ranks that share memory have closed the group: another group may
-// then have its room. The flags of this rank are cleared for that: every member of the next group
-// asks this before any of them makes it. It is asked before the end of the mesh.
+// ShmReleased reports whether all ranks that share memory have closed the group, so that another
+// group may use its slot. It then clears this rank's flags: every member of the next group calls
+// ShmReleased before any member makes that group, and before the end of the mesh.
 func (g *Group) ShmReleased() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -162,7 +161,7 @@ func (g *Group) ShmReleased() bool {
 	return true
 }
 
-// lay finds the flags and staging buffers in Control.
+// lay sets the flags and staging buffers in Control.
 func (s *shmGroup) lay(places []int, number int) {
 	at, staged := number*shareBytes, stagedBytes
 	if number >= FirstSubgroup {
@@ -187,7 +186,7 @@ func (s *shmGroup) lay(places []int, number int) {
 	}
 }
 
-// whole reports whether the share is all of the group.
+// whole reports whether all ranks of the group share memory.
 func (s *shmGroup) whole(size int) bool { return s != nil && len(s.ranks) == size }
 
 // flag returns a line of a place in the slot of operation n.
@@ -201,7 +200,8 @@ func (s *shmGroup) stage(n uint64, place int) []byte {
 	return s.staging[int(n)&(s.slots-1)*len(s.ranks)+place]
 }
 
-// sit notes now and then where this rank runs: one that never waits would not say it.
+// sit publishes this rank's CPU every sitEvery operations, because a rank that never waits would
+// not.
 func (s *shmGroup) sit(number uint64) {
 	if number%sitEvery == 0 {
 		s.waiter.Sit()
@@ -211,7 +211,7 @@ func (s *shmGroup) sit(number uint64) {
 
 const sitEvery = 64
 
-// arrange puts the places in the order in which they are waited for.
+// arrange sets the order in which places are awaited.
 func (s *shmGroup) arrange() {
 	var room [64]int
 	order := s.waiter.Order(room[:0], len(s.ranks), s.me)
@@ -221,11 +221,11 @@ func (s *shmGroup) arrange() {
 	}
 }
 
-// turn is how often the slot of operation n has been used, with it.
+// turn returns the number of uses of the slot of operation n, n included.
 func (s *shmGroup) turn(n uint64) uint64 { return n/uint64(s.slots) + 1 }
 
-// step says that this rank has finished step n >= 1 of operation w and waits
-// until all have.
+// step publishes that this rank has finished step n >= 1 of operation w, and waits for all other
+// ranks.
 func (w *Work) step(n int) error {
 	s := w.g.share
 	count := s.turn(w.number)<<countBits | uint64(n)
@@ -240,22 +240,22 @@ func (w *Work) step(n int) error {
 	return nil
 }
 
-// countBits is what the number of a step takes in a counter.
+// countBits is the number of bits of a step number in a counter.
 const countBits = 30
 
-// How often a counter is read before a wait is noted, for Waiting, and left to
-// shmwait.Waiter.
+// Reads of a counter before the wait is recorded, for Waiting, and passed to shmwait.Waiter.
 const (
 	directSpins    = 500
 	spinsInCompany = 10
 )
 
-// spinsApart is how often the counter of a rank of another core is looked at first, in company and in share.order: those of this core
-// have come by then, so that to give way is two switches of threads for nothing. So many looks (Flag.Spin) take 4 to 13 us, about as
-// long: more would keep the core from a neighbour that computes.
+// spinsApart is the number of first reads of the counter of a rank on another core, if ranks share
+// cores. Ranks of this core precede in share.order and have arrived, so that yielding would cost
+// two thread switches without a gain. 256 reads (Flag.Spin) take 4 to 13 us, about as long as the
+// switches: more would keep the core from a neighbour that computes.
 const spinsApart = 256
 
-// awaitNext is await of the next place in share.order.
+// awaitNext is await for the next place in share.order.
 func (w *Work) awaitNext(f *shmwait.Flag, n uint64, i int) error {
 	if waiter := &w.g.share.waiter; waiter.InCompany() && waiter.OtherCore(i) && f.Spin(n, spinsApart) {
 		return nil

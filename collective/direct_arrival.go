@@ -8,20 +8,20 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// The arrival with which a direct operation begins: what a rank says of itself, in a
-// cache line of its own, and what it makes of what the others say. Their memory is not
-// to be trusted: what they show is read once and looked at before it is used.
+// Arrival is the first step of a direct operation: a rank writes its operation to its own cache
+// line, and checks the lines of the other ranks. Their memory is untrusted: each line is read once
+// and validated before use.
 
-// The counter of an arrival is the turn of the slot in the high bits and in the
-// low ones a summary of the signature: all of it when the operand is in the
-// line, so that ranks that agree know it from the counter alone, else a hash.
+// The counter of an arrival has the turn of the slot in the high bits and a summary of the
+// signature in the low bits: the whole signature if the operand is in the line, so that ranks
+// compare counters alone, else a hash.
 const (
 	summaryBits = 30
 	summaryMask = 1<<summaryBits - 1
 	summaryAll  = 1 << (summaryBits - 1)
 )
 
-// summary says all when the operand is in the line. See the fields of signature.
+// summary returns the whole signature if inline, else a hash. See the fields of signature.
 func (s signature) summary(inline bool) uint64 {
 	if inline {
 		return summaryAll | uint64(s&0xfff) | uint64(s>>16&0x3ff)<<12 | uint64(s>>26&0x3f)<<22
@@ -29,14 +29,14 @@ func (s signature) summary(inline bool) uint64 {
 	return uint64(s) * 0x9e3779b97f4a7c15 >> (64 - summaryBits + 1)
 }
 
-// signatureOf is the signature that a summary holds all of.
+// signatureOf returns the signature of an inline summary.
 func signatureOf(summary uint64) signature {
 	return signature(summary&0xfff) | signature(byDirect)<<12 | signature(summary>>12&0x3ff)<<16 | signature(summary>>22&0x3f)<<26
 }
 
 const nowhere = ^uint64(0)
 
-// place returns where in this rank's arena p lies, or nowhere.
+// place returns the offset of p in this rank's arena, or nowhere.
 func (w *Work) place(p []byte) uint64 {
 	if len(p) == 0 {
 		return 0
@@ -47,12 +47,11 @@ func (w *Work) place(p []byte) uint64 {
 	return nowhere
 }
 
-// inline reports whether operands of so many bytes, the same on every rank, go in
-// the lines of the arrival. Their length must fit the summary.
+// inline reports whether operands of size bytes, equal on all ranks, travel in the lines of the
+// arrival. Their length must fit the summary.
 func (w *Work) inline(size int) bool { return size <= inlineSize && w.shared() < 64 }
 
-// arriveInline says what this rank does in operation w, puts its operand beside
-// it and waits until all others have done so.
+// arriveInline publishes this rank's operation w with its operand, and waits for all other ranks.
 func (w *Work) arriveInline(operand []byte) error {
 	s := w.g.share
 	f := s.flag(w.number, s.me, lineArrived)
@@ -79,9 +78,8 @@ func (w *Work) arriveInline(operand []byte) error {
 	return nil
 }
 
-// arrive says what this rank does in operation w and where in its arena its
-// operand lies, or nowhere, and waits until all others have done so. What they
-// then read of this rank they may read until this slot's next operation.
+// arrive publishes this rank's operation w and its operand's offset, or nowhere, and waits for all
+// other ranks. They may read this rank's memory until this slot's next operation.
 func (w *Work) arrive(place uint64, most int) error {
 	s := w.g.share
 	f := s.flag(w.number, s.me, lineArrived)
@@ -109,18 +107,17 @@ func (w *Work) arrive(place uint64, most int) error {
 	return nil
 }
 
-// arrival is what is in the line when the operand is not.
+// arrival is the content of a line without the operand.
 type arrival struct {
 	sig         signature
-	arenaOffset uint64 // where in the rank's arena the operand lies, or nowhere
-	most        uint64 // the length of its largest part
-	// of a shared update, where the parameters lie
-	second uint64
+	arenaOffset uint64 // operand's offset in the rank's arena, or nowhere
+	most        uint64 // length of the largest part
+	second      uint64 // offset of the parameters of a sharded update
 }
 
 func arrivalOf(f *shmwait.Flag) *arrival { return (*arrival)(unsafe.Pointer(&f.Inline)) }
 
-// differs is the error that another rank has arrived with another operation.
+// differs returns the error of another rank that has arrived with another operation.
 func (w *Work) differs(f *shmwait.Flag, i int) error {
 	var theirs signature
 	if n := f.Load() & summaryMask; n&summaryAll != 0 {
@@ -131,22 +128,21 @@ func (w *Work) differs(f *shmwait.Flag, i int) error {
 	return w.waitFault(i, &transport.MismatchError{Mine: uint64(w.sig), Theirs: uint64(theirs)})
 }
 
-// peerOperand is what a rank has arrived with. It is read once: what a peer writes there
-// later has no effect.
+// peerOperand is the arrival of a rank, read once: later writes of the peer have no effect.
 type peerOperand struct {
-	off    int // of its operand in its arena
-	most   int // the length of its largest part
+	off    int // offset of the operand in the arena
+	most   int // length of the largest part
 	placed bool
-	second int // of a shared update: the parameters; -1: they are elsewhere
+	second int // offset of the parameters of a sharded update; -1: outside of the arena
 }
 
 func (a arrival) show() peerOperand {
 	return peerOperand{off: int(a.arenaOffset), most: int(a.most), placed: a.arenaOffset != nowhere, second: int(a.second)}
 }
 
-// readPeer keeps what rank i has arrived with, unless it points to where that rank has
-// no memory, or is as long as no operand of this operation: a fault of its program,
-// or of one that writes to memory that is not its own.
+// readPeer stores the arrival of rank i. Errors: an offset outside of that rank's memory, or a
+// length that no operand of this operation has, because of an error in its program or in one that
+// overwrites its memory.
 func (w *Work) readPeer(i int, a arrival) error {
 	s := w.g.share
 	room := uint64(len(s.arenas[i]))
@@ -154,7 +150,7 @@ func (w *Work) readPeer(i int, a arrival) error {
 		return w.waitFault(i, fmt.Errorf("%w: its parts have %d bytes, this rank's %d", transport.ErrLength, a.most, want))
 	}
 	whole := a.most
-	if w.parts() > 1 && w.kind != kindAllToAllV && w.algorithm != byHierarchy { // takeAll looks at each part of the first
+	if w.parts() > 1 && w.kind != kindAllToAllV && w.algorithm != byHierarchy { // takeAll checks each part of an AllToAllV
 		whole *= uint64(w.parts())
 	}
 	if a.arenaOffset != nowhere && (a.arenaOffset > room || whole > room-a.arenaOffset) {
@@ -167,16 +163,16 @@ func (w *Work) readPeer(i int, a arrival) error {
 	return nil
 }
 
-// maxOperand is beyond any operand, and far from an overflow.
+// maxOperand is larger than any operand, and far from an overflow.
 const maxOperand = 1 << 50
 
-// outside is the error that a rank's operand is not where its memory is.
+// outside returns the error of an operand outside of a rank's memory.
 func (w *Work) outside(i int, place, n uint64) error {
 	return w.waitFault(i, fmt.Errorf("it says that its operand is %d bytes at place %d of an arena of %d bytes, which cannot be: its program or its memory is damaged", n, place, len(w.g.share.arenas[i])))
 }
 
-// expects returns the length of the largest part that rank i must show, unless it
-// is known to that rank only. Within a host all show everything.
+// expects returns the length of the largest part that rank i must publish; known is false if only
+// that rank has it.
 func (w *Work) expects(i int) (n int, known bool) {
 	if w.algorithm == byHierarchy {
 		return len(w.x), true
@@ -201,11 +197,10 @@ func (w *Work) expects(i int) (n int, known bool) {
 	return len(w.x), true
 }
 
-// placeOf returns where a rank's operand begins in its arena; ok is false when
-// it is not there. It has arrived.
+// placeOf returns the offset of an arrived rank's operand in its arena; ok is false outside of it.
 func (w *Work) placeOf(i int) (off int, ok bool) { return w.arrivals[i].off, w.arrivals[i].placed }
 
-// placed counts the ranks whose operands lie in their arenas.
+// placed returns the number of ranks with operands in their arenas.
 func (w *Work) placed() int {
 	n := 0
 	for i := range w.g.share.ranks {

@@ -11,36 +11,35 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Send and Receive between ranks that share memory. For each direction of each pair
-// there are pairSlots slots, which the messages take in turn, and a counter of the
-// messages that the sender has announced, in their order. A slot has a notice, which
-// says what the message is, and a cell for its bytes:
+// Send and Receive between ranks that share memory. Each direction of each pair has
+// pairSlots slots, which messages use round-robin, and a counter of the announced
+// messages, in order. A slot has a notice, which describes the message, and a cell
+// for its bytes:
 //
-//   - up to 32 bytes travel in the notice,
-//   - up to `eager` bytes in the cell: the sender copies them and is done.
-//   - A longer message that lies in the sender's arena is copied from there, once;
-//     the sender waits until it was.
-//   - Any other goes through the cell in four pieces by turns, so that one rank
-//     copies in while the other copies out.
+//   - Up to 32 bytes travel in the notice.
+//   - Up to `eager` bytes travel in the cell: the sender copies them and returns.
+//   - A longer message in the sender's arena is copied from there, once; the sender
+//     waits for the copy.
+//   - Any other message travels through the cell in pieces of a quarter, so that one
+//     rank copies in while the other copies out.
 //
-// A message whose slot is still taken, or whose cell is too small, is announced all
-// the same and goes over the mesh: a sender that is far ahead of the receiver waits
-// no earlier than it would there. The receiver finds another message's number in the
-// slot, or none, and posts a receive.
+// A message without a free slot, or with a cell that is too small, is announced too
+// and travels over the mesh, so that a fast sender never waits longer than with the mesh
+// alone. The receiver then finds another number in the slot and posts a receive.
 //
-// The sender's counters, notices and cells are in its piece of Control, those that
-// say what was received in the receiver's. Cost of a short message: its bytes written
+// The sender's counters, notices and cells are in its piece of Control, the counters
+// of received messages in the receiver's. Cost of a short message: its bytes written
 // and read once, and a cache line each way.
 
 const (
 	pairSlots  = 8
 	pairPieces = 4 // of a cell
-	// pairPatience is how long a sender waits for a slot: what the way over the mesh
-	// costs, so that it loses no more than that. Then it does not until one was free.
+	// pairPatience is a sender's longest wait for a slot, equal to the cost of the mesh.
+	// After such a wait the sender waits no more until a slot was free.
 	pairPatience = 20 * time.Microsecond
-	// lines of a pair in one rank's piece of Control: as the sender its counter of
-	// announcements, the notices and how much is in the cells; as the receiver how
-	// much was taken from them.
+	// lines of a pair in one rank's piece of Control: of the sender the counter of
+	// announcements, the notices and the fill counters of cells; of the receiver the
+	// counters of bytes taken from cells.
 	linePairNotice, linePairFilled, linePairTaken, pairLines = 1, 1 + pairSlots, 1 + 2*pairSlots, 1 + 3*pairSlots
 
 	pairFlagBytes = 256 << 10
@@ -49,7 +48,7 @@ const (
 	leastStream   = 16 << 10 // cells below it are no faster than the mesh
 )
 
-// notice says what the message in a slot is.
+// notice describes the message in a slot.
 type notice struct {
 	number atomic.Uint64 // of the message, plus one
 	sig    signature
@@ -62,25 +61,25 @@ const noticeInline = 32
 
 // pipe is one direction between this rank and another.
 type pipe struct {
-	announced *shmwait.Flag            // how many messages
-	notices   [pairSlots]*notice       //
-	filled    [pairSlots]*shmwait.Flag // what was copied to the cell: progress
-	taken     [pairSlots]*shmwait.Flag // and from it
+	announced *shmwait.Flag // number of messages
+	notices   [pairSlots]*notice
+	filled    [pairSlots]*shmwait.Flag // copied to the cell: see progress
+	taken     [pairSlots]*shmwait.Flag // copied from the cell
 	cells     [pairSlots][]byte
 
 	mu   sync.Mutex
-	turn sync.Cond         // of receives: heard has grown
-	wait int               // how many wait for it
-	done uint64            // of receives: how many have had their turn
-	held [pairSlots]uint64 // of sends: the number of the message that a slot was last given to, plus one
+	turn sync.Cond         // of receives: done has grown
+	wait int               // receives that wait for turn
+	done uint64            // receives that have had their turn
+	held [pairSlots]uint64 // of sends: number of the last message of a slot, plus one
 	full bool              // of sends: no slot became free in time
 }
 
 // pair is both directions.
 type pair struct{ out, in *pipe }
 
-// layPairs finds the pipes in Control; there are none if they would be too small.
-// base is where the piece of a place of the share begins, for the group.
+// layPairs sets the pipes in Control, or none if they would be too small. base returns the offset
+// of the group's part of a place's piece.
 func (s *shmGroup) layPairs(base func(place int) int) {
 	n := len(s.ranks)
 	room := pairCellBytes / (n - 1) / pairSlots &^ (cacheLine - 1)
@@ -114,8 +113,7 @@ func (s *shmGroup) layPairs(base func(place int) int) {
 	}
 }
 
-// pairPlace is the place in the share of the other rank of w, which has pipes; -1 if
-// it has none.
+// pairPlace returns the place of the other rank of w; -1 without pipes.
 func (w *Work) pairPlace() int {
 	if s := w.g.share; s != nil && s.pairs != nil {
 		return s.shmRanks[w.root]
@@ -123,19 +121,19 @@ func (w *Work) pairPlace() int {
 	return -1
 }
 
-// progress is n pieces of message number; all of them are pieceAll.
+// progress returns the counter value of n pieces of a message; pieceAll means all.
 func progress(number uint64, n uint32) uint64 {
 	return (number/pairSlots+1)<<32 | uint64(n)
 }
 
 const pieceAll = 1<<32 - 1
 
-// inCell reports whether a message of so many bytes travels in the notice or the cell.
+// inCell reports whether a message of n bytes travels in the notice or the cell.
 func (p *pipe) inCell(n int) bool { return n <= min(eager, len(p.cells[0])) || n <= noticeInline }
 
-// put announces the message of w to place i and, where it finds room, hands it over.
-// done says that nothing is left to be done; otherwise w.how is byDirect where the
-// rest goes through memory too. out.mu is held, from when w got its number.
+// put announces the message of w and copies it to a free slot. done reports whether the message is
+// complete; otherwise w.algorithm is byDirect if the rest travels through memory. out.mu is held
+// since w has its number.
 func (w *Work) put(out *pipe) (done bool) {
 	k, n := w.number%pairSlots, len(w.x)
 	place := nowhere
@@ -159,7 +157,7 @@ func (w *Work) put(out *pipe) (done bool) {
 	return done
 }
 
-// free reports whether a slot is free, or is soon.
+// free reports whether a slot is free, or becomes free within pairPatience.
 func (w *Work) free(out *pipe, k uint64) bool {
 	if out.held[k] == 0 {
 		return true
@@ -172,7 +170,7 @@ func (w *Work) free(out *pipe, k uint64) bool {
 	return !out.full
 }
 
-// finishPut is the rest of a long message.
+// finishPut sends the rest of a long message.
 func (w *Work) finishPut(i int) error {
 	out, k := w.g.share.pairs[i].out, w.number%pairSlots
 	if out.notices[k].place == nowhere {
@@ -190,9 +188,8 @@ func (w *Work) finishPut(i int) error {
 	return w.await(out.taken[k], progress(w.number, pieceAll), i)
 }
 
-// awaitAnnouncement waits until the message of w was announced. Receives wait for that one after
-// the other, as messages are announced, so that only the first of many takes a thread
-// of its own when it sleeps.
+// awaitAnnouncement waits until the message of w is announced. Receives wait sequentially, in the
+// order of messages, so that only the first of many occupies a thread while it sleeps.
 func (w *Work) awaitAnnouncement(i int) error {
 	in := w.g.share.pairs[i].in
 	in.line(w.number)
@@ -203,8 +200,8 @@ func (w *Work) awaitAnnouncement(i int) error {
 	return w.await(in.announced, w.number+1, i)
 }
 
-// skipTurn takes and passes the turn of a Receive that a fault keeps from beginning:
-// those after it wait for no deadline but its.
+// skipTurn takes and passes the turn of a Receive that cannot begin because of an error: later ones
+// wait for this turn without a timeout.
 func (w *Work) skipTurn() {
 	if w.kind != kindReceive {
 		return
@@ -216,7 +213,7 @@ func (w *Work) skipTurn() {
 	}
 }
 
-// line waits until all receives that were started before this one have had their turn.
+// line waits until all earlier receives have had their turn.
 func (p *pipe) line(number uint64) {
 	p.mu.Lock()
 	for p.done != number {
@@ -237,8 +234,8 @@ func (p *pipe) pass() {
 	p.mu.Unlock()
 }
 
-// take receives the message of w from place i, once it was announced. ok is false if
-// it comes over the mesh.
+// take receives the announced message of w from place i. ok is false if the message comes over the
+// mesh.
 func (w *Work) take(i int) (ok bool, err error) {
 	in, k := w.g.share.pairs[i].in, w.number%pairSlots
 	m := in.notices[k]
@@ -270,7 +267,7 @@ func (w *Work) take(i int) (ok bool, err error) {
 	return true, err
 }
 
-// takePieces copies what finishPut passes through the cell.
+// takePieces copies the pieces that finishPut writes to the cell.
 func (w *Work) takePieces(in *pipe, i int) error {
 	k := w.number % pairSlots
 	piece := len(in.cells[k]) / pairPieces &^ (cacheLine - 1)

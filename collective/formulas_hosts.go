@@ -1,11 +1,11 @@
 package collective
 
-// What the algorithms that know of no hosts send between them: the ranks of a host share
-// its wire, so that the links of ranks alone do not say how long an operation takes.
+// Traffic between hosts of algorithms without a notion of hosts: the ranks of a host share its
+// wire, so that the links of ranks alone do not determine an operation's time.
 
-// across is the most that a host sends to the others or gets from them, in K, with ranks
-// on the hosts given and rank 0 as the root.
-func (f formulas) across(hosts []int) float64 {
+// hostTraffic returns the most that a host sends to other hosts or receives from them, in K, with
+// rank 0 as the root. hosts has the host of each rank.
+func (f formulas) hostTraffic(hosts []int) float64 {
 	out, in := map[int]float64{}, map[int]float64{}
 	f.sends(hosts, func(from, to int, k float64) {
 		if a, b := hosts[from], hosts[to]; a != b {
@@ -23,13 +23,13 @@ func (f formulas) across(hosts []int) float64 {
 	return most
 }
 
-// sends calls each for what a rank sends to another, in K.
+// sends calls each for the traffic from one rank to another, in K.
 func (f formulas) sends(hosts []int, each func(from, to int, k float64)) {
 	n := len(hosts)
 	switch {
 	case f.method == byRing && f.kind.rooted():
 		for r := range n - 1 {
-			f.along(r, r+1, 1, each)
+			f.sendAlong(r, r+1, 1, each)
 		}
 	case f.method == byRing:
 		order := byHost(hosts)
@@ -42,11 +42,11 @@ func (f formulas) sends(hosts []int, each func(from, to int, k float64)) {
 			if f.kind == kindGather || f.kind == kindScatter {
 				share = float64(treeSpan(r, n)) / float64(n)
 			}
-			f.along(treeParent(r, false), r, share, each)
+			f.sendAlong(treeParent(r, false), r, share, each)
 		}
 	case f.method == byNaive || f.kind.rooted(): // a star
 		for r := 1; r < n; r++ {
-			f.along(0, r, f.all(n)/float64(n-1)/f.ways(), each)
+			f.sendAlong(0, r, f.all(n)/float64(n-1)/f.ways(), each)
 		}
 	case f.method == byDoubling && f.kind == kindAllReduce:
 		foldedSends(n, each)
@@ -59,9 +59,9 @@ func (f formulas) sends(hosts []int, each func(from, to int, k float64)) {
 	}
 }
 
-// along is what goes between a rank and one that is further from the root: away from it,
-// towards it, or both.
-func (f formulas) along(near, far int, k float64, each func(from, to int, k float64)) {
+// sendAlong calls each for the traffic between a rank and one further from the root: away from the
+// root, towards it, or both.
+func (f formulas) sendAlong(near, far int, k float64, each func(from, to int, k float64)) {
 	if f.kind != kindReduce && f.kind != kindGather {
 		each(near, far, k)
 	}
@@ -70,7 +70,7 @@ func (f formulas) along(near, far int, k float64, each func(from, to int, k floa
 	}
 }
 
-// ways is 2 for what goes to the root and back.
+// ways returns 2 for an operation that travels to the root and back.
 func (f formulas) ways() float64 {
 	if f.kind == kindAllReduce {
 		return 2

@@ -151,7 +151,7 @@ func TestAcrossAgainstCounters(t *testing.T) {
 					}
 				}
 			}
-			if want := float64(4*n*len(hosts)) * f.across(hosts); math.Abs(float64(most)-want) > 0.01 {
+			if want := float64(4*n*len(hosts)) * f.hostTraffic(hosts); math.Abs(float64(most)-want) > 0.01 {
 				t.Errorf("%v by %v, hosts %v: %d bytes over the wire of a host, the formula says %v", f.kind, f.method, hosts, most, want)
 			}
 		}

@@ -12,11 +12,11 @@ import "slices"
 //
 // The leaders of a reduce, but for the root, keep K bytes for what their host has.
 
-// treeBytes is up to where a tree is quicker than a chain, as in the default rules.
+// treeBytes is the size up to which a tree is faster than a chain, as in the default rules.
 const treeBytes = 256 << 10
 
-// along says whether an operand goes along a chain of the scope's ranks.
-func (w *Work) along() bool { return chained(w.scope.size, len(w.x)) }
+// usesChain reports whether an operand travels along a chain of the scope's ranks.
+func (w *Work) usesChain() bool { return chained(w.scope.size, len(w.x)) }
 
 func chained(ranks, bytes int) bool { return ranks > 2 && bytes > treeBytes }
 
@@ -51,7 +51,7 @@ func (w *Work) hierarchicalBroadcast() error {
 	defer func() { w.root = root }()
 	if leaders.rank >= 0 {
 		w.scope, w.root = leaders, 0
-		if err := w.spread(w.along()); err != nil {
+		if err := w.spread(w.usesChain()); err != nil {
 			return err
 		}
 	}
@@ -59,7 +59,7 @@ func (w *Work) hierarchicalBroadcast() error {
 		return w.hostSpread(here)
 	}
 	w.scope, w.root, w.base = &h.local, here, 1<<phaseBits
-	return w.spread(w.along())
+	return w.spread(w.usesChain())
 }
 
 func (w *Work) hierarchicalReduce() error {
@@ -80,7 +80,7 @@ func (w *Work) hierarchicalReduce() error {
 		return err
 	}
 	w.scope, w.root, w.base, w.op = leaders, 0, 1<<phaseBits, op
-	return w.collect(w.along())
+	return w.collect(w.usesChain())
 }
 
 // reduceHere reduces the operands of this host to x of the leader, whose own is own.
@@ -92,5 +92,5 @@ func (w *Work) reduceHere(own []byte, leader int) error {
 		copy(w.x, own)
 	}
 	w.scope, w.root = &w.g.hosting.local, leader
-	return w.collect(w.along())
+	return w.collect(w.usesChain())
 }

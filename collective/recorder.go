@@ -10,25 +10,26 @@ import (
 
 // opRecorder records a group's operations.
 //
-// An operation is recorded when it gets its number, which is when its caller starts it, and not when a worker takes it: a rank
-// whose operation is queued has begun it as far as the others are concerned. Until it ends, Work.waits points to where its record
-// says for whom it waits. That place is another's as soon as the operation has ended, so that both happen under the group's lock,
-// which who looks at waits holds, too.
+// An operation is recorded when its caller starts it, not when a worker runs it: for the other
+// ranks a queued operation has begun. Until the operation ends, Work.waits points to the awaited
+// rank in its record. The record is reused afterwards, so that the end and all reads of waits hold
+// the group's lock.
 //
-// Cost: of a short operation through shared memory, which takes 200 ns, 10 ns: it is written in the group's lane, and nobody looks at
-// the clock unless it waits for long. Of others 50 ns and two looks at the clock.
+// Cost: 10 ns for a short operation through shared memory (200 ns), which is written to the group's
+// lane and reads the clock only in a long wait; 50 ns and two reads of the clock for other
+// operations.
 type opRecorder struct {
 	rec    *record.Recorder
-	lane   *record.OpRing // its lock is the group's; nil: there was none left
+	lane   *record.OpRing // under the group's lock; nil: none was free
 	group  uint32
 	kinds  [kinds]record.Name
 	hows   [methods]record.Name
-	bucket atomic.Uint64 // that is being started: its number plus one, above its name
-	like   likeness      // what draft is of
+	bucket atomic.Uint64 // current bucket: number plus one, above its name
+	like   likeness      // operation of draft
 	draft  record.Draft
 }
 
-// likeness is what two operations have in common whose records differ in their numbers alone.
+// likeness identifies operations with equal records except for their numbers.
 type likeness struct {
 	sig    signature
 	kind   kind
@@ -37,13 +38,13 @@ type likeness struct {
 	bucket uint64
 }
 
-// shortBytes is from where on an operation takes so long that looking at the clock is nothing to it.
+// shortBytes is the size from which the cost of reading the clock is negligible.
 const shortBytes = 64 << 10
 
-// ownRecord is what a group records in where it is not told: as much as Begun needs.
+// ownRecord configures the recorder of a group without Config.Record: as large as Begun needs.
 var ownRecord = record.Config{Operations: 2 * begun, Phases: begun, Open: 2 * maxInFlight, Lanes: 1, Names: 2 << 10}
 
-// attend makes the group's scribe.
+// attend makes the group's recorder of operations.
 func (g *Group) attend() {
 	s := &g.scribe
 	s.rec, s.group = g.cfg.Record, g.cfg.ID
@@ -63,17 +64,17 @@ func (g *Group) attend() {
 	}
 }
 
-// Recorder is where the group's operations are recorded.
+// Recorder returns the recorder of the group's operations.
 func (g *Group) Recorder() *record.Recorder { return g.scribe.rec }
 
-// For says that the operations which are started from now on are a bucket's, until it is said otherwise: its number in the plan, and
-// what the group's recorder calls it; -1: of none. Only who starts all operations of a group can say so.
+// For assigns the operations that start from now on to a bucket: its number in the plan, -1 for
+// none, and its name in the group's recorder. The caller must start all operations of the group.
 func (g *Group) For(bucket int, label record.Name) {
 	g.scribe.bucket.Store(uint64(bucket+1)<<16 | uint64(label))
 }
 
-// begin records that w begins, unless this rank is the only one. Its caller waits for it, or not. g.mu is held, so that its number
-// is not another's before.
+// begin records the start of w, except in a group of one rank. blocking reports whether the caller
+// waits. g.mu is held, so that records are in the order of numbers.
 func (s *opRecorder) begin(w *Work, blocking bool) {
 	if w.hasStart = !blocking; w.g.size == 1 {
 		return
@@ -98,7 +99,7 @@ func (s *opRecorder) begin(w *Work, blocking bool) {
 	}
 }
 
-// event is what is recorded when w begins, without the time.
+// event returns the record of the start of w, without the time.
 func (s *opRecorder) event(w *Work) record.Event {
 	bucket := s.bucket.Load()
 	e := record.Event{
@@ -114,7 +115,7 @@ func (s *opRecorder) event(w *Work) record.Event {
 	return e
 }
 
-// look notes the time, from which w waits. If it is in the lane nobody has asked for it yet.
+// look records the time from which w waits. An operation in the lane has read no clock before.
 func (s *opRecorder) look(w *Work) {
 	now := s.rec.Now()
 	if !w.hasStart {
@@ -123,7 +124,7 @@ func (s *opRecorder) look(w *Work) {
 	w.waits.Start(now)
 }
 
-// stop looks at the clock at the end of w, if that was done before.
+// stop reads the clock at the end of w, if begin or look did.
 func (s *opRecorder) stop(w *Work) {
 	w.end = record.Unknown
 	if w.hasStart {
@@ -131,8 +132,8 @@ func (s *opRecorder) stop(w *Work) {
 	}
 }
 
-// ended records that w has ended, if it has begun. g.mu is held: nobody looks at w.waits any more when another may
-// have its place.
+// ended records the end of w, if it has begun. g.mu is held, so that no reader of w.waits remains
+// when the record is reused.
 func (s *opRecorder) ended(w *Work) {
 	if w.hasRing && w.hasStart {
 		w.entry.Began(w.begun)
@@ -144,13 +145,13 @@ func (s *opRecorder) ended(w *Work) {
 	w.entry, w.hasRing, w.stamped, w.waits = record.Op{}, false, false, &w.ownWaits
 }
 
-// leave gives the lane back, once: another group may have it now. g.mu is held.
+// leave releases the lane, once, for another group. g.mu is held.
 func (s *opRecorder) leave() {
 	s.lane.Free()
 	s.lane = nil
 }
 
-// fault records what has broken the group, and which rank is lost by what it says.
+// fault records the error that has broken the group, and the lost rank that the error names.
 func (s *opRecorder) fault(cause *OpError) {
 	now, with := s.rec.Now(), -1
 	if lost := (*transport.LostError)(nil); errors.As(cause, &lost) {

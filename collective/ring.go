@@ -103,7 +103,7 @@ func (w *Work) ringReduceScatter() error {
 	return nil
 }
 
-// hold returns n bytes that stay the operation's while it runs.
+// hold returns a buffer of n bytes for the operation's duration.
 func (w *Work) hold(n int) []byte {
 	if len(w.partial) < n {
 		w.partial = make([]byte, n)
@@ -111,24 +111,21 @@ func (w *Work) hold(n int) []byte {
 	return w.partial[:n]
 }
 
-// ring carries out steps. Because each step sends on what the one before
-// received, the messages sent are the segments of this rank's own first chunk,
-// then every message received but those of the last step, in order; and the
-// right neighbour receives them in the same order. Message i to the right is
-// therefore tagged i.
+// ring performs steps. Each step forwards the chunk that the previous step received: the messages
+// sent are the segments of this rank's first chunk, then all received messages except those of the
+// last step, in order. The right neighbour receives them in the same order. Message i to the right
+// therefore has tag i.
 //
-// Sends run at most `posted` messages ahead of the receives, so that no rank
-// floods its neighbour. A receive that overwrites is posted only after the send
-// that carries the old values: message i of the allgather overwrites what
-// message i to the right has carried.
+// Sends run at most `posted` messages ahead of the receives, so that no rank floods its neighbour.
+// A receive that overwrites is posted only after the send of the old values: message i of the
+// allgather overwrites the values of message i to the right.
 //
-// Large messages are lent. What is sent is overwritten only by the sum that it has
-// become a part of, so that the right neighbour had it before; and what is handed
-// round last is given back when it says that it has all.
+// Large messages are zero-copy. Sent values are overwritten only by a sum that contains them, so
+// that the right neighbour has received them before; awaitConsumed covers the messages of the last
+// round.
 //
-// Where parts differ in length, a rank that has received everything may still
-// have much to send. Its left neighbour has then sent all, so that ranks whose
-// sends wait for each other form no circle.
+// If parts differ in length, a rank that has received all messages may still have many to send. Its
+// left neighbour has then sent all, so that ranks with waiting sends never form a cycle.
 func (w *Work) ring(steps []RingStep, reduce bool) error {
 	left, right := mod(w.scope.rank-1, w.scope.size), (w.scope.rank+1)%w.scope.size
 	out, in := w.cursor(steps, sending, reduce), w.cursor(steps, receiving, reduce)
@@ -163,8 +160,8 @@ func (w *Work) ring(steps []RingStep, reduce bool) error {
 	return w.awaitConsumed(left, right)
 }
 
-// awaitConsumed ends the lending: it tells the left neighbour that this rank has
-// received all, and waits until the right one has.
+// awaitConsumed ends zero-copy sending: it reports to the left neighbour that this rank has
+// received all messages, and waits for the same report of the right one.
 func (w *Work) awaitConsumed(left, right int) error {
 	if !w.zeroCopy {
 		return nil
@@ -177,8 +174,7 @@ func (w *Work) awaitConsumed(left, right int) error {
 	return w.wait(received, right)
 }
 
-// received is the number of the message that says that all have been received,
-// beyond those of segments.
+// received is the number of that report, above those of segments.
 const received = 1 << numberBits
 
 // ask posts the receives up to number end.
@@ -188,7 +184,7 @@ func (w *Work) ask(c *cursor, end, left int) {
 	}
 }
 
-// arrival is where the message under c is to be written.
+// arrival returns the destination of the message at c.
 func (w *Work) arrival(c *cursor) []byte {
 	if c.adds() {
 		return w.space(c.at-1, c.hi-c.lo)
@@ -196,9 +192,8 @@ func (w *Work) arrival(c *cursor) []byte {
 	return w.x[c.lo:c.hi]
 }
 
-// absorb deals with the message under c, which has arrived. The last addition
-// to a chunk is followed by the mean's scaling, here and nowhere else, so that
-// all ranks get the same bits.
+// absorb processes the received message at c. Only here the mean's scaling follows the last
+// addition to a chunk, so that all ranks have the same bits.
 func (w *Work) absorb(c *cursor) {
 	if !c.adds() {
 		return
@@ -223,19 +218,19 @@ type cursor struct {
 	w      *Work
 	steps  []RingStep
 	dir    direction
-	reduce bool // what the steps say is to be added is
+	reduce bool // steps add as marked; false: no step adds
 
-	at     int // how many messages next has produced
-	step   int // of the last one
-	lo, hi int // its bytes in x
-	end    int // where its chunk ends
+	at     int // messages that next has produced
+	step   int // of the last message
+	lo, hi int // bytes of the last message in x
+	end    int // end of its chunk in x
 }
 
 func (w *Work) cursor(steps []RingStep, dir direction, reduce bool) cursor {
 	return cursor{w: w, steps: steps, dir: dir, reduce: reduce, step: -1}
 }
 
-// adds says that the last message is added rather than written.
+// adds reports whether the last message is added, not written.
 func (c *cursor) adds() bool { return c.reduce && c.steps[c.step].Reduce }
 
 // next moves on to the next message and reports whether there is one.
@@ -261,13 +256,13 @@ func (c *cursor) chunk(step int) (lo, hi int) {
 	return c.w.chunk(c.steps[step].Receive)
 }
 
-// messages is how many messages the chunk of a step makes.
+// messages returns the number of messages of a step's chunk.
 func (c *cursor) messages(step int) int {
 	lo, hi := c.chunk(step)
 	return (hi - lo + c.w.segmentBytes() - 1) / c.w.segmentBytes()
 }
 
-// added is how many of all messages are added.
+// added returns the number of messages that are added.
 func (c *cursor) added() int {
 	n := 0
 	for i, step := range c.steps {
@@ -278,7 +273,7 @@ func (c *cursor) added() int {
 	return n
 }
 
-// total is how many messages there are.
+// total returns the number of messages.
 func (c *cursor) total() int {
 	n := 0
 	for i := range c.steps {

@@ -167,7 +167,7 @@ func flatOn(hosts []int) []flat {
 	var out []flat
 	for _, f := range allFormulas() {
 		if fits(f.method, len(hosts)) == nil && f.method != byNaive {
-			out = append(out, flat{f, f.across(hosts)})
+			out = append(out, flat{f, f.hostTraffic(hosts)})
 		}
 	}
 	return out
