@@ -49,7 +49,20 @@ type GroupSpec struct {
 	Place rendezvous.Backend
 }
 
-// stepCommit has the ends of steps from trainers, and the state of the agreement.
+// stepCommit has the ends of steps from trainers, and the state of the agreement on one step.
+//
+//	             all trainers sent the same end               the group has the sum,
+//	             with members that all of them have           the device is updated
+//	+----------+ -------------------------------> +---------+ ----------------------> +-----------+
+//	| waiting  |                                  | active  |                         | committed |
+//	+----------+ <-------------+                  +---------+                         +-----------+
+//	     |                     |                    |     |                                 |
+//	     | some trainers lost  | RetryEnd           |     | device error, no state left,    | Commit to
+//	     | a member: RetryEnd  | with attempt + 1   |     | or attempt 16                   | all trainers
+//	     v                     |                    v     v                                 v
+//	(attempt + 1) -------------+------- lost or void     failed: the job ends          (step + 1)
+//
+// A newer end of any trainer makes an active agreement void and cancels its group.
 type stepCommit struct {
 	ends    []message.End // last end by trainer; step 0: none
 	step    uint64        // last processed step
