@@ -1,9 +1,9 @@
-// Package median has the median of measured values.
+// Package median computes the median of measured values.
 package median
 
 import "slices"
 
-// Of returns the median of x, at least one value, and sorts x.
+// Of returns the median of x and sorts x. x must not be empty.
 func Of(x []float64) float64 {
 	slices.Sort(x)
 	if n := len(x); n%2 == 0 {

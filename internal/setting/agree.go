@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// MaxValuesBytes bounds Values that one process sends another, as AppendBinary writes them.
+	// MaxValuesBytes is the maximum size of the Values in a message, as AppendBinary encodes them.
 	MaxValuesBytes = 60 << 10
-	// MaxDisagreements is how many of them one process tells another.
+	// MaxDisagreements is the maximum number of conflicts in a message.
 	MaxDisagreements = 32
 
 	maxPath  = 128
 	maxText  = 32 << 10
-	maxShown = 200 // of a text that others have told
+	maxShown = 200 // bytes of another process's text in an error
 )
 
-// Check wants values that may be sent: paths and texts that can be printed, and few enough bytes.
+// Check rejects values that cannot be sent: unprintable paths or texts, or too many bytes.
 func (v Values) Check() error {
 	bytes := 0
 	for p, text := range v {
@@ -43,7 +43,8 @@ func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// AppendBinary appends v to b: each path and its text by path, two bytes of length before each. It returns no error.
+// AppendBinary appends the paths and texts of v to b, sorted by path, each after its length in two
+// bytes. The error is always nil.
 func (v Values) AppendBinary(b []byte) ([]byte, error) {
 	for _, p := range slices.Sorted(maps.Keys(v)) {
 		for _, s := range []string{string(p), v[p]} {
@@ -55,7 +56,8 @@ func (v Values) AppendBinary(b []byte) ([]byte, error) {
 
 var errValues = errors.New("want settings by path, with their lengths")
 
-// UnmarshalBinary reads what AppendBinary wrote of values that Check accepts, and nothing else.
+// UnmarshalBinary decodes the output of AppendBinary. It rejects values that Check rejects, and
+// paths out of order.
 func (v *Values) UnmarshalBinary(b []byte) error {
 	var out Values
 	last := ""
@@ -85,7 +87,7 @@ func (v *Values) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// Conflict is a setting of which two processes have different values.
+// Conflict is a setting with different values in two processes.
 type Conflict struct {
 	Path Path `json:"path"`
 	// Process has Text, and Other has OtherText.
@@ -95,7 +97,7 @@ type Conflict struct {
 	OtherText string `json:"other_text"`
 }
 
-// Fault names the setting, both processes and both values, whichever has found it in the same order.
+// Fault returns an error with the setting, both processes in alphabetical order, and both values.
 func (d Conflict) Fault() *Error {
 	if d.Other < d.Process {
 		d.Process, d.Text, d.Other, d.OtherText = d.Other, d.OtherText, d.Process, d.Text
@@ -103,7 +105,8 @@ func (d Conflict) Fault() *Error {
 	return Errorf(d.Path, "is %s on %s and %s on %s: give all processes of a job the same", shown(d.Text), d.Process, shown(d.OtherText), d.Other)
 }
 
-// shown is a text of another process, short enough for a line, and safe for a terminal.
+// shown returns another process's text, cut to maxShown bytes, and quoted if empty, unprintable or
+// with spaces.
 func shown(text string) string {
 	if len(text) > maxShown {
 		text = strings.ToValidUTF8(text[:maxShown], "") + "…"
@@ -114,11 +117,10 @@ func shown(text string) string {
 	return text
 }
 
-// ConflictError says that processes of a job were told different things. It wraps the Error of each
-// setting.
+// ConflictError wraps the Error of each setting on which processes of a job disagree.
 type ConflictError struct{ Over Disagreements }
 
-// Error is one line.
+// Error returns all conflicts on one line.
 func (e *ConflictError) Error() string {
 	texts := make([]string, len(e.Over))
 	for i, d := range e.Over {
@@ -127,7 +129,7 @@ func (e *ConflictError) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Unwrap returns the faults.
+// Unwrap returns an Error per conflict.
 func (e *ConflictError) Unwrap() []error {
 	errs := make([]error, len(e.Over))
 	for i, d := range e.Over {
@@ -136,10 +138,10 @@ func (e *ConflictError) Unwrap() []error {
 	return errs
 }
 
-// Disagreements are several.
+// Disagreements is a list of conflicts.
 type Disagreements []Conflict
 
-// Short is as many of l as one process tells another, with texts that are short enough to be shown.
+// Short returns the first MaxDisagreements conflicts of l, with shortened texts.
 func (l Disagreements) Short() Disagreements {
 	short := slices.Clone(l[:min(len(l), MaxDisagreements)])
 	for i := range short {
@@ -152,7 +154,7 @@ func (l Disagreements) Short() Disagreements {
 	return short
 }
 
-// Check wants disagreements that Short has made of values that Check accepts.
+// Check rejects lists that exceed the limits of Short or cannot be printed.
 func (l Disagreements) Check() error {
 	for _, d := range l {
 		for _, s := range []string{string(d.Path), d.Process, d.Text, d.Other, d.OtherText} {
@@ -167,18 +169,19 @@ func (l Disagreements) Check() error {
 	return nil
 }
 
-// Agreement is what the processes of a job have told of its settings. The zero value has heard nobody. Its methods may be
-// called from any goroutine.
+// Agreement compares the settings of a job's processes. The zero value is empty. Methods are safe
+// for concurrent use.
 type Agreement struct {
 	mu     sync.Mutex
 	values map[Path]reportedValue
 }
 
-// reportedValue is a value, and who told it first.
+// reportedValue is a value and its first reporter.
 type reportedValue struct{ who, text string }
 
-// Join compares what a process tells with what others have told before it, by path, where both have the setting. It returns
-// a *ConflictError, or nil; then others are compared with this process, too.
+// Join compares a process's values with earlier ones and returns a *ConflictError for differences.
+// A path of a single process is not compared. Without a conflict Join stores the values for later
+// comparisons.
 func (a *Agreement) Join(who string, values Values) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

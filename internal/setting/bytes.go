@@ -11,7 +11,7 @@ var sizeUnits = []struct {
 	size float64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}}
 
-// Bytes is a number of bytes as people write it: 4GiB, 1.5GB, 300000000 or 0. It is written exactly.
+// Bytes is a number of bytes, such as 4GiB, 1.5GB, 300000000 or 0. String is exact.
 func Bytes[T ~int | ~int64](field *T) Value {
 	return bound[T]{field, func(text string) (T, error) {
 		n, err := parseBytes(text)

@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// Values are the texts of some settings, by path.
+// Values maps the paths of settings to their values, as text.
 type Values map[Path]string
 
-// Values are those of the scopes named; of all without a name.
+// Values returns the settings of the given scopes, or all settings without a scope.
 func (t *Table) Values(scopes ...Scope) Values {
 	out := Values{}
 	for _, r := range t.rows {
@@ -21,7 +21,7 @@ func (t *Table) Values(scopes ...Scope) Values {
 	return out
 }
 
-// Hash is equal for equal values, and so few bytes that a handshake can carry it.
+// Hash returns a digest of the values, small enough for a handshake.
 func (v Values) Hash() [sha256.Size]byte {
 	h := sha256.New()
 	for _, p := range slices.Sorted(maps.Keys(v)) {
@@ -30,13 +30,13 @@ func (v Values) Hash() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// Difference is a setting of which two processes, or a run and its checkpoint, have different values.
+// Difference is a setting with different values in two processes, or in a run and its checkpoint.
 type Difference struct {
 	Path         Path
-	Mine, Theirs string // "" where one does not have it
+	Mine, Theirs string // "" if the setting is missing
 }
 
-// Differences are all of them, by path.
+// Differences returns the settings with different values, sorted by path.
 func (v Values) Differences(theirs Values) (out []Difference) {
 	all := maps.Clone(v)
 	maps.Copy(all, theirs)

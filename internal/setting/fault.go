@@ -6,27 +6,25 @@ import (
 	"strings"
 )
 
-// Error is what is wrong with one setting. Its text names settings by their paths; Text names them
-// otherwise.
+// Error is an error of a setting. The method Error names settings by path; Text takes other names.
 type Error struct {
 	Path   Path
-	Origin Origin // where the value was given, if that is known
+	Origin Origin // source of the value, if known
 
 	format string
 	args   []any
 }
 
-// Errorf returns a fault of a setting: its name, a space, and what the format says. Arguments that
-// are Paths are names of settings, too. Without a path it is what the format says alone, such as
-// advice that names settings.
+// Errorf returns an error: the name of p, a space and the formatted text. Paths among the arguments
+// are printed as names, too. An empty p gives the text alone, such as advice on several settings.
 func Errorf(p Path, format string, args ...any) *Error {
 	return &Error{Path: p, format: format, args: args}
 }
 
-// Error names settings by their paths.
+// Error returns the text with paths as names.
 func (f *Error) Error() string { return f.Text(func(p Path) string { return string(p) }) }
 
-// Text names settings as name says.
+// Text returns the text with the names that name returns.
 func (f *Error) Text(name func(Path) string) string {
 	args := make([]any, len(f.args))
 	for i, a := range f.args {
@@ -42,7 +40,7 @@ func (f *Error) Text(name func(Path) string) string {
 	return name(f.Path) + " " + text
 }
 
-// Unwrap returns the error among the arguments, if there is one.
+// Unwrap returns the first error among the arguments, or nil.
 func (f *Error) Unwrap() error {
 	for _, a := range f.args {
 		if err, ok := a.(error); ok {
@@ -52,10 +50,10 @@ func (f *Error) Unwrap() error {
 	return nil
 }
 
-// ErrorList are several.
+// ErrorList is a list of errors.
 type ErrorList []*Error
 
-// Err joins them; nil without any.
+// Err joins the errors. An empty list gives nil.
 func (l ErrorList) Err() error {
 	errs := make([]error, len(l))
 	for i, f := range l {
@@ -64,13 +62,13 @@ func (l ErrorList) Err() error {
 	return errors.Join(errs...)
 }
 
-// Lines are the faults that err joins, a line each, with settings named as name says. What is no
-// Error keeps its text.
+// Lines returns the errors joined in err, a line each, with the names that name returns. Other
+// errors keep their text.
 func Lines(err error, name func(Path) string) []string {
 	return Format(err, func(f *Error) string { return f.Text(name) })
 }
 
-// Format is Lines with the whole text of an Error as tell says.
+// Format is Lines with a function that returns the text of an Error.
 func Format(err error, tell func(*Error) string) (lines []string) {
 	if err == nil {
 		return nil
@@ -88,7 +86,7 @@ func Format(err error, tell func(*Error) string) (lines []string) {
 	return []string{text}
 }
 
-// wrapped are the faults that an error wraps, but for what these wrap.
+// wrapped returns the outermost Errors that err wraps.
 func wrapped(err error) (all []*Error) {
 	switch e := err.(type) {
 	case *Error:

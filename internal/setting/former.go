@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// former is a setting of an earlier version. Its names remain accepted until 1.0.
+// former is a setting of an earlier version. The old names remain accepted until 1.0.
 type former struct {
 	path  Path              // path in that version
 	flag  string            // flag in that version, if it has changed
-	now   Path              // path of the setting that replaces it; empty if none does
-	words map[string]string // values that have new names; an empty one is what the new setting means if it is left out
-	host  string            // HOST that an address without one meant
+	now   Path              // path of the replacement; empty if removed
+	words map[string]string // new names of values; empty means the new setting's default
+	host  string            // HOST of an address without a host
 	usual []string          // values without replacement that equal today's behaviour
 	hint  string            // remedy for the other values
 }
@@ -80,9 +80,9 @@ func formers() []former {
 	}
 }
 
-// Current returns an assignment with the names of this version, the note for the user if it had
-// others, and whether it still gives a setting. A setting that is gone is an error unless its value
-// changes nothing.
+// Current returns an assignment with this version's names, a note for the user if a name changed,
+// and whether the setting remains given. A removed setting is an error unless its value equals
+// today's behaviour.
 func Current(a Assignment) (now Assignment, note string, exists bool, err error) {
 	i := slices.IndexFunc(formers(), func(f former) bool { return f.path == a.Path && f.now != a.Path })
 	if i < 0 {
@@ -106,8 +106,7 @@ func Current(a Assignment) (now Assignment, note string, exists bool, err error)
 	return a, fmt.Sprintf("%s is %s", f.path, f.now), !renamed || word != "", nil
 }
 
-// Formers returns the flags of earlier versions by the paths of that version; the flag is empty if
-// it has not changed.
+// Formers returns the flags of earlier versions by their paths. An unchanged flag is empty.
 func Formers() map[Path]string {
 	flags := map[Path]string{}
 	for _, f := range formers() {
@@ -116,8 +115,8 @@ func Formers() map[Path]string {
 	return flags
 }
 
-// Current returns values with the names of this version. Settings that are gone are left out; the
-// error names those whose values are not today's behaviour.
+// Current returns values with this version's names, without removed settings. The error names
+// removed settings with values other than today's behaviour.
 func (v Values) Current() (Values, error) {
 	if v == nil {
 		return nil, nil

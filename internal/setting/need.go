@@ -6,28 +6,28 @@ import (
 	"strings"
 )
 
-// Condition is what must hold of other settings for one to have an effect. What a table does not
-// have is not judged: its needs are met.
+// Condition is a requirement on other settings: unless it is met, a setting has no effect. A path
+// outside the table counts as met.
 type Condition interface {
-	// holds looks at texts of values by path.
+	// holds evaluates the condition. get returns a setting's value as text.
 	holds(get func(Path) (text string, known bool)) bool
-	// describe is a format and its arguments, paths among them.
+	// describe returns a format and its arguments, including paths.
 	describe() (format string, args []any)
 }
 
-// Equals needs a setting to have one of some values.
+// Equals requires a setting's value to be in values.
 func Equals(p Path, values ...string) Condition { return is{p, values} }
 
-// NotEquals needs a setting to have none of some values.
+// NotEquals requires a setting's value not to be in values.
 func NotEquals(p Path, values ...string) Condition { return not{is{p, values}} }
 
-// Enabled needs a setting to be anything but off: "", "0", "0s", "false" and "none" are off.
+// Enabled requires a value other than "", "0", "0s", "false" and "none".
 func Enabled(p Path) Condition { return on{p} }
 
-// All needs all of some.
+// All is met if all conditions are met.
 func All(needs ...Condition) Condition { return joined{needs, " and ", true} }
 
-// Any needs one of some.
+// Any is met if any condition is met.
 func Any(needs ...Condition) Condition { return joined{needs, " or ", false} }
 
 type is struct {
@@ -75,7 +75,7 @@ func (n joined) holds(get func(Path) (string, bool)) bool {
 	return slices.ContainsFunc(n.needs, fails) != n.all
 }
 
-// failing is what a need lacks: of All those that are not met.
+// failing returns the unmet part of a condition: for All, the unmet conditions only.
 func failing(n Condition, get func(Path) (string, bool)) Condition {
 	all, ok := n.(joined)
 	if !ok || !all.all {
@@ -102,7 +102,7 @@ func (n joined) describe() (string, []any) {
 
 func escaped(text string) string { return strings.ReplaceAll(text, "%", "%%") }
 
-// Requirement is a need in words, with paths: "needs ps.durability wal".
+// Requirement describes a condition with paths: "needs ps.durability wal".
 func Requirement(n Condition) string {
 	format, args := n.describe()
 	return "needs " + fmt.Sprintf(format, args...)

@@ -1,9 +1,10 @@
-// Package setting describes the settings of a job as rows of one table. A row names one field of a configuration:
-// its path, flag, unit, default, one sentence, who must agree on it, and what it needs to have an effect. Flags, help,
-// the reference page, job files, and the comparisons between processes and with a checkpoint all come from the rows.
+// Package setting describes a job's settings as rows of a table. A row has a setting's path, flag,
+// unit, default, description, scope and condition, and is bound to a field of a Config. Flags,
+// help, the reference page, job files, and comparisons between processes and with a checkpoint all
+// use the rows.
 //
-// A package owns the rows of its own Config, beside it, and speaks of settings by their paths; only a command turns
-// these into flags (Text). Adding a setting is one field and one row.
+// Each package defines the rows of its own Config, and errors name settings by path; only a command
+// prints flags (Error.Text). A new setting is a field and a row.
 package setting
 
 import (
@@ -14,24 +15,24 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// Path names a setting: lower-case words joined by hyphens, in groups that dots separate, such as
+// Path names a setting: hyphenated lower-case words, in groups separated by dots, such as
 // "ps.durability".
 type Path string
 
-// Scope says who must agree on a setting.
+// Scope selects the processes that must agree on a setting.
 type Scope uint8
 
 const (
-	// JobFixed: it affects the result, or what processes send each other. All processes of a job
-	// have the same value, and a resumed run has its checkpoint's.
+	// JobFixed settings affect the result or the messages between processes. They are equal on all
+	// processes of a job and in a resumed run.
 	JobFixed Scope = iota
-	// JobMutable: as JobFixed, but a resumed run may have another value than its checkpoint.
+	// JobMutable is JobFixed, except that a resumed run may change the value.
 	JobMutable
-	// PerProcess: each process may have a value of its own.
+	// PerProcess settings may differ between processes.
 	PerProcess
 )
 
-// String is how the reference page calls it.
+// String returns the scope's name on the reference page.
 func (s Scope) String() string {
 	switch s {
 	case JobFixed:
@@ -45,8 +46,8 @@ func (s Scope) String() string {
 // Commands is a set of commands that take a setting.
 type Commands uint8
 
-// The commands. Train takes every setting. Server and Heter also accept those of other commands,
-// because the ranks' job file may hold them.
+// The commands. Train takes every setting. Server and Heter also accept other commands' settings,
+// because they read the ranks' job file.
 const (
 	Run Commands = 1 << iota
 	Eval
@@ -61,10 +62,10 @@ const (
 	AllCommands = Ranks | Run | Server | Heter
 )
 
-// Has reports whether the command of is among c.
+// Has reports whether c includes the command of.
 func (c Commands) Has(of Commands) bool { return of == Train || c&of != 0 }
 
-// String lists the commands as users type them.
+// String returns the names of the commands, as on the command line.
 func (c Commands) String() string {
 	names := []string{"train"}
 	for i, name := range []string{"run", "eval", "predict", "bench allreduce, bench collectives", "bench step", "server", "heter"} {
@@ -83,38 +84,38 @@ func For(c Commands, rows ...Row) []Row {
 	return rows
 }
 
-// Row is one setting.
+// Row is a setting.
 type Row struct {
 	Path Path
-	// Flag is its flag on the command line, without hyphens; empty: it has a path alone.
+	// Flag is the command-line flag, without hyphens. Empty means a path only.
 	Flag string
-	// Unit is what a number counts or a text names: "steps", "DIR". Empty where the value says it, such as a choice.
+	// Unit is the unit of a number or the kind of a text: "steps", "DIR". Empty for
+	// self-explanatory values, such as a choice.
 	Unit string
-	// About is one sentence, without the default.
+	// About is a description in a sentence, without the default.
 	About string
 	Scope Scope
-	// Commands are those besides train that take the setting.
+	// Commands are the commands other than train that take the setting.
 	Commands Commands
-	// OneStart reports whether the value holds for one start of the job: a resumed run does not
-	// repeat it.
+	// OneStart reports whether the value applies to a single attempt, not to a resumed run.
 	OneStart bool
-	// Needs is what must hold for the setting to have an effect; nil: nothing.
+	// Needs is the condition for an effect. nil means none.
 	Needs Condition
-	// Value is bound to the field, which holds the default when the table is made.
+	// Value is bound to the field. The field must hold the default when New is called.
 	Value Value
 }
 
-// Origin is where a value was given: "--batch", "job.yaml:12". Empty: nowhere, it is the default.
+// Origin is the source of a value: "--batch", "job.yaml:12". Empty means the default.
 type Origin string
 
-// Assignment gives a setting a value, as text.
+// Assignment sets a setting to a value, as text.
 type Assignment struct {
 	Path   Path
 	Text   string
 	Origin Origin
 }
 
-// Table is the settings of one configuration, in order.
+// Table holds the settings of a configuration, in order.
 type Table struct {
 	rows     []Row
 	at       map[Path]int
@@ -122,8 +123,8 @@ type Table struct {
 	origins  []Origin
 }
 
-// New makes a table of rows whose fields hold their defaults. Two rows of one path or one flag are an error of the
-// program.
+// New returns a table of rows. The rows' fields must hold the defaults. Duplicate paths or flags
+// are an error.
 func New(rows ...Row) (*Table, error) {
 	t := &Table{rows: rows, at: make(map[Path]int, len(rows)), origins: make([]Origin, len(rows))}
 	flags := map[string]Path{}
@@ -140,10 +141,10 @@ func New(rows ...Row) (*Table, error) {
 	return t, nil
 }
 
-// Rows are the settings, in order.
+// Rows returns the settings, in order.
 func (t *Table) Rows() []Row { return slices.Clone(t.rows) }
 
-// Row returns a setting, and whether there is such a one.
+// Row returns a setting, and whether it exists.
 func (t *Table) Row(p Path) (r Row, known bool) {
 	i, known := t.at[p]
 	if known {
@@ -152,10 +153,10 @@ func (t *Table) Row(p Path) (r Row, known bool) {
 	return r, known
 }
 
-// Default is the text of a setting's value when the table was made.
+// Default returns a setting's default, as text.
 func (t *Table) Default(p Path) string { return t.defaults[t.at[p]] }
 
-// Origin is where a setting was given; "": it has its default.
+// Origin returns the source of a setting's value. "" means the default.
 func (t *Table) Origin(p Path) Origin {
 	if i, known := t.at[p]; known {
 		return t.origins[i]
@@ -163,7 +164,7 @@ func (t *Table) Origin(p Path) Origin {
 	return ""
 }
 
-// Get is the text of a setting's value, and whether there is such a setting.
+// Get returns a setting's value as text, and whether the setting exists.
 func (t *Table) Get(p Path) (text string, known bool) {
 	i, known := t.at[p]
 	if !known {
@@ -172,8 +173,8 @@ func (t *Table) Get(p Path) (text string, known bool) {
 	return t.rows[i].Value.String(), true
 }
 
-// Apply sets values in order, so that later ones win, and reports every fault: unknown settings, and texts that are
-// no values. The others are set.
+// Apply sets values in order: later values win. It sets all valid values and reports each unknown
+// setting and invalid text.
 func (t *Table) Apply(given ...Assignment) ErrorList {
 	var faults ErrorList
 	for _, a := range given {
@@ -191,7 +192,7 @@ func (t *Table) Apply(given ...Assignment) ErrorList {
 	return faults
 }
 
-// unknown is the fault of a setting that there is not, with the nearest that there is.
+// unknown returns the error of an unknown setting, with the nearest known paths.
 func (t *Table) unknown(a Assignment) *Error {
 	names := make([]string, len(t.rows))
 	for i, r := range t.rows {
@@ -200,14 +201,13 @@ func (t *Table) unknown(a Assignment) *Error {
 	return &Error{Path: a.Path, Origin: a.Origin, format: "is no setting%s", args: []any{spelling.Hint(string(a.Path), names...)}}
 }
 
-// Idle reports every setting that was given and has no effect, with what it needs.
+// Idle reports every given setting without effect, with the unmet condition.
 func (t *Table) Idle() ErrorList {
 	return t.idle(func(i int) bool { return t.origins[i] != "" })
 }
 
-// Unused reports what Table.Unused does, of a configuration that a program has filled: every row
-// without effect whose value is not among its usual ones, those of other configurations' rows in
-// the same order.
+// Unused is Idle for a configuration that a program has filled: a row counts as given if no row of
+// usual at the same index has the same value.
 func Unused(rows []Row, usual ...[]Row) (ErrorList, error) {
 	t, err := New(rows...)
 	if err != nil {

@@ -11,13 +11,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// Value reads and writes one field. Set takes all that String returns, and leaves the field as it is where it fails.
+// Value reads and writes a field as text. Set accepts the output of String, and leaves the field
+// unchanged on error.
 type Value interface {
 	Set(text string) error
 	String() string
 }
 
-// Integer is a field of whole numbers.
+// Integer is the constraint of whole numbers.
 type Integer interface {
 	~int | ~int32 | ~int64 | ~uint | ~uint32 | ~uint64
 }
@@ -48,7 +49,7 @@ func parseUnsigned[T Integer](text string) (T, error) {
 	return T(n), nil
 }
 
-// Float is a number that is no NaN.
+// Float is a number other than NaN.
 func Float(field *float64) Value {
 	return bound[float64]{field, func(text string) (float64, error) {
 		v, err := strconv.ParseFloat(text, 64)
@@ -75,8 +76,8 @@ func Text[T ~string](field *T) Value {
 	return bound[T]{field, func(text string) (T, error) { return T(text), nil }, func(v T) string { return string(v) }}
 }
 
-// Choice is one of some words. Others are refused with the nearest. Where the empty word is known, it leaves the choice
-// to the program.
+// Choice is a word of known. An error suggests the nearest word. "" in known leaves the choice to
+// the program.
 func Choice[T ~string](field *T, known ...T) Value {
 	var words []string
 	for _, k := range known {
@@ -92,7 +93,7 @@ func Choice[T ~string](field *T, known ...T) Value {
 	}, func(v T) string { return string(v) }}, words}
 }
 
-// Known are the texts that a value accepts where they are few: of Choice, and true and false of Bool. Others have none.
+// Known returns the words of a Choice, true and false of a Bool, and nil of other values.
 func Known(v Value) []string {
 	if c, ok := v.(interface{ known() []string }); ok {
 		return c.known()
@@ -100,7 +101,7 @@ func Known(v Value) []string {
 	return nil
 }
 
-// choice is a field of few values.
+// choice is a field with a fixed set of words.
 type choice[T any] struct {
 	bound[T]
 	words []string
@@ -108,7 +109,7 @@ type choice[T any] struct {
 
 func (c choice[T]) known() []string { return c.words }
 
-// Duration is a time with its unit, such as 1m30s.
+// Duration is a time with a unit, such as 1m30s.
 func Duration(field *time.Duration) Value {
 	return bound[time.Duration]{field, func(text string) (time.Duration, error) {
 		d, err := time.ParseDuration(text)
@@ -119,7 +120,7 @@ func Duration(field *time.Duration) Value {
 	}, time.Duration.String}
 }
 
-// List is several values, separated by commas; none is empty text.
+// List is a list of texts, separated by commas. Empty text is an empty list.
 func List(field *[]string) Value {
 	return bound[[]string]{field, func(text string) ([]string, error) {
 		if text == "" {
@@ -135,13 +136,13 @@ func List(field *[]string) Value {
 	}, func(v []string) string { return strings.Join(v, ",") }}
 }
 
-// Parsed is a field of any type that parse reads and write writes. An error of parse says what it wants; the caller names
-// the text.
+// Parsed is a field of any type with the given conversions. An error of parse describes valid
+// texts; the caller adds the text.
 func Parsed[T any](field *T, parse func(text string) (T, error), write func(T) string) Value {
 	return bound[T]{field, parse, write}
 }
 
-// Textual is a field that reads and writes itself.
+// Textual is a field with a text encoding of its type.
 func Textual(field interface {
 	encoding.TextMarshaler
 	encoding.TextUnmarshaler
@@ -149,14 +150,14 @@ func Textual(field interface {
 	return textual{field}
 }
 
-// bound is a field with how its type is read and written.
+// bound is a field and the conversions of its type.
 type bound[T any] struct {
 	field *T
 	parse func(string) (T, error)
 	write func(T) string
 }
 
-// Set leaves the field as it was where it fails.
+// Set leaves the field unchanged on error.
 func (b bound[T]) Set(text string) error {
 	v, err := b.parse(text)
 	if err == nil {
@@ -165,7 +166,7 @@ func (b bound[T]) Set(text string) error {
 	return err
 }
 
-// String is what Set reads.
+// String returns text that Set accepts.
 func (b bound[T]) String() string { return b.write(*b.field) }
 
 type textual struct {
@@ -175,17 +176,17 @@ type textual struct {
 	}
 }
 
-// Set leaves the field as it was where it fails.
+// Set leaves the field unchanged on error.
 func (t textual) Set(text string) error {
 	before := t.String()
 	err := t.field.UnmarshalText([]byte(text))
 	if err != nil {
-		_ = t.field.UnmarshalText([]byte(before)) // which it wrote itself
+		_ = t.field.UnmarshalText([]byte(before)) // valid: output of MarshalText
 	}
 	return err
 }
 
-// String is what the field writes of itself.
+// String returns the output of MarshalText, or the text of its error.
 func (t textual) String() string {
 	b, err := t.field.MarshalText()
 	if err != nil {

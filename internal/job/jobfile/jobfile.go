@@ -1,4 +1,4 @@
-// Package jobfile reads the settings of a job from a YAML file: groups as mappings, settings as their keys.
+// Package jobfile reads and writes the settings of a job as YAML: a group is a mapping, a setting a key.
 //
 //	model: mnist
 //	training:
@@ -6,9 +6,8 @@
 //	servers:
 //	  durability: wal
 //
-// A key may also be a path, such as "ps.durability". Which settings there are, and which values
-// they take, is for the table to say that the assignments are applied to: faults keep file and line
-// as their origin.
+// A key may also be a path, such as "ps.durability". The setting table checks names and values; errors
+// have file and line as their origin.
 package jobfile
 
 import (
@@ -23,20 +22,20 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// MaxBytes is the longest job file that is read, maxDepth how deep its groups may lie.
+// MaxBytes is the maximum size of a job file, maxDepth the maximum nesting of its groups.
 const (
 	MaxBytes = 1 << 20
 	maxDepth = 8
 )
 
-// Error is a fault of a file at a line.
+// Error is an error at a line of a file.
 type Error struct {
 	File string
-	Line int // from 1; 0: the whole file
+	Line int // 1 is the first; 0 means the whole file
 	Err  error
 }
 
-// Error gives file and line as compilers do.
+// Error puts file and line first, as compilers do.
 func (e *Error) Error() string {
 	if e.Line == 0 {
 		return fmt.Sprintf("%s: %v", e.File, e.Err)
@@ -44,12 +43,12 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err)
 }
 
-// Unwrap returns the fault itself.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Read returns what a file assigns, in its order, with file and line as origins. name is the file's, for these and for
-// errors. It reports every fault of the file: keys that come twice, values that are no scalar or list of them, anchors,
-// several documents, more than MaxBytes.
+// Read returns the assignments of a file in order, with file and line as origins. name is the
+// file's name in origins and errors. Read reports every error of the file: duplicate keys, values
+// other than scalars and lists of scalars, anchors, several documents, more than MaxBytes.
 func Read(name string, from io.Reader) ([]setting.Assignment, error) {
 	text, err := io.ReadAll(io.LimitReader(from, MaxBytes+1))
 	if err == nil && len(text) > MaxBytes {
@@ -77,14 +76,14 @@ func Read(name string, from io.Reader) ([]setting.Assignment, error) {
 	return r.out, nil
 }
 
-// plain is an error of the YAML library without its prefix.
+// plain removes the prefix of an error of the YAML library.
 func plain(err error) error { return errors.New(strings.TrimPrefix(err.Error(), "yaml: ")) }
 
 // reader walks a document.
 type reader struct {
 	file  string
 	out   []setting.Assignment
-	lines map[setting.Path]int // where each was given first
+	lines map[setting.Path]int // line of the first assignment
 	errs  []error
 }
 
@@ -92,7 +91,7 @@ func (r *reader) fault(line int, format string, args ...any) {
 	r.errs = append(r.errs, &Error{File: r.file, Line: line, Err: fmt.Errorf(format, args...)})
 }
 
-// group reads a mapping whose keys are settings or groups below a path.
+// group reads a mapping of settings and groups below a path.
 func (r *reader) group(n *yaml.Node, path setting.Path, depth int) {
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Tag == "!!null": // only comments
@@ -118,7 +117,7 @@ func (r *reader) group(n *yaml.Node, path setting.Path, depth int) {
 	}
 }
 
-// at names a group in an error.
+// at returns a group's name for an error.
 func at(path setting.Path) string {
 	if path == "" {
 		return "the file"
@@ -126,7 +125,7 @@ func at(path setting.Path) string {
 	return string(path)
 }
 
-// value reads what stands behind a key.
+// value reads the value of a key.
 func (r *reader) value(line int, name setting.Path, n *yaml.Node, depth int) {
 	if n.Anchor != "" || n.Kind == yaml.AliasNode {
 		r.fault(line, "%s: anchors and aliases are not read: write the value out", name)
@@ -144,7 +143,7 @@ func (r *reader) value(line int, name setting.Path, n *yaml.Node, depth int) {
 	}
 }
 
-// scalar is the text of a value. Which type it has is for the setting to say, not for YAML.
+// scalar returns the text of a value. The setting decides the type, not YAML.
 func (r *reader) scalar(line int, name setting.Path, n *yaml.Node) (string, bool) {
 	if n.Tag == "!!null" {
 		r.fault(line, "%s: the value is missing; an empty one is written \"\"", name)
@@ -157,7 +156,7 @@ func (r *reader) scalar(line int, name setting.Path, n *yaml.Node) (string, bool
 	return n.Value, true
 }
 
-// list is a sequence of scalars, written with commas between.
+// list assigns a sequence of scalars, joined with commas.
 func (r *reader) list(line int, name setting.Path, n *yaml.Node) {
 	var parts []string
 	for _, c := range n.Content {

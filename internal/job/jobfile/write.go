@@ -12,8 +12,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Write writes assignments so that Read returns the same texts of the same paths: groups in the order in which they first
-// come. A path that is given twice, or is a group of another's, is an error.
+// Write writes a job file from which Read returns the same paths and texts. Groups are in the order
+// of their first settings. A duplicate path, or a path of both a setting and a group, is an error.
 func Write(to io.Writer, given ...setting.Assignment) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	groups := map[string]*yaml.Node{"": root}
@@ -51,10 +51,10 @@ func Write(to io.Writer, given ...setting.Assignment) error {
 	return err
 }
 
-// plainText is what needs no quotes: neither a character with a meaning in YAML nor one at which a line could be broken.
+// plainText matches text without characters that have a meaning in YAML or allow a line break.
 var plainText = regexp.MustCompile(`^[A-Za-z0-9_./+-][A-Za-z0-9_./+,@%=:-]*$`)
 
-// scalar is a text as a node: plain where nobody could take it for something else.
+// scalar returns a node for a text, unquoted if YAML cannot misread the text.
 func scalar(text string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Value: text, Style: yaml.DoubleQuotedStyle}
 	var probe yaml.Node

@@ -1,4 +1,4 @@
-// Package settingtest makes other values of settings, for tests over whole tables.
+// Package settingtest generates other values of settings, for tests of whole tables.
 package settingtest
 
 import (
@@ -9,9 +9,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Another is the text of a value that a row accepts and that it has not now; the row keeps its own. It is another of the known
-// words, one more of a number, twice a time, or the first of some texts that the row takes. A row that takes none of these
-// fails the test: give a text of its own among more.
+// Another returns a valid value other than the row's current value, and leaves the row unchanged.
+// Candidates are the known words, a larger number, a longer time, fixed texts and more. If the row
+// rejects all, the test fails: add a valid text to more.
 func Another(t testing.TB, row setting.Row, more ...string) string {
 	t.Helper()
 	now := row.Value.String()
@@ -31,7 +31,7 @@ func Another(t testing.TB, row setting.Row, more ...string) string {
 	return ""
 }
 
-// candidates are texts that a row may take.
+// candidates returns texts that a row may accept.
 func candidates(row setting.Row, now string) []string {
 	out := setting.Known(row.Value)
 	if n, err := strconv.ParseInt(now, 10, 64); err == nil {
