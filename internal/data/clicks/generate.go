@@ -333,6 +333,7 @@ type Truth struct {
 // at the end: counts have no order, so the number of threads does not matter.
 type oracleCounts struct{ clicked, not []int64 }
 
+// NewTruth returns empty counts.
 func NewTruth() *oracleCounts {
 	return &oracleCounts{make([]int64, OddsBins), make([]int64, OddsBins)}
 }

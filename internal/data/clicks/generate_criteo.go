@@ -70,6 +70,7 @@ type sampleColumns struct {
 	first        [CriteoSlots][]string // in order of occurrence
 }
 
+// LearnCriteoRows learns a model from at most most lines of r; name is the file in errors.
 func LearnCriteoRows(name string, r io.Reader, most int) (*CriteoModel, error) {
 	m := &CriteoModel{Parser: NewCriteoParser(TableRows, false)}
 	columns, err := m.ReadSample(name, r, most)

@@ -13,6 +13,7 @@ type Rows struct {
 	KeysByRow [][]uint64 // separate keys of each row, instead of keys and starts
 }
 
+// Reset empties the slices, and retains their memory.
 func (r *Rows) Reset() {
 	r.Numbers, r.IDs, r.Keys, r.Labels = r.Numbers[:0], r.IDs[:0], r.Keys[:0], r.Labels[:0]
 	r.Ends, r.Starts = r.Ends[:0], r.Starts[:0]

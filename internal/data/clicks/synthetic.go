@@ -19,6 +19,7 @@ func hiddenWeight(slot int, value uint64) float64 {
 	return (sum - 2) * math.Sqrt(3)
 }
 
+// Sigmoid returns the logistic function of x, 1/(1+e^-x).
 func Sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
 // Synthetic draws rows in Criteo's format: categories by Zipf's law over slots of 4 to 200,000

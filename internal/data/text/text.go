@@ -23,6 +23,7 @@ type Vocabulary struct {
 	Words []string
 }
 
+// NewVocabulary returns a vocabulary with the unknown word (0) and the end of a line (1).
 func NewVocabulary() *Vocabulary {
 	return &Vocabulary{map[string]int32{unknownWord: 0, lineEnd: 1}, []string{unknownWord, lineEnd}}
 }
