@@ -44,7 +44,7 @@ func (n Network) Validate() error {
 		faults = append(faults, setting.Errorf("network.port-range", "%w", err))
 	}
 	if n.Streams < 0 || n.Streams > tcp.MaxStreams {
-		faults = append(faults, setting.Errorf("network.streams", "%d: want 1 to %d, or 0 for 1", n.Streams, tcp.MaxStreams))
+		faults = append(faults, setting.Errorf("", "Network.Streams %d: want 1 to %d, or 0 for 1", n.Streams, tcp.MaxStreams))
 	}
 	if err := cluster.CheckInterface(n.Interface); err != nil {
 		faults = append(faults, setting.Errorf("network.interface", "%w", err))
@@ -70,19 +70,9 @@ func (n *Network) Settings() []setting.Row {
 			Value: setting.Text(&n.Interface),
 		},
 		{
-			Path: "network.port-range", Commands: setting.AllCommands &^ setting.Run, Flag: "port-range", Unit: "FIRST-LAST", Scope: setting.PerProcess, Needs: connects,
+			Path: "network.port-range", Commands: setting.AllCommands &^ setting.Run, Unit: "FIRST-LAST", Scope: setting.PerProcess, Needs: connects,
 			About: "ports on which ranks may listen for each other, such as 20000-20100; empty: any",
 			Value: setting.Text(&n.PortRange),
-		},
-		{
-			Path: "network.streams", Commands: setting.AllCommands &^ setting.Run, Unit: "CONNECTIONS", Scope: setting.JobMutable, Needs: connects,
-			About: "connections between each two ranks; several help where one does not fill the link",
-			Value: setting.Int(&n.Streams),
-		},
-		{
-			Path: "network.checksum", Commands: setting.AllCommands &^ setting.Run, Scope: setting.JobMutable, Needs: connects,
-			About: "check the payload of every message by a CRC-32C",
-			Value: setting.Bool(&n.Checksum),
 		},
 		{
 			Path: "network.tls", Commands: setting.AllCommands, Scope: setting.PerProcess, Needs: processes,

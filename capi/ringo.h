@@ -291,7 +291,7 @@ typedef struct ringo_tuning {
   const char *plan;    /* how layers are merged to buckets: "exact", "dlgs-scan", "mgwfbp"; NULL: "exact" */
   const char *choices; /* "choices" of an earlier run's report: the same is done after the same steps, and nothing is measured; NULL: none */
   int64_t steps;       /* how many steps that run had done, "steps" there, where this one goes on from it */
-  const char *profile; /* "profile" of an earlier run's report, or a file of `ringo train --save-cost-profile`: chooses by it; NULL: the first steps are measured */
+  const char *profile; /* "profile" of an earlier run's report, or a file of `ringo train --tune --cost-profile`: chooses by it; NULL: the first steps are measured */
 } ringo_tuning;
 
 #define RINGO_TUNING_INIT { sizeof(ringo_tuning), NULL, NULL, 0, NULL }

@@ -98,8 +98,8 @@ func (c Config) Validate() error {
 	add(!slices.Contains([]string{"", nonFiniteEnd, nonFiniteSkip}, c.NonFinite), "training.non-finite", "%q is not known: use %s or %s", c.NonFinite, nonFiniteEnd, nonFiniteSkip)
 	add(c.Accumulation < 0, "training.accumulate", "%d: want at least 1 batch in a step, or 0 for 1", c.Accumulation)
 	updates := []Update{"", UpdateWhole, UpdateSharded}
-	add(!slices.Contains(updates, c.Update), "exchange.update", "%q is not known%s: use %s or %s", c.Update, spelling.Hint(string(c.Update), string(UpdateWhole), string(UpdateSharded)), UpdateWhole, UpdateSharded)
-	add(c.Update == UpdateSharded && (c.name() != FP32 || c.ClipValue != 0), "exchange.update", "%s is for %v %s without %v: leave it out", c.Update, setting.Path("exchange.strategy"), FP32, pathClipValue)
+	add(!slices.Contains(updates, c.Update), "Config.Update", "%q is not known%s: use %s or %s", c.Update, spelling.Hint(string(c.Update), string(UpdateWhole), string(UpdateSharded)), UpdateWhole, UpdateSharded)
+	add(c.Update == UpdateSharded && (c.name() != FP32 || c.ClipValue != 0), "Config.Update", "%s is for %v %s without %v: leave it out", c.Update, setting.Path("exchange.strategy"), FP32, pathClipValue)
 	return errors.Join(append(errs, c.checkStrategy()...)...)
 }
 

@@ -49,8 +49,6 @@ func (c *Config) Settings() []setting.Row {
 			About: "into how many parts partialUpdate cuts the parameters, which it averages in turn; 0: 4"},
 		{Path: pathLimitSum, Commands: setting.BenchStep, Needs: setting.All(takers(pathLimitSum), ranks), Value: setting.Bool(&c.LimitSum),
 			About: "keep at most as many values of a sum as one rank sends, as Ok-Topk does, so that traffic does not grow with the ranks"},
-		{Path: "exchange.update", Commands: setting.BenchStep, Scope: setting.JobMutable, Value: setting.Choice(&c.Update, UpdateWhole, UpdateSharded, ""),
-			About: "who updates the parameters: whole, each rank all of them; sharded, each rank a part, which it writes into the memory of the others; empty: sharded where it can be"},
 	}
 }
 

@@ -240,9 +240,9 @@ func TestShardedRefusals(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		{Config{Update: "half"}, `exchange.update "half" is not known: use whole or sharded`},
-		{Config{Update: UpdateSharded, Strategy: BF16}, `exchange.update sharded is for exchange.strategy fp32`},
-		{Config{Update: UpdateSharded, ClipValue: 1}, `exchange.update sharded is for exchange.strategy fp32 without exchange.clip-value`},
+		{Config{Update: "half"}, `Config.Update "half" is not known: use whole or sharded`},
+		{Config{Update: UpdateSharded, Strategy: BF16}, `Config.Update sharded is for exchange.strategy fp32`},
+		{Config{Update: UpdateSharded, ClipValue: 1}, `Config.Update sharded is for exchange.strategy fp32 without exchange.clip-value`},
 	} {
 		if err := c.cfg.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %v", c.cfg, err)

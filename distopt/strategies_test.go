@@ -106,7 +106,7 @@ func TestIdleSettings(t *testing.T) {
 		`"x" of sparse exchanges is not known`:                      {Strategy: DLGS, SparseAlgorithm: "x"},
 		"SparseAlgorithm split has no effect on a reducer":          {Strategy: DLGS, SparseAlgorithm: "split", Reducer: newNaive(nil)},
 		"limit-sum has no effect with SparseAlgorithm tree":         {Strategy: DLGS, SparseAlgorithm: "tree", LimitSum: true},
-		"exchange.update sharded is for exchange.strategy fp32":     {Strategy: DLGS, Update: UpdateSharded},
+		"Config.Update sharded is for exchange.strategy fp32":       {Strategy: DLGS, Update: UpdateSharded},
 		"exchange.spars 2: want a share":                            {Strategy: DLGS, Spars: 2},
 		"exchange.spars -1: want a magnitude":                       {Strategy: SparseThreshold, Spars: -1},
 		"exchange.clip-value NaN":                                   {Strategy: FP16, ClipValue: math.NaN()},

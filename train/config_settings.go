@@ -91,7 +91,7 @@ func (c *Config) dataSettings() []setting.Row {
 			About: "share of a table's rows, or of samples, that is held out for evaluation, by a hash of each one's number; 0: 0.1, where there are none to evaluate on"},
 		{Path: settingImageSize, Commands: setting.Eval, Flag: "image-size", Unit: "pixels", Value: setting.Int(&c.ImageSize),
 			About: "height and width to which images of folders and shards are resized and cropped; 0: those that the model is made for"},
-		{Path: settingPartition, Commands: setting.Eval, Flag: "partition", Value: setting.Choice(&c.Partition, PartitionShuffled, PartitionFixed, PartitionFiles, ""),
+		{Path: settingPartition, Commands: setting.Eval, Value: setting.Choice(&c.Partition, PartitionShuffled, PartitionFixed, PartitionFiles, ""),
 			About: "shuffled: ranks share each epoch's order of one set; fixed: each rank has its own part in all epochs, or its own files; files: each rank reads and unpacks whole files of a stream"},
 		{Path: "data.table-rows", Commands: setting.Eval, Unit: "rows", Value: setting.Int(&c.TableRows),
 			About: "rows of the embedding table to which a click model's categories are hashed; 0: the model's own number"},

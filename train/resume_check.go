@@ -54,7 +54,7 @@ func (p *Previous) current(told []setting.Assignment) (out []setting.Assignment)
 		if exists {
 			out = append(out, now)
 		}
-		if err != nil && p.removed == nil { // settings of scope Local are not in values
+		if err != nil && p.removed == nil && !setting.Harmless(a.Path) { // settings of scope Local are not in values
 			p.removed = err
 		}
 	}

@@ -50,7 +50,7 @@ type strikeCase struct {
 	Strategy   string
 	Accumulate int
 	GoOn       bool // --ps-failure-policy continue
-	Restarts   bool // --ps-durability wal --set ps.max-restarts=3
+	Restarts   bool // --ps-durability wal --set job.max-restarts=3
 	Stop       bool // SIGSTOP instead of SIGKILL
 	Victim     victim
 	Moment     moment
@@ -154,7 +154,7 @@ func (c *strikeCase) args(dir string) []string {
 		out = append(out, "--ps-failure-policy", "continue")
 	}
 	if c.Restarts {
-		out = append(out, "--ps-durability", "wal", "--set", "ps.max-restarts=3", "--ps-dir", dir+"/servers")
+		out = append(out, "--ps-durability", "wal", "--set", "job.max-restarts=3", "--ps-dir", dir+"/servers")
 	}
 	if c.Moment == atSaving {
 		out = append(out, "--checkpoint", dir+"/saved", "--checkpoint-every", "2")

@@ -97,7 +97,7 @@ var savings = []saving{
 			if err := os.Mkdir(dir+"/saved", 0o755); err != nil {
 				return err
 			}
-			return s.saved(dir, with(measured, "--tune", "--plan", "exact", "--save-cost-profile", dir+"/saved/profile"))
+			return s.saved(dir, with(measured, "--tune", "--plan", "exact", "--cost-profile", dir+"/saved/profile"))
 		},
 		read: func(dir string) []string {
 			return with(measured, "--plan", "saved", "--cost-profile", dir+"/saved/profile")

@@ -29,7 +29,7 @@ var hostileFlags = []hostile{
 	{name: "a size of no unit", blame: []string{"1XB"}, make: flags("--sync", "bsp", "--ps-memory", "1XB")},
 	{name: "a sign of life every nanosecond", blame: []string{"dead-after", "heartbeat"}, make: flags("--np", "2", "--heartbeat-timeout", "1ns")},
 	{name: "a seed below 0", blame: []string{"--seed"}, make: flags("--seed", "-1")},
-	{name: "a port that is none", blame: []string{"99999"}, make: flags("--np", "2", "--port-range", "99998-99999")},
+	{name: "a port that is none", blame: []string{"99999"}, make: flags("--np", "2", "--set", "network.port-range=99998-99999")},
 	{name: "an address that is none", blame: []string{"http"}, make: flags("--http", "a:b:c")},
 }
 

@@ -129,7 +129,7 @@ def run(o, model, name, same):
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "json")
         command = [o.ringo, "train", model, "--data", "synthetic", "--train-limit", str(samples), "--eval-limit", "512", "--epochs", str(o.epochs),
-                   "--batch", str(o.batch), "--threads", "1", "--bind", "none", "--progress", "none", "--np", "1", "--json", out, *flags]
+                   "--batch", str(o.batch), "--threads", "1", "--set", "job.bind=none", "--progress", "none", "--np", "1", "--json", out, *flags]
         if "--heter" in flags:
             command += ["--set", f"heter.micro-batches={o.micros}"]
         launcher = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

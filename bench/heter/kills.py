@@ -3,14 +3,14 @@
 
 usage: bench/heter/kills.py --ringo FILE [--seconds 600] [--signals KILL,STOP] [--seed 1]
 
-A job of two trainers, two servers and two heter-trainers, which the launcher starts again (heter.max-restarts), trains ctr-dnn. Every few seconds one of
+A job of two trainers, two servers and two heter-trainers, which the launcher starts again (job.max-restarts), trains ctr-dnn. Every few seconds one of
 the heter-trainers gets a signal, as soon as both take part. The samples of every epoch must all have been trained on, the job must end well, and its AUC is
 printed beside that of the same job left alone. Exits 1 where a job fails.
 """
 import argparse, json, os, random, re, signal, subprocess, sys, tempfile, threading, time
 
 TRAIN = ["train", "ctr-dnn", "--data", "synthetic", "--train-limit", "20000", "--eval-limit", "8000", "--batch", "128", "--threads", "1", "--np", "2", "--servers", "2", "--heter", "2",
-         "--progress", "none", "--set", "job.heartbeat-interval=200ms", "--heartbeat-timeout", "2s", "--lr", "0.001", "--set", "heter.max-restarts=1000000"]
+         "--progress", "none", "--heartbeat-timeout", "2s", "--lr", "0.001", "--set", "job.max-restarts=1000000"]
 
 
 class Job:

@@ -44,7 +44,7 @@ def run(o, mix, batch, split=True):
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "json")
         command = [o.ringo, "train", o.model, "--data", "synthetic", "--train-limit", str(k * steps * batch), "--eval-limit", str(EVALUATED),
-                   "--epochs", str(o.epochs), "--batch", str(batch), "--threads", "1", "--bind", "none", "--progress", "none", "--sync", "bsp",
+                   "--epochs", str(o.epochs), "--batch", str(batch), "--threads", "1", "--set", "job.bind=none", "--progress", "none", "--sync", "bsp",
                    "--np", str(k), "--servers", str(len(cores["server"])), "--json", out]
         if split:
             command += ["--heter", str(len(cores["heter"]))]

@@ -17,7 +17,7 @@ import netns
 
 HOSTS = 4
 SMALL = ["train", "mnist", "--data", "synthetic", "--train-limit", "2000", "--eval-limit", "500", "--progress", "none", "--collective-algorithm", "ring"]  # by itself a job chooses by which ranks share a host
-TIMES = ["--set", "job.heartbeat-interval=500ms", "--heartbeat-timeout", "3s"]
+TIMES = ["--heartbeat-timeout", "3s"]
 DEADLINE = 25  # seconds, for a cut link: 9 s until a host is lost, with what follows
 SOON = 14  # for all else
 PATIENCE = 60

@@ -116,7 +116,7 @@ lost_line = r"ringo: (?!server \d+: the connection).*"  # what is told first
 
 
 def fault(o, hosts, kind, rng):
-    again = ["--set", "heter.max-restarts=1"] if kind == "again" else []
+    again = ["--set", "job.max-restarts=1"] if kind == "again" else []
     lines = Lines(job(o, hosts, "h0,h1", *words(2, 2), "--epochs", "100000", *check.TIMES, *again))
     at = lines.wait(r"epoch +1/", check.PATIENCE)
     if at < 0:

@@ -131,7 +131,7 @@ def kills(o, ringo):
     for seed in o.seeds:
         with tempfile.TemporaryDirectory(dir=o.out) as folder:
             killer = x.runner.watch = Killer(o.kills, o.kill_every, seed)
-            killed.append(x.run(f"killed-{o.kills}", seed, "--sync", "async", "--ps-durability", "wal", "--ps-dir", folder, "--set", "ps.checkpoint-every=20s", "--set", "ps.max-restarts="+str(o.kills)))
+            killed.append(x.run(f"killed-{o.kills}", seed, "--sync", "async", "--ps-durability", "wal", "--ps-dir", folder, "--set", "ps.checkpoint-every=20s", "--set", "job.max-restarts="+str(o.kills)))
             count += killer.killed
     x.runner.watch = None
     out = Table(f"ctr-dnn, async, {o.rows:,} rows, {len(o.seeds)} seeds, {count} kills of a server", ["servers", "AUC", "standard error", "log-loss", "samples/s"])

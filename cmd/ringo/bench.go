@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -72,11 +71,13 @@ func (b *benchTrainers) Check(cmd *cobra.Command, model string, usual ...setting
 	if b.Spec == nil {
 		return errs
 	}
-	b.tracing = tracing{b.Output.Trace, b.Output.TraceSteps}
-	return append(errs, b.faults(errors.Join(b.tracing.fault(), b.Training(0).Validate())))
+	b.tracing = tracing(b.Output.Trace)
+	return append(errs, b.faults(b.Training(0).Validate()))
 }
 
-func (b *benchTrainers) CheckOutputs(json string) error { return b.checkOutputs(json, b.tracing.path) }
+func (b *benchTrainers) CheckOutputs(json string) error {
+	return b.checkOutputs(json, string(b.tracing))
+}
 
 // Config is the training of the model that Check was told.
 func (b *benchTrainers) Config() train.Config {

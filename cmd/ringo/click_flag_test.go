@@ -84,7 +84,7 @@ func TestClickTableKilled(t *testing.T) {
 	}
 	line := strings.Replace(clickRun, "--epochs 1", "--epochs 25", 1) + "--sync bsp "
 	want := runSummary(t, line)["params_sha256"]
-	p := start(t, line+"--ps-durability wal --set ps.max-restarts=3 --set ps.checkpoint-every=50ms --ps-dir "+t.TempDir())
+	p := start(t, line+"--ps-durability wal --set job.max-restarts=3 --set ps.checkpoint-every=50ms --ps-dir "+t.TempDir())
 	for i, epoch := range []string{"epoch  2/", "epoch  5/"} {
 		p.await(&p.out, epoch)
 		if err := syscall.Kill(p.keeper(i), syscall.SIGKILL); err != nil {

@@ -48,7 +48,7 @@ func (c *evalCommand) command() *cobra.Command {
 // in one piece.
 func notForEval(a setting.Assignment) bool {
 	return job.GroupOf(a.Path) == "heter" || slices.Contains([]setting.Path{
-		"checkpoint.every", "checkpoint.keep", "ps.dir", "ps.durability", "ps.fsync", "ps.checkpoint-every", "ps.max-restarts",
+		"checkpoint.every", "checkpoint.keep", "ps.dir", "ps.durability", "ps.fsync", "ps.checkpoint-every",
 		"ps.failure-policy", "ps.shrink-every", "ps.delete-after-unseen-days", "tuning.tune", "tuning.profile", "training.seeds", "training.init-from", "training.init-except",
 	}, a.Path)
 }

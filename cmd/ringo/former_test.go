@@ -13,7 +13,7 @@ import (
 func TestFormerNamesAreAcceptedAndUnused(t *testing.T) {
 	flags := newTrain().Flags()
 	var names []string
-	for path, flag := range setting.Formers() {
+	for path, gone := range setting.Formers() {
 		now, _, exists, _ := setting.Current(setting.Assignment{Path: path, Text: "true"})
 		if _, known := usualTable().Row(now.Path); known != exists {
 			t.Errorf("%s is %s, which exists: %t, known: %t", path, now.Path, exists, known)
@@ -21,14 +21,13 @@ func TestFormerNamesAreAcceptedAndUnused(t *testing.T) {
 		if now.Path != path || !exists {
 			names = append(names, regexp.QuoteMeta(string(path)))
 		}
-		if flag == "" {
-			continue
-		}
-		if f := flags.Lookup(flag); f == nil || !f.Hidden {
-			t.Errorf("--%s of %s is not a hidden flag", flag, path)
-		}
-		if flag != "algorithm" { // which ringo plan has
-			names = append(names, "--"+flag)
+		for _, flag := range gone {
+			if f := flags.Lookup(flag); f == nil || !f.Hidden {
+				t.Errorf("--%s of %s is not a hidden flag", flag, path)
+			}
+			if flag != "algorithm" { // which ringo plan has
+				names = append(names, "--"+flag)
+			}
 		}
 	}
 	former := regexp.MustCompile("(?m)(^|[^\\w.-])(" + strings.Join(names, "|") + ")($|[^\\w-])")
@@ -46,8 +45,8 @@ func TestFormerNamesAreAcceptedAndUnused(t *testing.T) {
 
 // Former flags and paths work as the ones of today, with one line that names these.
 func TestFormerNamesPrintOneLine(t *testing.T) {
-	status, _, errs := command(t, "train mlp --data synthetic --np 1 --train-limit 64 --eval-limit 16 --epochs 1 --progress none --dead-after 9s --set job.heartbeat=2s --set job.slice=100us --lr-cosine")
-	want := "ringo: names of earlier versions, accepted until 1.0: --dead-after is --heartbeat-timeout; --lr-cosine is --lr-schedule; job.heartbeat is job.heartbeat-interval; job.slice was removed: leave it out: slices are 100µs\n"
+	status, _, errs := command(t, "train mlp --data synthetic --np 1 --train-limit 64 --eval-limit 16 --epochs 1 --progress none --dead-after 9s --set job.heartbeat=1s --set job.slice=100us --lr-cosine")
+	want := "ringo: names of earlier versions, accepted until 1.0: --dead-after is --heartbeat-timeout; --lr-cosine is --lr-schedule; job.heartbeat was removed: leave it out: it is a tenth of job.heartbeat-timeout, and 1s at most; job.slice was removed: leave it out: slices are 100µs\n"
 	if status != 0 || strings.Count(errs, "accepted until 1.0") != 1 || !strings.Contains(errs, want) {
 		t.Errorf("status %d, stderr %q, want %q", status, errs, want)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // lostAtOnce makes servers lost soon after they are frozen.
-const lostAtOnce = "--set job.heartbeat-interval=200ms --heartbeat-timeout 3s "
+const lostAtOnce = "--heartbeat-timeout 3s "
 
 // freeze stops a server that keeps parameters in the middle of training.
 func (p *program) freeze(server int) {
@@ -58,7 +58,7 @@ func TestFrozenKeeperComesBack(t *testing.T) {
 	t.Parallel()
 	line := "train mlp --data synthetic --epochs 30 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none "
 	want := runSummary(t, line+"--np 2 --transport mem --collective-algorithm naive")["params_sha256"]
-	flags := lostAtOnce + "--np 2 --servers 2 --sync bsp --ps-durability wal --set ps.max-restarts=1 "
+	flags := lostAtOnce + "--np 2 --servers 2 --sync bsp --ps-durability wal --set job.max-restarts=1 "
 	runs := []string{
 		line + flags + "--ps-failure-policy continue --ps-dir " + t.TempDir(),
 		"run " + flags + "--ps-dir " + t.TempDir() + " -- " + os.Args[0] + " " + line + "--servers 2 --sync bsp",
@@ -143,7 +143,7 @@ func TestSuspendedJob(t *testing.T) {
 	line := "train mlp --data synthetic --epochs 30 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none "
 	want := runSummary(t, line+"--np 2 --transport mem --collective-algorithm naive")["params_sha256"]
 	for _, lost := range []string{"fail", "continue"} {
-		p := start(t, line+"--set job.heartbeat-interval=300ms --heartbeat-timeout 2s --np 2 --servers 2 --sync bsp --ps-failure-policy "+lost)
+		p := start(t, line+"--heartbeat-timeout 2s --np 2 --servers 2 --sync bsp --ps-failure-policy "+lost)
 		p.await(&p.out, "epoch  2/")
 		pids := append([]int{p.keeper(0), p.keeper(1), p.worker(0), p.worker(1)}, p.cmd.Process.Pid)
 		for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {

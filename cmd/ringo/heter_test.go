@@ -47,7 +47,7 @@ func TestHeterRoles(t *testing.T) {
 // The last heter-trainer that is killed is named, and the job ends.
 func TestLostHeter(t *testing.T) {
 	t.Parallel()
-	p := start(t, strings.Replace(splitClicks, "--heter 2", "--heter 1", 1)+"--epochs 100 --set job.heartbeat-interval=500ms --heartbeat-timeout 6s")
+	p := start(t, strings.Replace(splitClicks, "--heter 2", "--heter 1", 1)+"--epochs 100 --heartbeat-timeout 6s")
 	p.await(&p.out, "epoch  ")
 	if err := syscall.Kill(p.process("RINGO_HETER_INDEX", 0), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestGoesOnWithoutHeter(t *testing.T) {
 		sig        syscall.Signal
 		sync, done string
 	}{{syscall.SIGKILL, "bsp", "210 steps, "}, {syscall.SIGSTOP, "bsp", "210 steps, "}, {syscall.SIGKILL, "async", ""}} {
-		p := start(t, strings.Replace(splitClicks, "--sync bsp", "--sync "+c.sync, 1)+"--epochs 30 --set job.heartbeat-interval=200ms --heartbeat-timeout 2s")
+		p := start(t, strings.Replace(splitClicks, "--sync bsp", "--sync "+c.sync, 1)+"--epochs 30 --heartbeat-timeout 2s")
 		p.await(&p.out, "epoch  2")
 		if err := syscall.Kill(p.process("RINGO_HETER_INDEX", 1), c.sig); err != nil {
 			t.Fatal(err)
@@ -75,7 +75,7 @@ func TestGoesOnWithoutHeter(t *testing.T) {
 // A heter-trainer that is lost is started again, learns its part from the other one, and then stands in for that.
 func TestHeterStartedAgain(t *testing.T) {
 	t.Parallel()
-	p := start(t, splitClicks+"--epochs 100 --set job.heartbeat-interval=200ms --heartbeat-timeout 2s --set heter.max-restarts=1")
+	p := start(t, splitClicks+"--epochs 100 --heartbeat-timeout 2s --set job.max-restarts=1")
 	for _, which := range []int{1, 0} {
 		p.await(&p.out, "epoch  ")
 		if err := syscall.Kill(p.process("RINGO_HETER_INDEX", which), syscall.SIGKILL); err != nil {
@@ -91,7 +91,7 @@ func TestHeterStartedAgain(t *testing.T) {
 func TestHeterByHand(t *testing.T) {
 	t.Parallel()
 	mark, servers, heters, meet := ticket(), freeport.Address(t), freeport.Address(t)+","+freeport.Address(t), freeport.Address(t)
-	const soon = "--set job.heartbeat-interval=200ms --heartbeat-timeout 2s "
+	const soon = "--heartbeat-timeout 2s "
 	heter := func(i int) *program {
 		return start(t, fmt.Sprintf("heter --index %d --set model=ctr-dnn --np 2 %s--set data.table-rows=5000 --set heter.addresses=%s", i, soon, heters), mark)
 	}

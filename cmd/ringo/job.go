@@ -264,13 +264,16 @@ func (g *commandSettings) roles(ranks launch.Role, self string) launch.Config {
 	}
 	if n := g.ParameterServers(); n > 0 {
 		servers := launch.ParameterServers(n, self, serverCommand)
-		servers.Restarts, servers.Grace, servers.Stateless = g.Servers.Restarts, g.SaveGrace(), g.ParameterServer.Durability == engine.None
+		servers.Grace, servers.Stateless = g.SaveGrace(), g.ParameterServer.Durability == engine.None
+		if g.ParameterServer.Durability == engine.WAL {
+			servers.Restarts = g.MaxRestarts
+		}
 		cfg.Roles[0].Mesh, cfg.Roles[0].ContinueWithout = !g.ContinueOnLoss(), g.ContinueOnLoss()
 		cfg.Roles = append(cfg.Roles, servers)
 	}
 	if n := g.Train.Heter.Count; n > 0 {
 		heters := launch.HeterTrainers(n, self, heterCommand)
-		heters.Restarts = g.HeterRestarts
+		heters.Restarts = g.MaxRestarts
 		cfg.Roles = append(cfg.Roles, heters)
 	}
 	return cfg

@@ -14,7 +14,7 @@ import (
 // --partition and --image-size, each is what somebody types who begins with other weights, files or images, and --tensorboard
 // --http and --log-dir what somebody types who watches, --hosts what starts a job on several, --layout, beside --data, what
 // one types who has clicks, and --heter how many of a job's processes are heter-trainers.
-const mostFlags = 68
+const mostFlags = 64
 
 // Every flag of train is a setting, but for those that say where settings are, and they stay few.
 func TestFlagsOfTrainAreSettings(t *testing.T) {

@@ -95,5 +95,5 @@ func TestPrintingFails(t *testing.T) {
 func TestFoldersAreNoFiles(t *testing.T) {
 	dir := t.TempDir()
 	checkRefused(t, exitFailed, brief+"--np 2 --epochs 1 --trace "+dir, "--trace: "+dir+" is a folder")
-	checkRefused(t, exitFailed, brief+"--np 2 --epochs 1 --plan exact --tune --save-cost-profile "+dir, "--save-cost-profile: "+dir+" is a folder")
+	checkRefused(t, exitFailed, brief+"--np 2 --epochs 1 --plan exact --tune --cost-profile "+dir, "--cost-profile: "+dir+" is a folder")
 }

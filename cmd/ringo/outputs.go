@@ -18,11 +18,11 @@ func (f *jobFlags) checkOutputs(json, trace string) error {
 	save := f.tuning.save
 	switch {
 	case trace == "-" || save == "-":
-		return usagef("--trace and --save-cost-profile want a file: only --json writes to stdout with -")
+		return usagef("--trace and --cost-profile want a file: only --json writes to stdout with -")
 	case trace != "" && trace == json || save != "" && oneOf(save, json, trace):
-		return usagef("--json, --trace and --save-cost-profile want a file each")
+		return usagef("--json, --trace and --cost-profile want a file each")
 	}
-	return errors.Join(cli.Writable("--json", json), cli.Creatable("--trace", trace), cli.Creatable("--save-cost-profile", save))
+	return errors.Join(cli.Writable("--json", json), cli.Creatable("--trace", trace), cli.Creatable("--cost-profile", save))
 }
 
 // checkFolder makes a folder that rank 0 will write into, "" for none, and reports one in which no file can be made.

@@ -73,7 +73,7 @@ func TestRunHeter(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			p := start(t, two("bsp", "--set heter.max-restarts=2 --set job.heartbeat-interval=200ms --heartbeat-timeout 2s")+"-epochs 25")
+			p := start(t, two("bsp", "--set job.max-restarts=2 --heartbeat-timeout 2s")+"-epochs 25")
 			p.await(&p.errs, "heter-trainer 1 of 2 is up")
 			p.await(&p.errs, "from them  the output")
 			if err := syscall.Kill(p.process("RINGO_HETER_INDEX", 1), sig); err != nil {

@@ -170,7 +170,7 @@ func TestKeeperKilled(t *testing.T) {
 	t.Parallel()
 	line := "train mlp --data synthetic --epochs 40 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 "
 	want := runSummary(t, line+"--transport mem --collective-algorithm naive")["params_sha256"]
-	p := start(t, line+"--servers 2 --sync bsp --ps-durability wal --set ps.max-restarts=3 --ps-dir "+t.TempDir())
+	p := start(t, line+"--servers 2 --sync bsp --ps-durability wal --set job.max-restarts=3 --ps-dir "+t.TempDir())
 	for i, epoch := range []string{"epoch  2/", "epoch  7/", "epoch 12/"} {
 		p.await(&p.out, epoch)
 		if err := syscall.Kill(p.keeper(i%2), syscall.SIGKILL); err != nil {
@@ -202,7 +202,7 @@ func TestKeeperKilledInGeo(t *testing.T) {
 	}
 	line := strings.Replace(clicks, "--epochs 1", "--epochs 25", 1) + "--set data.table-rows=5000 --np 1 --servers 2 --sync geo --geo-steps 3 "
 	want := runSummary(t, line)["params_sha256"]
-	p := start(t, line+"--ps-durability wal --set ps.max-restarts=3 --ps-dir "+t.TempDir())
+	p := start(t, line+"--ps-durability wal --set job.max-restarts=3 --ps-dir "+t.TempDir())
 	for i, epoch := range []string{"epoch  2/", "epoch  5/"} {
 		p.await(&p.out, epoch)
 		if err := syscall.Kill(p.keeper(i), syscall.SIGKILL); err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // lostSoon makes ranks lost after a moment.
-const lostSoon = "--set job.heartbeat-interval=500ms --heartbeat-timeout 6s "
+const lostSoon = "--heartbeat-timeout 6s "
 
 // goingOn is a run of a while whose ranks may be lost.
 const goingOn = "train mlp --data synthetic --epochs 40 --batch 16 --train-limit 640 --eval-limit 101 --threads 1 --progress none --np 3 --servers 2 --ps-failure-policy continue " + lostSoon

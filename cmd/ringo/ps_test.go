@@ -98,7 +98,7 @@ func TestKeeperKilledOften(t *testing.T) {
 	line := "train mlp --data synthetic --epochs 45 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 "
 	want := runSummary(t, line+"--transport mem --collective-algorithm naive")["params_sha256"]
 	dir := t.TempDir()
-	p := start(t, line+"--servers 1 --sync bsp --ps-durability wal --set ps.checkpoint-every=20ms --set ps.max-restarts=9 --ps-dir "+dir)
+	p := start(t, line+"--servers 1 --sync bsp --ps-durability wal --set ps.checkpoint-every=20ms --set job.max-restarts=9 --ps-dir "+dir)
 	for i := range 6 {
 		p.await(&p.out, fmt.Sprintf("epoch %2d/", 2+3*i))
 		if err := syscall.Kill(p.keeper(0), syscall.SIGKILL); err != nil {

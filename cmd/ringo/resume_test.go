@@ -17,18 +17,13 @@ import (
 func TestKilledAndResumed(t *testing.T) {
 	t.Parallel()
 	const job = "train mlp --data synthetic --epochs 3 --batch 16 --train-limit 9600 --eval-limit 33 --threads 1 --progress none --momentum 0.9 "
-	for _, c := range []struct{ np, flags, like string }{
-		{"1", "", ""},
-		{"2", "--strategy dlgs --spars 0.02 --set exchange.dlgs-every=5 ", ""},                              // ranks keep what they have not sent
-		{"2", "--set exchange.update=sharded --clip-norm 1 ", "--set exchange.update=whole --clip-norm 1 "}, // and the optimizer's state of their parts
+	for _, c := range []struct{ np, flags string }{
+		{"1", ""},
+		{"2", "--strategy dlgs --spars 0.02 --set exchange.dlgs-every=5 "}, // residuals of ranks
+		{"2", "--clip-norm 1 "}, // optimizer state of each rank's part
 	} {
 		np, line := c.np, job+c.flags
 		want := hashOf(t, line+"--np "+np)
-		if c.like != "" {
-			if like := hashOf(t, job+c.like+"--np "+np); like != want {
-				t.Errorf("%sends with sha256 %s, %swith %s", c.flags, want, c.like, like)
-			}
-		}
 		dir := filepath.Join(t.TempDir(), "saved")
 		flags := line + "--np " + np + " --checkpoint " + dir + " --checkpoint-every 37 "
 		p := start(t, flags)

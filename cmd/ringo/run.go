@@ -118,7 +118,7 @@ func (c *runRole) check(cmd *cobra.Command) []error {
 	if dir := c.Train.Checkpoint.Dir; dir != "" && !c.Sync.UsesParameterServers() {
 		errs = append(errs, setting.Errorf("checkpoint.dir", "%s: is for servers that keep parameters (%v), which save with the program; without them it saves by itself", dir, setting.Path("sync")))
 	}
-	for _, p := range []setting.Path{"job.heartbeat-interval", "job.heartbeat-timeout"} {
+	for _, p := range []setting.Path{"job.heartbeat-timeout"} {
 		if c.isGiven(p) && !c.Sync.UsesParameterServers() {
 			errs = append(errs, setting.Errorf(p, "has no effect without servers that keep parameters (%v): the program says when a rank is lost", setting.Path("sync")))
 		}

@@ -21,7 +21,7 @@ func TestRunTables(t *testing.T) {
 
 	line := "train mlp --data synthetic --epochs 30 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none "
 	dir := t.TempDir()
-	p := start(t, "run --np 2 --servers 2 --sync bsp --ps-durability wal --set ps.max-restarts=2 --ps-dir "+dir+" -- "+os.Args[0]+" "+line+"--servers 2 --sync bsp")
+	p := start(t, "run --np 2 --servers 2 --sync bsp --ps-durability wal --set job.max-restarts=2 --ps-dir "+dir+" -- "+os.Args[0]+" "+line+"--servers 2 --sync bsp")
 	p.await(&p.out, "epoch  3/")
 	if err := syscall.Kill(p.keeper(1), syscall.SIGKILL); err != nil {
 		t.Fatal(err)

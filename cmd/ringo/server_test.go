@@ -102,7 +102,7 @@ func TestServerKilled(t *testing.T) {
 // A server that is stopped is lost when it shows no sign of life.
 func TestServerStopped(t *testing.T) {
 	t.Parallel()
-	p := start(t, endless+"--np 2 --sync sum --servers 1 --set job.heartbeat-interval=500ms --heartbeat-timeout 5s")
+	p := start(t, endless+"--np 2 --sync sum --servers 1 --heartbeat-timeout 5s")
 	p.await(&p.out, "epoch       2/")
 	if err := syscall.Kill(p.worker(2), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

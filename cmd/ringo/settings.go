@@ -71,15 +71,16 @@ func (g *commandSettings) register(fs *pflag.FlagSet, command setting.Commands) 
 		}
 		fs.AddFlag(f)
 	}
-	for path, name := range setting.Formers() {
-		if name == "" {
-			continue
-		}
-		now, _, _, _ := setting.Current(setting.Assignment{Path: path, Text: "true"})
-		if r, _ := table.Row(now.Path); g.accepts(r.Path) {
+	for path, names := range setting.Formers() {
+		now, _, exists, _ := setting.Current(setting.Assignment{Path: path, Text: "true"})
+		r, _ := table.Row(now.Path)
+		for _, name := range names {
+			if exists && !g.accepts(r.Path) {
+				continue
+			}
 			f := fs.VarPF(&settingFlag{given: g, row: r, former: name, path: path}, name, "", r.About)
 			f.Hidden = true
-			if isBool(r) || now.Text != "true" {
+			if exists && (isBool(r) || now.Text != "true") {
 				f.NoOptDefVal = "true"
 			}
 		}
@@ -122,9 +123,13 @@ func (f *settingFlag) Set(text string) error {
 	a := setting.Assignment{Path: f.row.Path, Text: text, Origin: setting.Origin(flagOf(f.row.Path))}
 	if f.former != "" {
 		a.Path = f.path
-		f.given.notes = append(f.given.notes, "--"+f.former+" is "+flagOf(f.row.Path))
 		var exists bool
-		if a, _, exists, _ = setting.Current(a); !exists {
+		var err error
+		if a, _, exists, err = setting.Current(a); err != nil {
+			return err
+		}
+		f.given.notes = append(f.given.notes, "--"+f.former+" is "+flagOf(f.row.Path))
+		if !exists {
 			return nil
 		}
 		if err := f.given.rename(a, "--"+f.former); err != nil {

@@ -206,7 +206,7 @@ func lastStep(dir string) int64 {
 // that alone was stopped goes on, too: its ranks have not taken it for dead. Nor does --timeout count that time.
 func TestSuspended(t *testing.T) {
 	t.Parallel()
-	const short = "--set job.heartbeat-interval=250ms --heartbeat-timeout 1s --timeout 2s "
+	const short = "--heartbeat-timeout 1s --timeout 2s "
 	for _, c := range []struct {
 		name, line string
 		sig        syscall.Signal

@@ -63,7 +63,7 @@ func TestUnknownValuesAreAnswered(t *testing.T) {
 		"train mnist --data synthetic --strategy topkk": "topk", "train mnist --data synthetic --strategy partial-update": "partialUpdate", "train mnist --data synthetic --optimizer adma": "adam",
 		"train mnist --data synthetic --transport tpc": "tcp", "train mnist --data synthetic --plan exct": "exact",
 		"train mnist --data synthetic --collective-algorithm rnig": "ring", "train mnist --data synthetic --progress plian": "plain",
-		"train ctr-dnn --data synthetic --sync asnyc": "async", "train mnist --data synthetic --set exchange.update=share": "sharded",
+		"train ctr-dnn --data synthetic --sync asnyc": "async", "train mnist --data synthetic --set exchange.dlgs-rule=papr": "paper",
 		"bench allreduce --collective-algorithm rnig": "ring",
 	} {
 		checkRefused(t, exitUsage, line, `(did you mean "`+want+`"?)`)

@@ -6,25 +6,15 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/internal/dirlock"
-	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/watch/trace"
 )
 
-// tracing is --trace: whether and for how long a timeline is recorded.
-type tracing struct {
-	path  string
-	steps int
-}
+// tracing is the file of --trace, or empty.
+type tracing string
 
-// fault reports a number of steps that cannot be.
-func (t *tracing) fault() error {
-	if err := t.config().Validate(); err != nil {
-		return setting.Errorf("output.trace-steps", "%w", err)
-	}
-	return nil
-}
-
-func (t *tracing) config() trace.Config { return trace.Config{Steps: t.steps} }
+// traceSteps is the number of recorded steps: enough for every kind of step, and few enough for a
+// viewer in a browser.
+const traceSteps = 200
 
 // traced is one rank's timeline, from the start of a command to its end. Without
 // --trace its timeline is nil.
@@ -35,13 +25,13 @@ type traced struct {
 }
 
 // begin makes a rank's timeline. It is a collective call.
-func (t *tracing) begin(job *ringo.Job) (*traced, error) {
-	out := &traced{job: job, path: t.path}
-	if t.path == "" {
+func (t tracing) begin(job *ringo.Job) (*traced, error) {
+	out := &traced{job: job, path: string(t)}
+	if t == "" {
 		return out, nil
 	}
 	var err error
-	if out.line, err = trace.New(job.Recorder(), t.config()); err == nil {
+	if out.line, err = trace.New(job.Recorder(), trace.Config{Steps: traceSteps}); err == nil {
 		job.SetStatus("aligning the clocks of the ranks")
 		err = out.line.Align(job.Group())
 	}
@@ -75,7 +65,7 @@ func (t *traced) end(err error, say io.Writer) error {
 	spans, dropped := t.line.SpanCounts()
 	text := fmt.Sprintf("timeline of %s in %s: open it with ui.perfetto.dev", counted(t.job.Size(), "rank"), t.path)
 	if dropped > 0 {
-		text += fmt.Sprintf("; cut: it has the first %s of each rank and leaves out %s (output.trace-steps)", counted(spans, "span"), grouped(int(dropped)))
+		text += fmt.Sprintf("; cut: it has the first %s of each rank and leaves out %s", counted(spans, "span"), grouped(int(dropped)))
 	}
 	fmt.Fprintln(say, text)
 	return nil

@@ -123,8 +123,8 @@ func (c *trainCommand) settle(cmd *cobra.Command, words []string) error {
 	if err := oneModel(cmd, slices.DeleteFunc([]string{c.Model}, func(m string) bool { return m == "" })); err != nil {
 		return err
 	}
-	c.tracing = tracing{c.Output.Trace, c.Output.TraceSteps}
-	errs = append(errs, c.faults(errors.Join(c.awayFault(), c.ValidateTraining(), c.tracing.fault())))
+	c.tracing = tracing(c.Output.Trace)
+	errs = append(errs, c.faults(errors.Join(c.awayFault(), c.ValidateTraining())))
 	if err := errors.Join(errs...); err != nil {
 		return usageError{err}
 	}
@@ -149,7 +149,7 @@ func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
 			return err
 		}
 	}
-	if err := errors.Join(c.checkOutputs(c.Output.JSON, c.tracing.path), cli.Creatable("--write-job", c.write), c.checkFolder("--tensorboard", c.Output.TensorBoard)); err != nil {
+	if err := errors.Join(c.checkOutputs(c.Output.JSON, string(c.tracing)), cli.Creatable("--write-job", c.write), c.checkFolder("--tensorboard", c.Output.TensorBoard)); err != nil {
 		return err
 	}
 	return c.run(cmd, []string{c.Model}, func(job *ringo.Job) error {

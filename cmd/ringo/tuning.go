@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -24,14 +23,13 @@ type tuning struct {
 }
 
 // load takes over what a job says and reads its profile.
-func (t *tuning) load(s *job.Spec) (err error) {
-	t.tune, t.save = s.Tuning.Tune, s.Tuning.SaveProfile
-	if t.save != "" && !t.tune && s.Ranks == 1 {
-		err = setting.Errorf("tuning.save-profile", "%s has nothing to save on one rank, which exchanges nothing", t.save)
-	}
+func (t *tuning) load(s *job.Spec) error {
 	path := s.Tuning.Profile
-	if path == "" {
-		return err
+	if t.tune = s.Tuning.Tune; t.tune {
+		t.save = path
+	}
+	if path == "" || t.tune {
+		return nil
 	}
 	x := s.Train.Exchange
 	plans := x.Strategy == tune.Auto || slices.Contains(tune.Plans(), x.Plan)
@@ -42,7 +40,7 @@ func (t *tuning) load(s *job.Spec) (err error) {
 		fault = setting.Errorf("tuning.profile", "%s has no rules of collectives, and nothing else is chosen here: leave it out", path)
 	}
 	s.Train.Tuning.Profile = t.loaded.Planner
-	return errors.Join(err, fault)
+	return fault
 }
 
 // before is body after the tuning of collectives.

@@ -16,7 +16,7 @@ import (
 func TestTuneIsSavedAndUsed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "links.json")
 	const bench = "bench allreduce --np 3 --transport mem --floats 16 --time 1ms "
-	status, _, errs := command(t, bench+"--tune --save-cost-profile "+file)
+	status, _, errs := command(t, bench+"--tune --cost-profile "+file)
 	if status != 0 {
 		t.Fatalf("status %d, %s", status, errs)
 	}
@@ -66,7 +66,6 @@ func TestTuneUsage(t *testing.T) {
 	}
 	for _, cmd := range []string{synthetic, "bench allreduce ", "bench step mnist "} {
 		for _, c := range [][]string{
-			{"--tune --cost-profile " + links, "--tune and --cost-profile " + links + " are two sources for one choice"},
 			{"--cost-profile " + links, "--cost-profile " + links, `rule 0: barrier has no algorithm "ring"`},
 			{"--cost-profile " + bare, "--cost-profile " + bare, `format ""`, "measure again"},
 			{"--cost-profile " + planner, "--cost-profile " + planner + " has no rules of collectives"},
@@ -78,7 +77,7 @@ func TestTuneUsage(t *testing.T) {
 		checkRefused(t, exitUsage, cmd+"--plan exact --cost-profile "+planner, `was measured with model "mlp", not with mnist-cnn`)
 	}
 	file := filepath.Join(dir, "no", "file")
-	checkRefused(t, exitFailed, "bench allreduce --np 2 --transport mem --floats 1 --tune --save-cost-profile "+file, "--save-cost-profile: ", file)
+	checkRefused(t, exitFailed, "bench allreduce --np 2 --transport mem --floats 1 --tune --cost-profile "+file, "--cost-profile: ", file)
 	checkRefused(t, exitUsage, "plan mlp --cost-profile "+links+" --np 2", "--cost-profile: "+links)
 }
 
@@ -88,7 +87,7 @@ func TestTrainAuto(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "job.json")
 	const run = "train mlp --data synthetic --np 2 --transport mem --threads 1 --batch 16 --train-limit 1280 --eval-limit 64 --epochs 1 --strategy auto --spars 0.1 --json - "
-	status, out, errs := command(t, run+"--save-cost-profile "+file)
+	status, out, errs := command(t, run+"--tune --cost-profile "+file)
 	if status != 0 {
 		t.Fatalf("status %d, %s", status, errs)
 	}
@@ -125,7 +124,7 @@ func TestBenchStepTuned(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "job.json")
 	const bench = "bench step mlp --batch 4 --threads 1 --steps 3 --np 2 --transport mem --strategy dlgs --spars 0.1 --set exchange.dlgs-every=4 --plan exact --json - "
-	status, out, errs := command(t, bench+"--tune --save-cost-profile "+file)
+	status, out, errs := command(t, bench+"--tune --cost-profile "+file)
 	if status != 0 {
 		t.Fatalf("status %d, %s", status, errs)
 	}

@@ -20,8 +20,8 @@ func TestProcessesThatWereToldOtherwise(t *testing.T) {
 		{[]setting.Values{{"sync": "sum", "training.lr": "0.1"}, nil, {"sync": "sum", "servers.count": "1"}}, ""},
 		{[]setting.Values{{"training.lr": "0.1", "training.seed": "1"}, {"training.lr": "0.2", "training.seed": "2"}, nil},
 			"training.lr is 0.1 on rank 0 and 0.2 on rank 1: give all processes of a job the same; training.seed is 1 on rank 0 and 2 on rank 1: give all processes of a job the same"},
-		{[]setting.Values{nil, {"network.checksum": "true"}, {"network.checksum": "false"}},
-			"network.checksum is true on rank 1 and false on server 0: give all processes of a job the same"},
+		{[]setting.Values{nil, {"network.tls": "true"}, {"network.tls": "false"}},
+			"network.tls is true on rank 1 and false on server 0: give all processes of a job the same"},
 	} {
 		coordinator, cfg := job(t, 3, func(c *CoordinatorConfig) { c.Servers = 1 })
 		type result struct {

@@ -337,7 +337,7 @@ func TestMarkEnded(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	err := MemberConfig{Rank: 4, WorldSize: 4, Rendezvous: "0.0.0.0:7", Times: Times{Heartbeat: time.Second, DeadAfter: time.Second, Join: -1}}.Validate()
-	for _, want := range []string{"rank 4: want 0 to 3", `"0.0.0.0:7"`, "job.heartbeat-timeout 1s: want at least twice job.heartbeat-interval, which is 1s", "job.join-timeout -1ns", "no ticket"} {
+	for _, want := range []string{"rank 4: want 0 to 3", `"0.0.0.0:7"`, "job.heartbeat-timeout 1s: want at least twice Times.Heartbeat, which is 1s", "job.join-timeout -1ns", "no ticket"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}

@@ -23,7 +23,7 @@ type Times struct {
 // Paths of the settings in Times.
 const (
 	pathJoin      setting.Path = "job.join-timeout"
-	pathHeartbeat setting.Path = "job.heartbeat-interval"
+	pathHeartbeat setting.Path = "Times.Heartbeat" // in errors; the setting of DeadAfter sets it
 	pathDeadAfter setting.Path = "job.heartbeat-timeout"
 )
 
@@ -55,11 +55,24 @@ func (t *Times) Settings() []setting.Row {
 	return []setting.Row{
 		{Path: pathJoin, Commands: setting.AllCommands, Flag: "join-timeout", Scope: setting.PerProcess, Value: positive{setting.Duration(&t.Join), &t.Join},
 			About: "how long ranks and servers wait for each other at the start"},
-		{Path: pathHeartbeat, Commands: setting.AllCommands, Scope: setting.JobMutable, Value: positive{setting.Duration(&t.Heartbeat), &t.Heartbeat},
-			About: "time between signs of life of ranks and servers"},
-		{Path: pathDeadAfter, Commands: setting.AllCommands, Flag: "heartbeat-timeout", Scope: setting.JobMutable, Value: positive{setting.Duration(&t.DeadAfter), &t.DeadAfter},
-			About: "a rank or server without a sign of life for so long is lost, four times as long if its process is seen to use the processor"},
+		{Path: pathDeadAfter, Commands: setting.AllCommands, Flag: "heartbeat-timeout", Scope: setting.JobMutable, Value: deadAfter{positive{setting.Duration(&t.DeadAfter), &t.DeadAfter}, t},
+			About: "time without a heartbeat after which a rank or server is lost, four times as long while its process uses the processor; heartbeats are sent 10 times as often, and each second at least"},
 	}
+}
+
+// deadAfter sets the interval of heartbeats, too: a tenth of the timeout, and 1 s at most.
+type deadAfter struct {
+	positive
+	times *Times
+}
+
+// Set leaves both fields unchanged on failure.
+func (d deadAfter) Set(text string) error {
+	err := d.positive.Set(text)
+	if err == nil {
+		d.times.Heartbeat = min(time.Second, d.times.DeadAfter/10)
+	}
+	return err
 }
 
 // positive refuses durations <= 0: 0 would silently mean the default.

@@ -29,12 +29,12 @@ func TestTimesValidate(t *testing.T) {
 		{Times{}, ""},
 		{Times{Heartbeat: 5 * sec}, ""},
 		{Times{Heartbeat: 2, DeadAfter: 4}, ""},
-		{Times{Heartbeat: 2, DeadAfter: 3}, "job.heartbeat-timeout 3ns: want at least twice job.heartbeat-interval, which is 2ns"},
-		{Times{Heartbeat: 6 * sec}, "job.heartbeat-timeout 10s: want at least twice job.heartbeat-interval, which is 6s"},
-		{Times{DeadAfter: sec}, "job.heartbeat-timeout 1s: want at least twice job.heartbeat-interval, which is 1s"},
-		{Times{Heartbeat: 1 << 62, DeadAfter: 1<<63 - 1}, "job.heartbeat-timeout 2562047h47m16.854775807s: want at least twice job.heartbeat-interval, which is 1281023h53m38.427387904s"},
+		{Times{Heartbeat: 2, DeadAfter: 3}, "job.heartbeat-timeout 3ns: want at least twice Times.Heartbeat, which is 2ns"},
+		{Times{Heartbeat: 6 * sec}, "job.heartbeat-timeout 10s: want at least twice Times.Heartbeat, which is 6s"},
+		{Times{DeadAfter: sec}, "job.heartbeat-timeout 1s: want at least twice Times.Heartbeat, which is 1s"},
+		{Times{Heartbeat: 1 << 62, DeadAfter: 1<<63 - 1}, "job.heartbeat-timeout 2562047h47m16.854775807s: want at least twice Times.Heartbeat, which is 1281023h53m38.427387904s"},
 		{Times{-1, -2, -3}, "job.join-timeout -1ns: want a positive time, such as 30s\n" +
-			"job.heartbeat-interval -2ns: want a positive time, such as 30s\njob.heartbeat-timeout -3ns: want a positive time, such as 30s"},
+			"Times.Heartbeat -2ns: want a positive time, such as 30s\njob.heartbeat-timeout -3ns: want a positive time, such as 30s"},
 	} {
 		got := ""
 		if err := c.times.Validate(); err != nil {
@@ -46,7 +46,7 @@ func TestTimesValidate(t *testing.T) {
 	}
 }
 
-// A time that is set is positive: 0 would be the default, which nobody asked for.
+// TestTimesSettings: a time that is set is positive, and the timeout sets the interval of heartbeats.
 func TestTimesSettings(t *testing.T) {
 	times := Times{}.WithDefaults()
 	table, err := setting.New(times.Settings()...)
@@ -54,13 +54,13 @@ func TestTimesSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	faults := table.Apply(
-		setting.Assignment{Path: "job.join-timeout", Text: "5m"}, setting.Assignment{Path: "job.heartbeat-interval", Text: "0s"},
-		setting.Assignment{Path: "job.heartbeat-interval", Text: "-1s"}, setting.Assignment{Path: "job.heartbeat-timeout", Text: "soon"},
+		setting.Assignment{Path: "job.join-timeout", Text: "5m"}, setting.Assignment{Path: "job.heartbeat-timeout", Text: "4s"},
+		setting.Assignment{Path: "job.heartbeat-timeout", Text: "0s"}, setting.Assignment{Path: "job.heartbeat-timeout", Text: "-1s"}, setting.Assignment{Path: "job.heartbeat-timeout", Text: "soon"},
 	)
-	if want := (Times{5 * time.Minute, time.Second, 10 * time.Second}); times != want {
+	if want := (Times{5 * time.Minute, 400 * time.Millisecond, 4 * time.Second}); times != want {
 		t.Errorf("got %v, want %v", times, want)
 	}
-	want := "job.heartbeat-interval 0s: want a positive time, such as 30s\njob.heartbeat-interval -1s: want a positive time, such as 30s\njob.heartbeat-timeout soon: want a time with its unit"
+	want := "job.heartbeat-timeout 0s: want a positive time, such as 30s\njob.heartbeat-timeout -1s: want a positive time, such as 30s\njob.heartbeat-timeout soon: want a time with its unit"
 	if err := faults.Err(); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -182,7 +182,6 @@ func TestValidate(t *testing.T) {
 		{[]string{"model=ctr-dnn", "sync=async", "checkpoint.dir=x", "ps.dir=y", "ps.durability=checkpoint", "ps.failure-policy=continue"},
 			[]string{`ps.dir "y" with checkpoint.dir "x"`, "ps.durability checkpoint with checkpoint.dir", "checkpoint.dir with ps.failure-policy continue"}},
 		{[]string{"job.collective-algorithm=exchange", "job.ranks=3"}, []string{"job.collective-algorithm exchange is for two ranks, job.ranks is 3"}},
-		{[]string{"tuning.tune=true", "tuning.profile=f"}, []string{"tuning.tune and tuning.profile f are two sources"}},
 		{[]string{"sync=async", "ps.addresses=a", "servers.count=2000"},
 			[]string{`ps.addresses "a": want HOST:PORT`, "servers.count 2000: want 1 to 1024"}},
 	} {
@@ -199,11 +198,10 @@ func TestValidate(t *testing.T) {
 func TestIdle(t *testing.T) {
 	for _, c := range []struct{ words, want []string }{
 		{[]string{"servers.count=2"}, []string{"servers.count has no effect: it needs sync sum or bsp or ssp or async or geo"}},
-		{[]string{"network.streams=2"}, []string{"network.streams has no effect: ranks that are goroutines of one process make no connections"}},
-		{[]string{"job.ranks=2", "network.streams=2"}, nil},
+		{[]string{"network.interface=lo"}, []string{"network.interface has no effect: ranks that are goroutines of one process make no connections"}},
+		{[]string{"job.ranks=2", "network.interface=lo"}, nil},
 		{[]string{"sync=sum", "exchange.strategy=topk", "exchange.limit-sum=true"}, []string{"exchange.limit-sum has no effect: it needs sync allreduce"}},
 		{[]string{"model=ctr-dnn", "sync=async", "ps.failure-policy=continue", "job.collective-algorithm=ring"}, []string{"job.collective-algorithm has no effect: with ps.failure-policy continue"}},
-		{[]string{"output.trace-steps=5"}, []string{"output.trace-steps has no effect: it needs output.trace"}},
 	} {
 		s, table := newJob(t, append([]string{"model=mnist", "data.dir=synthetic"}, c.words...)...)
 		got := s.Unused(table)

@@ -74,10 +74,11 @@ func (s *Spec) processes() []setting.Row {
 		{Path: "job.hosts", Commands: setting.AllCommands, Flag: "hosts", Unit: "HOST:N,...", About: "the hosts on which ranks are started, by ssh, and how many each takes; @FILE reads a host file as MPI has it; each needs this program, or job.copy, and the data", Scope: setting.PerProcess, Value: setting.Text(&s.Hosts)},
 		{Path: "job.ssh", Commands: setting.AllCommands, Unit: "COMMAND", About: "the command that starts a program on another host, with its options, such as \"ssh -p 2222\"; default: ssh", Scope: setting.PerProcess, Needs: setting.Enabled("job.hosts"), Value: setting.Text(&s.SSH)},
 		{Path: "job.copy", Commands: setting.AllCommands, About: "copy this program to ~/.cache/ringo of each host that does not have it there", Scope: setting.PerProcess, Needs: setting.Enabled("job.hosts"), Value: setting.Bool(&s.Copy)},
+		{Path: "job.max-restarts", Commands: setting.Run | setting.Server | setting.Heter, Unit: "times", About: "maximum restarts of each lost parameter server, which needs a log, and of each lost heter-trainer while another one remains", Scope: setting.PerProcess, Needs: setting.Any(setting.Equals("ps.durability", "wal"), setting.Enabled("heter.count")), Value: setting.Int(&s.MaxRestarts)},
 		{Path: "job.transport", Commands: setting.AllCommands, Flag: "transport", About: "how ranks talk: shm (a process per rank, memory shared by those of one host, tcp between hosts), tcp (a process per rank), mem (goroutines of this process), " +
 			"auto (mem for one rank, else shm; says so where that is not to be had)", Scope: setting.JobMutable,
 			Value: setting.Choice(&s.Transport, TransportAuto, ringo.TransportSHM, ringo.TransportTCP, TransportMem)},
-		{Path: "job.bind", Commands: setting.AllCommands, Flag: "bind", About: "whether ranks are bound to processors, on Linux: auto (each to as many of its own as there are for all, where their threads fit and nobody has bound them already), core (a core for each thread, or an error), none",
+		{Path: "job.bind", Commands: setting.AllCommands, About: "whether ranks are bound to processors, on Linux: auto (each to as many of its own as there are for all, where their threads fit and nobody has bound them already), core (a core for each thread, or an error), none",
 			Scope: setting.PerProcess, Needs: setting.NotEquals("job.transport", TransportMem), Value: setting.Choice(&s.Bind, launch.Binds()...)},
 	}
 }
@@ -86,9 +87,7 @@ func (s *Spec) tuning() []setting.Row {
 	t := &s.Tuning
 	return []setting.Row{
 		{Path: "tuning.tune", Commands: setting.Bench | setting.BenchStep, Flag: "tune", About: "measure the links and, for a plan that needs it, the first steps, and choose by that; results then depend on what was measured", Value: setting.Bool(&t.Tune)},
-		{Path: "tuning.profile", Commands: setting.Bench | setting.BenchStep, Flag: "cost-profile", Unit: "FILE", About: "choose by what an earlier job has measured and saved, with the same results each time; every rank reads it", Scope: setting.PerProcess, Value: setting.Text(&t.Profile)},
-		{Path: "tuning.save-profile", OneStart: true, Commands: setting.Bench | setting.BenchStep, Flag: "save-cost-profile", Unit: "FILE", About: "write what was measured to a file", Scope: setting.PerProcess,
-			Needs: setting.Any(setting.Enabled("tuning.tune"), setting.Equals("exchange.strategy", "auto")), Value: setting.Text(&t.SaveProfile)},
+		{Path: "tuning.profile", Commands: setting.Bench | setting.BenchStep, Flag: "cost-profile", Unit: "FILE", About: "file of measured costs: with tuning.tune rank 0 writes it, else every rank reads it and chooses by it, with the same results each time", Scope: setting.PerProcess, Value: setting.Text(&t.Profile)},
 	}
 }
 
@@ -97,9 +96,7 @@ func (s *Spec) servers() []setting.Row {
 	kept := setting.Equals("sync", string(BSP), string(SSP), string(Async), string(Geo))
 	return []setting.Row{
 		{Path: "servers.count", Commands: setting.AllCommands &^ setting.Bench &^ setting.Heter, Flag: "servers", Unit: "servers", About: "number of servers; 0: one where there is any use for it", Needs: setting.Equals("sync", string(Sum), string(BSP), string(SSP), string(Async), string(Geo)), Value: setting.Int(&v.Count)},
-		{Path: "ps.max-restarts", Commands: setting.Run | setting.Server, Unit: "times", About: "how often each server is started again when it is lost", Scope: setting.PerProcess, Needs: setting.All(kept, setting.Equals("ps.durability", "wal")), Value: setting.Int(&v.Restarts)},
 		{Path: "servers.hosts", Commands: setting.Run | setting.Server, Unit: "HOST:N,...", About: "the hosts on which servers are started, in turn; default: those of the ranks", Scope: setting.PerProcess, Needs: setting.Enabled("job.hosts"), Value: setting.Text(&v.Hosts)},
-		{Path: "heter.max-restarts", Commands: setting.Run | setting.Heter, Unit: "times", About: "how often each heter-trainer is started again when it is lost and another one is left", Scope: setting.PerProcess, Needs: setting.Enabled("heter.count"), Value: setting.Int(&s.HeterRestarts)},
 		{Path: "heter.hosts", Commands: setting.Run | setting.Heter, Unit: "HOST:N,...", About: "the hosts on which heter-trainers are started, in turn; default: those of the ranks", Scope: setting.PerProcess, Needs: setting.All(setting.Enabled("job.hosts"), setting.Enabled("heter.count")), Value: setting.Text(&s.HeterHosts)},
 		{Path: "heter.addresses", Commands: setting.Heter, Unit: "HOST:PORT,...", About: "where the heter-trainers listen, for ranks and heter-trainers started by hand", Scope: setting.PerProcess, Needs: setting.Enabled("heter.count"), Value: setting.List(&s.HeterAddresses)},
 		{Path: "ps.addresses", OneStart: true, Commands: setting.Server, Flag: "ps-addresses", Unit: "HOST:PORT,...", About: "where the servers listen that keep parameters, for ranks and servers started by hand", Scope: setting.PerProcess, Needs: kept, Value: setting.List(&v.Addresses)},
@@ -115,7 +112,6 @@ func (s *Spec) output() []setting.Row {
 		{Path: "output.http", OneStart: true, Commands: setting.Run | setting.Server, Flag: "http", Unit: "HOST:PORT", About: "address of this host that serves a dashboard, profiles, commands for parameter servers and, without the token that is printed at the start, /metrics and /healthz; no HOST: 127.0.0.1; port 0: any free one", Scope: setting.PerProcess, Value: setting.Text(&o.HTTP)},
 		{Path: "output.progress", OneStart: true, Commands: setting.Ranks, Flag: "progress", About: "how progress is shown; auto: a bar where a person watches, else plain lines", Scope: setting.PerProcess, Value: setting.Choice(&o.Progress, "auto", "bar", "plain", "none")},
 		{Path: "output.tensorboard", OneStart: true, Flag: "tensorboard", Unit: "DIR", About: "write the figures of steps and epochs as event files into a folder, for TensorBoard", Scope: setting.PerProcess, Value: setting.Text(&o.TensorBoard)},
-		{Path: "output.trace", OneStart: true, Commands: setting.BenchStep, Flag: "trace", Unit: "FILE", About: "write a timeline of all ranks to a file in Chrome's trace format: ui.perfetto.dev opens it", Scope: setting.JobMutable, Value: setting.Text(&o.Trace)},
-		{Path: "output.trace-steps", OneStart: true, Commands: setting.BenchStep, Unit: "steps", About: "record the first steps, so many; 0: all, while memory for them lasts", Scope: setting.JobMutable, Needs: setting.Enabled("output.trace"), Value: setting.Int(&o.TraceSteps)},
+		{Path: "output.trace", OneStart: true, Commands: setting.BenchStep, Flag: "trace", Unit: "FILE", About: "write a timeline of the first 200 steps of all ranks to a file in Chrome's trace format: ui.perfetto.dev opens it", Scope: setting.JobMutable, Value: setting.Text(&o.Trace)},
 	}
 }

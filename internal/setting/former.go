@@ -1,8 +1,8 @@
 package setting
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -10,11 +10,12 @@ import (
 // former is a setting of an earlier version. The old names remain accepted until 1.0.
 type former struct {
 	path  Path              // path in that version
-	flag  string            // flag in that version, if it has changed
+	flag  string            // flags in that version, if they have changed, with spaces between
 	now   Path              // path of the replacement; empty if removed
 	words map[string]string // new names of values; empty means the new setting's default
 	host  string            // HOST of an address without a host
 	usual []string          // values without replacement that equal today's behaviour
+	same  bool              // no value changes results: a resumed run ignores its checkpoint's
 	hint  string            // remedy for the other values
 }
 
@@ -26,6 +27,14 @@ func formers() []former {
 		{path: "servers.dir", now: "ps.dir"},
 		{path: "servers.memory", now: "ps.memory"},
 		{path: "servers.disk", now: "ps.disk"},
+		{path: "ps.max-restarts", now: "job.max-restarts"},
+		{path: "heter.max-restarts", now: "job.max-restarts"},
+		{path: "network.checksum", usual: []string{"", "false"}, same: true, hint: "leave it out, or set ringo.Network.Checksum in a program"},
+		{path: "network.streams", usual: []string{"", "0", "1"}, same: true, hint: "leave it out, or set ringo.Network.Streams in a program"},
+		{path: "exchange.update", usual: []string{""}, same: true, hint: "leave it out, or set distopt.Config.Update in a program"},
+		{path: "job.heartbeat", usual: []string{"1s"}, same: true, hint: "leave it out: it is a tenth of job.heartbeat-timeout, and 1s at most"},
+		{path: "job.heartbeat-interval", usual: []string{"1s"}, same: true, hint: "leave it out: it is a tenth of job.heartbeat-timeout, and 1s at most"},
+		{path: "output.trace-steps", usual: []string{"", "200"}, hint: "leave it out: the first 200 steps are recorded"},
 		{path: "servers.fsync", now: "ps.fsync"},
 		{path: "servers.click", now: "ps.click"},
 		{path: "servers.durability", flag: "durability", now: "ps.durability"},
@@ -38,13 +47,12 @@ func formers() []former {
 		{path: "heter.values", now: "heter.wire-dtype"},
 		{path: "servers.unseen", now: "ps.delete-after-unseen-days"},
 		{path: "servers.admit", now: "ps.admission"},
-		{path: "servers.restarts", now: "ps.max-restarts"},
-		{path: "heter.restarts", now: "heter.max-restarts"},
+		{path: "servers.restarts", now: "job.max-restarts"},
+		{path: "heter.restarts", now: "job.max-restarts"},
 		{path: "servers.from", now: "ps.init-from"},
 		{path: "servers.cache", now: "ps.row-cache"},
 		{path: "servers.save-every", now: "ps.checkpoint-every"},
 		{path: "job.dead-after", flag: "dead-after", now: "job.heartbeat-timeout"},
-		{path: "job.heartbeat", now: "job.heartbeat-interval"},
 		{path: "job.algorithm", flag: "algorithm", now: "job.collective-algorithm"},
 		{path: "output.layers", now: "output.layer-stats"},
 		{path: "exchange.bound-sum", now: "exchange.limit-sum"},
@@ -54,9 +62,12 @@ func formers() []former {
 		{path: "data.skip-bad", now: "data.max-bad-records"},
 		{path: "data.split", flag: "split", now: "data.eval-split"},
 		{path: "data.layout", flag: "schema", now: "data.layout"},
+		{path: "data.partition", flag: "partition", now: "data.partition"},
+		{path: "job.bind", flag: "bind", now: "job.bind"},
+		{path: "network.port-range", flag: "port-range", now: "network.port-range"},
 		{path: "checkpoint.every", flag: "every", now: "checkpoint.every"},
 		{path: "tuning.profile", flag: "profile", now: "tuning.profile"},
-		{path: "tuning.save-profile", flag: "save-profile", now: "tuning.save-profile"},
+		{path: "tuning.save-profile", flag: "save-profile save-cost-profile", usual: []string{""}, hint: "give tuning.tune with tuning.profile, which names the file"},
 		{path: "exchange.sparse-algorithm", usual: []string{""}, hint: "leave it out, or set distopt.Config.SparseAlgorithm in a program"},
 		{path: "data.by-file", now: "data.partition", words: map[string]string{"true": "files", "false": ""}},
 		{path: "data.interleave", usual: []string{"0", "1"}, hint: "leave it out, or set train.Config.Interleave in a program"},
@@ -78,6 +89,11 @@ func formers() []former {
 		{path: "servers.http-open", usual: []string{"", "false", "true"}, hint: "leave it out: the HOST of output.http decides, and /stats needs the token"},
 		{path: "heter.device", usual: []string{"", "auto", "cpu"}, hint: "leave it out"},
 	}
+}
+
+// Harmless reports whether a setting was removed and none of its values changed results.
+func Harmless(p Path) bool {
+	return slices.ContainsFunc(formers(), func(f former) bool { return f.path == p && f.same })
 }
 
 // Current returns an assignment with this version's names, a note for the user if a name changed,
@@ -106,11 +122,11 @@ func Current(a Assignment) (now Assignment, note string, exists bool, err error)
 	return a, fmt.Sprintf("%s is %s", f.path, f.now), !renamed || word != "", nil
 }
 
-// Formers returns the flags of earlier versions by their paths. An unchanged flag is empty.
-func Formers() map[Path]string {
-	flags := map[Path]string{}
+// Formers returns the flags of earlier versions by their paths; none if the flag is unchanged.
+func Formers() map[Path][]string {
+	flags := map[Path][]string{}
 	for _, f := range formers() {
-		flags[f.path] = f.flag
+		flags[f.path] = strings.Fields(f.flag)
 	}
 	return flags
 }
@@ -122,14 +138,13 @@ func (v Values) Current() (Values, error) {
 		return nil, nil
 	}
 	out, faults := Values{}, ErrorList(nil)
-	for p, text := range v {
-		a, _, exists, err := Current(Assignment{Path: p, Text: text})
-		if err != nil {
+	for _, p := range slices.Sorted(maps.Keys(v)) {
+		a, _, exists, err := Current(Assignment{Path: p, Text: v[p]})
+		if err != nil && !Harmless(p) {
 			faults = append(faults, err.(*Error))
 		} else if exists && (out[a.Path] == "" || a.Path != p && a.Text != "") {
 			out[a.Path] = a.Text
 		}
 	}
-	slices.SortFunc(faults, func(a, b *Error) int { return cmp.Compare(a.Path, b.Path) })
 	return out, faults.Err()
 }

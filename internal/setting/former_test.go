@@ -20,6 +20,10 @@ func TestCurrentReadsNamesOfEarlierVersions(t *testing.T) {
 		{"training.lr-floor", "0.1", "training.lr-floor 0.1: the setting was removed: give training.lr-schedule=cosine:LR"},
 		{"data.by-file", "true", "data.partition=files"},
 		{"job.slice", "100µs", ""},
+		{"servers.restarts", "2", "job.max-restarts=2"},
+		{"heter.max-restarts", "2", "job.max-restarts=2"},
+		{"network.streams", "2", "network.streams 2: the setting was removed: leave it out, or set ringo.Network.Streams"},
+		{"tuning.save-profile", "f", "tuning.save-profile f: the setting was removed: give tuning.tune with tuning.profile"},
 		{"output.page", ":8080", "output.http=:8080"},
 		{"output.metrics", ":9400", "output.http=0.0.0.0:9400"},
 		{"output.metrics", "127.0.0.1:9400", "output.http=127.0.0.1:9400"},
@@ -47,6 +51,10 @@ func TestCurrentValues(t *testing.T) {
 	got, err := was.Current()
 	if want := (setting.Values{"training.lr": "1", "training.lr-schedule": "cosine", "data.partition": "files"}); err != nil || !maps.Equal(got, want) {
 		t.Errorf("got %v (%v), want %v", got, err, want)
+	}
+	was["network.streams"] = "2" // changed no result
+	if _, err := was.Current(); err != nil {
+		t.Errorf("a setting without effect on results: %v", err)
 	}
 	was["data.interleave"] = "3"
 	if _, err := was.Current(); err == nil || !strings.Contains(err.Error(), "data.interleave 3: the setting was removed: leave it out") {

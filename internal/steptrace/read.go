@@ -246,7 +246,7 @@ func (r *reader) span(e event) error {
 		}
 	}
 	if r.spans++; r.spans > maxSpans {
-		return largef("more than %d spans: output.trace-steps records fewer", maxSpans)
+		return largef("more than %d spans", maxSpans)
 	}
 	var err error
 	if s.name, err = r.known(e.Name); err == nil {

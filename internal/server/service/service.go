@@ -191,7 +191,7 @@ func (c Config) Validate() error {
 		errs = append(errs, err)
 	}
 	if most := transport.HandshakeTimeout / 2; c.Times.Heartbeat > most {
-		errs = append(errs, setting.Errorf("job.heartbeat-interval", "%v: want at most %v with servers that keep the parameters", c.Times.Heartbeat, most))
+		errs = append(errs, setting.Errorf("Times.Heartbeat", "%v: want at most %v with servers that keep the parameters", c.Times.Heartbeat, most))
 	}
 	fault(c.Rejoin < c.Times.DeadAfter, "a trainer may stay away for %v: want at least %v, the silence that a connection may have", c.Rejoin, c.Times.DeadAfter)
 	fault(c.SocketBytes < 4<<10, "socket buffers of %d bytes: want at least %d", c.SocketBytes, 4<<10)

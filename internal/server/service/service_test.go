@@ -447,7 +447,7 @@ func TestConfigFaults(t *testing.T) {
 	sc := schema.Schema{}
 	err := Config{Servers: 2, Index: 2, Trainers: 1025, MaxKeys: -1, Pulls: -1, Replies: -1, Strangers: -1, Times: cluster.Times{Heartbeat: time.Minute}, Rejoin: time.Second, SocketBytes: 1, Schema: &sc}.Validate()
 	says(t, err, "no ticket", "no version", "nothing opens", "server 2 of 2", "trainer 0 of 1025", "keys of a message -1", "pulls of a connection -1",
-		"-1 answers", "-1 strangers", "ms of silence 10000", "job.heartbeat-interval 1m0s: want at most 5s with servers that keep", "job.heartbeat-timeout 10s: want at least twice job.heartbeat-interval, which is 1m0s", "stay away for 1s: want at least 10s", "1 bytes", "nothing to serve")
+		"-1 answers", "-1 strangers", "ms of silence 10000", "Times.Heartbeat 1m0s: want at most 5s with servers that keep", "job.heartbeat-timeout 10s: want at least twice Times.Heartbeat, which is 1m0s", "stay away for 1s: want at least 10s", "1 bytes", "nothing to serve")
 	if _, err := New(Config{}); err == nil {
 		t.Error("the zero value is taken")
 	}

@@ -84,7 +84,7 @@ func (c Config) Validate() error {
 	fault(c.SocketBufferBytes < 0, "SocketBufferBytes %d is negative", c.SocketBufferBytes)
 	fault(c.LocalRanks < 0 || c.LocalRanks > max(1, c.Size), "LocalRanks %d: expected 0 to %d", c.LocalRanks, max(1, c.Size))
 	if c.Streams < 0 || c.Streams > MaxStreams {
-		faults = append(faults, setting.Errorf("network.streams", "%d: want 1 to %d, or 0 for 1", c.Streams, MaxStreams))
+		faults = append(faults, setting.Errorf("", "Streams %d: want 1 to %d, or 0 for 1", c.Streams, MaxStreams))
 	}
 	if err := CheckCongestionControl(c.CongestionControl); err != nil {
 		faults = append(faults, setting.Errorf("", "CongestionControl %w", err))

@@ -222,7 +222,7 @@ func TestLateRanksAreWaitedFor(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	err := Config{Rank: 5, Size: 3, MaxUnexpectedBytes: -1, JoinTimeout: -1, LocalRanks: 4, Streams: 17, CongestionControl: "no such"}.Validate()
-	for _, want := range []string{"Rank 5", "MaxUnexpectedBytes -1", "JoinTimeout", "Ticket", "Version", "LocalRanks 4", "network.streams 17", `CongestionControl "no such"`} {
+	for _, want := range []string{"Rank 5", "MaxUnexpectedBytes -1", "JoinTimeout", "Ticket", "Version", "LocalRanks 4", "Streams 17", `CongestionControl "no such"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in %v", want, err)
 		}

@@ -107,7 +107,7 @@ func print(out *cli.Output, all []told) error {
 func (t told) print(out *cli.Output) {
 	note := ""
 	if t.LeftOut {
-		note = "; later ones were not recorded (output.trace-steps)"
+		note = "; later ones were not recorded"
 	}
 	out.Line("%s: %s, %s in %s ms, %s ms a step%s", t.File, cli.Counted(len(t.Ranks), "rank"), cli.Counted(t.Steps, "step"),
 		cli.Milliseconds(t.WallMS), cli.Milliseconds(t.StepMS), note)
