@@ -1,5 +1,5 @@
-// Package predict uses what was trained: it runs a saved model over samples and writes what it finds, row by row in their order, or has a
-// language model write text.
+// Package predict runs a saved model over samples and writes one prediction per row, in input
+// order. A language model writes text.
 //
 //	p, err := train.NewPredictor(ctx, job, spec, cfg)
 //	…
@@ -8,17 +8,18 @@
 //	_, err = predict.Run(p, job.Rank(), in, os.Stdout, predict.Config{})
 //	err = p.End(err)
 //
-// A row is an object a line, a line of CSV, or one of a table in Parquet or Arrow. It has its number in the input ("row", from 0), for images the file, the columns that are
-// passed through, and what the model has found:
+// A prediction is a JSON object per line, a line of CSV, or a row of a table in Parquet or Arrow.
+// Its fields are the number of the row in the input ("row", from 0), the file of an image, the
+// columns passed through, and the model's output:
 //
-//	classes        "prediction", the name of the most probable one, and its "probability"; of Top classes their
-//	               probabilities by name as "top", in CSV as prediction2, probability2 and so on
-//	a number       "prediction", in the units of the column that was to be found
+//	classes        "prediction", the name of the most probable class, and "probability"; with Top the
+//	               probabilities of Top classes by name as "top", in CSV as prediction2, probability2 and so on
+//	a number       "prediction", in the units of the target column
 //	a click        "probability"
 //
-// Ranks share the work batch by batch: rank r has the batches r, r+n, r+2n and so on, turns its own into text, and rank 0 writes
-// those of all in order. So what is written does not depend on the number of ranks, and what is held is a batch on each rank and n blocks
-// of text on each.
+// The ranks divide the batches: rank r of n predicts the batches r, r+n, r+2n and so on and formats
+// the output; rank 0 writes all output in order. The output therefore does not depend on the number
+// of ranks. Each rank buffers one batch and n blocks of text.
 package predict
 
 import (
@@ -33,26 +34,29 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// Formats of what is written.
+// Formats of predictions.
 const (
-	JSONL   = "jsonl"   // an object a line
-	CSV     = "csv"     // a header, and a line a row
-	Parquet = "parquet" // columns as in CSV, numbers as such; of builds that have a writer of it: see data.CreateTable
-	Arrow   = "arrow"   // the same as an Arrow file
+	JSONL   = "jsonl"   // one object per line
+	CSV     = "csv"     // a header and one line per row
+	Parquet = "parquet" // columns as in CSV with typed numbers; needs a build with a writer: see data.CreateTable
+	Arrow   = "arrow"   // an Arrow file, columns as in Parquet
 )
 
-// Config says how predictions are written. The zero value is JSON lines with the best class alone.
+// Config configures the output. The zero value writes JSON lines with the most probable class.
 type Config struct {
 	Format string // JSONL, CSV, Parquet or Arrow; "": JSONL
-	// Top is how many classes are told, the most probable first; 0: 1. It has no effect on other models.
+	// Top is the number of classes per row, the most probable first. 0 means 1. Only models with
+	// classes accept more than 1.
 	Top int
-	// Columns are those of a table that are passed through, which data.InputConfig has too.
+	// Columns lists the table columns to pass through. data.InputConfig needs the same list.
 	Columns []string
-	// Progress, where it is set, is told on rank 0 now and then how many rows were written.
+	// Progress, if not nil, is called on rank 0 with the number of rows after each round of
+	// batches.
 	Progress func(rows int64)
 }
 
-// Validate reports all faults together, a format that this build cannot write among them. What does not go with a model is told by Run.
+// Validate returns all errors joined, also for a format that the build cannot write. Run checks the
+// settings against the model.
 func (c Config) Validate() error {
 	var errs []error
 	if !slices.Contains([]string{"", JSONL, CSV, Parquet, Arrow}, c.Format) {
@@ -68,11 +72,12 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// typed says that the format is a table whose columns have types.
+// typed reports whether the format is a table with typed columns.
 func (c Config) typed() bool { return c.Format == Parquet || c.Format == Arrow }
 
-// Run predicts the rows of an input, of which each rank has its part, and writes them on rank 0 to out, in order. Memory is that of
-// a batch on each rank, whatever the input. What it writes does not depend on the number of ranks. It is a collective call.
+// Run is a collective call: each rank predicts its part of the input, and rank 0 writes all rows to
+// out in order. Memory: one batch per rank, for an input of any size. The output does not depend on
+// the number of ranks.
 func Run(p *train.Predictor, rank int, in data.PredictInput, out io.Writer, cfg Config) (rows int64, err error) {
 	w, err := newWriter(p, cfg)
 	if err != nil {
@@ -121,7 +126,8 @@ func Run(p *train.Predictor, rank int, in data.PredictInput, out io.Writer, cfg 
 	return rows, nil
 }
 
-// next is this rank's next block: how many rows, and their text; empty at its end.
+// next returns the rank's next block: the number of rows, and the text. The end of the input is an
+// empty block.
 func (w *writer) next(p *train.Predictor, in data.PredictInput) ([]byte, error) {
 	rows, ok, err := in.Next()
 	if err != nil || !ok {
@@ -139,7 +145,7 @@ func (w *writer) next(p *train.Predictor, in data.PredictInput) ([]byte, error) 
 	return w.block, err
 }
 
-// cut takes a block apart.
+// cut splits a block into the number of rows and the text.
 func cut(block []byte) (rows int64, text []byte, err error) {
 	switch {
 	case len(block) == 0:

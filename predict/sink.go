@@ -10,15 +10,15 @@ import (
 	"github.com/ringo-ml/ringo/data/table"
 )
 
-// sink is where rank 0 writes all ranks' blocks, in order.
+// sink writes the blocks of all ranks on rank 0, in order.
 type sink interface {
 	write(block []byte) error
-	// flush lets readers of what is written see all so far, as far as the format allows.
+	// flush makes the rows until now visible to readers if the format allows.
 	flush() error
 	close() error
 }
 
-// plain writes lines as they are.
+// plain writes lines unchanged.
 type plain struct{ to *bufio.Writer }
 
 func (p plain) write(block []byte) error {
@@ -29,7 +29,8 @@ func (p plain) write(block []byte) error {
 func (p plain) flush() error { return p.to.Flush() }
 func (p plain) close() error { return p.to.Flush() }
 
-// typed writes records as rows of columns that have types. It begins with the first record, which says whether rows have files.
+// typed writes records to a table with typed columns. The first record creates the table: its
+// length shows whether rows have files.
 type typed struct {
 	w      *writer
 	to     *bufio.Writer
@@ -52,7 +53,7 @@ func (t *typed) write(block []byte) (err error) {
 	return nil
 }
 
-// begin makes the table for records of so many fields.
+// begin creates the table for records of fields values.
 func (t *typed) begin(fields int) (err error) {
 	if t.table != nil {
 		return nil
@@ -65,7 +66,7 @@ func (t *typed) begin(fields int) (err error) {
 	return err
 }
 
-func (t *typed) flush() error { return nil } // groups of rows are written when they are full
+func (t *typed) flush() error { return nil } // full row groups are written without flush
 
 func (t *typed) close() error {
 	if err := t.begin(0); err != nil {
@@ -74,17 +75,17 @@ func (t *typed) close() error {
 	return errors.Join(t.table.Close(), t.to.Flush())
 }
 
-// newSink is where the writer's blocks go.
+// newSink returns the sink of the format.
 func (w *writer) newSink(to io.Writer) sink {
 	buffered := bufio.NewWriterSize(to, 1<<16)
 	if w.typed() {
 		return &typed{w: w, to: buffered}
 	}
-	_, _ = buffered.Write(w.header()) // what follows tells its faults
+	_, _ = buffered.Write(w.header()) // later writes return the error
 	return plain{buffered}
 }
 
-// appendRecord appends texts, each behind its length, behind their number.
+// appendRecord appends the number of texts, and each text after its length.
 func appendRecord(dst []byte, record []string) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(record)))
 	for _, text := range record {
@@ -93,10 +94,10 @@ func appendRecord(dst []byte, record []string) []byte {
 	return dst
 }
 
-// errRecord: a rank sends what is no record.
+// errRecord reports an invalid record from a rank.
 var errRecord = errors.New("a block of predictions that is cut or damaged")
 
-// cutRecord takes the first record of a block apart.
+// cutRecord splits the first record from a block.
 func cutRecord(record []string, block []byte) ([]string, []byte, error) {
 	fields, n := binary.Uvarint(block)
 	if n <= 0 {

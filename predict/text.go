@@ -15,20 +15,20 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// Text says how a language model writes.
+// Text configures the text of a language model.
 type Text struct {
-	// Prompt is what it goes on from: words of its vocabulary, or bytes, as it was trained.
+	// Prompt is the start of the text: words of the model's vocabulary, or bytes.
 	Prompt string
-	// Tokens is how many words or bytes it writes.
+	// Tokens is the number of words or bytes to write, at most 1<<24.
 	Tokens int
-	// Temperature divides the logits before a token is drawn: 1 is as the model has learnt, less is more certain, and 0 takes the most
-	// probable token each time.
+	// Temperature divides the logits before sampling: 1 keeps the model's distribution, smaller
+	// values sharpen the distribution, and 0 takes the most probable token.
 	Temperature float64
-	// Seed decides what is drawn: the same one writes the same text.
+	// Seed is the seed of the sampling: equal seeds write equal text.
 	Seed uint64
 }
 
-// Validate reports all faults together.
+// Validate returns an error for the first value out of range.
 func (c Text) Validate() error {
 	switch {
 	case c.Tokens < 1 || c.Tokens > 1<<24:
@@ -39,13 +39,14 @@ func (c Text) Validate() error {
 	return nil
 }
 
-// Write has a language model write to out: the prompt, and what follows it, as it comes. unknown, where it is not nil, is told once of
-// the prompt's words that the model does not know.
+// Write writes the prompt and the model's continuation to out, token by token. unknown, if not nil,
+// is called once with the words of the prompt outside the vocabulary.
 //
-// A model that carries state (LSTM) sees each token once, and what came before in its state; one with a window (GPT) sees the last
-// tokens of its window anew for each token that it writes: 64 or 256, by the model. The order of sums does not depend on threads, and
-// what is drawn comes of Seed alone, so that a text repeats bit by bit on the same kind of machine. A vocabulary of words has one for all
-// that it does not know, which is never drawn; it may stand in the prompt.
+// Cost: a model with state (LSTM) processes each token once. A model with a window (GPT) processes
+// the last tokens again for each new token: 64 or 256, the model's window. The order of sums does
+// not depend on threads, and sampling depends only on Seed: a text repeats bit by bit on the same
+// kind of machine. A vocabulary of words has one unknown token, for the prompt only: Write never
+// samples the unknown token.
 func Write(p *train.Predictor, c Text, out io.Writer, unknown func(words []string)) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -77,14 +78,14 @@ func Write(p *train.Predictor, c Text, out io.Writer, unknown func(words []strin
 		if err != nil {
 			return err
 		}
-		if v.words != nil { // what is written can be read
+		if v.words != nil { // never write the unknown word
 			logits[0] = float32(math.Inf(-1))
 		}
 		ids = append(ids, g.choose(logits, c.Temperature))
 		if _, err := out.Write(v.text(ids[len(ids)-1:], false)); err != nil {
 			return err
 		}
-		if !g.carries { // what is beyond the window is not seen again
+		if !g.carries { // tokens before the window have no effect
 			ids = ids[max(0, len(ids)-g.window):]
 		} else {
 			ids = ids[len(ids)-1:]
@@ -94,21 +95,20 @@ func Write(p *train.Predictor, c Text, out io.Writer, unknown func(words []strin
 	return err
 }
 
-// generator runs a model token by token.
 type generator struct {
 	p          *train.Predictor
-	window     int  // tokens that the model sees at once
-	carries    bool // it carries state from batch to batch: each token is seen once
+	window     int  // tokens per forward pass
+	carries    bool // state persists between batches: each token is processed once
 	vocabulary int
 	draw       *rand.Rand
 	batch      data.Batch
 	chances    []float64
 }
 
-// newDraw draws the same numbers for the same seed.
+// newDraw returns a generator of random numbers for a seed.
 func newDraw(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)) }
 
-// after is the logits of what follows some tokens; of a model that carries state, behind all before.
+// after returns the logits of the token after ids. State, if any, represents all earlier tokens.
 func (g *generator) after(ids []int32) (logits []float32, err error) {
 	if !g.carries {
 		ids = ids[max(0, len(ids)-g.window):]
@@ -131,7 +131,7 @@ func (g *generator) after(ids []int32) (logits []float32, err error) {
 	return logits, nil
 }
 
-// choose draws a token, or takes the most probable one.
+// choose samples a token, or takes the most probable token at temperature 0.
 func (g *generator) choose(logits []float32, temperature float64) int32 {
 	if temperature == 0 {
 		return int32(slices.Index(logits, slices.Max(logits)))
@@ -143,17 +143,18 @@ func (g *generator) choose(logits []float32, temperature float64) int32 {
 			return int32(k)
 		}
 	}
-	return int32(slices.Index(logits, slices.Max(logits))) // x was within rounding of 1
+	return int32(slices.Index(logits, slices.Max(logits))) // x was 1 up to rounding
 }
 
-// tokens turns text into numbers and back: words by the vocabulary, or bytes, where there is none.
+// tokens converts between text and token numbers: words of a vocabulary, or bytes without a
+// vocabulary.
 type tokens struct {
 	words []string
 	ids   map[string]int32
-	begun bool // a word was written, and the next one is apart from it
+	begun bool // a space precedes the next word
 }
 
-// lineEndID is the end of a line in a vocabulary of words; 0 stands for words that it does not know.
+// lineEndID is the end of a line in a vocabulary of words; 0 is the unknown word.
 const lineEndID = 1
 
 func newTokens(words []string) *tokens {
@@ -164,7 +165,7 @@ func newTokens(words []string) *tokens {
 	return v
 }
 
-// parse reads a prompt; an empty one is the end of a line before.
+// parse returns the prompt's tokens and unknown words. An empty prompt is the end of a line.
 func (v *tokens) parse(prompt string) (ids []int32, unknown []string) {
 	if v.words == nil {
 		if prompt == "" {
@@ -184,7 +185,7 @@ func (v *tokens) parse(prompt string) (ids []int32, unknown []string) {
 			if !ok && !slices.Contains(unknown, w) {
 				unknown = append(unknown, w)
 			}
-			ids = append(ids, id) // 0, which stands for it, where there is none
+			ids = append(ids, id) // 0, the unknown word, if missing
 		}
 	}
 	if len(ids) == 0 {
@@ -193,7 +194,7 @@ func (v *tokens) parse(prompt string) (ids []int32, unknown []string) {
 	return ids, unknown
 }
 
-// text writes tokens behind those before.
+// text returns the text of tokens after the earlier tokens.
 func (v *tokens) text(ids []int32, first bool) []byte {
 	var b bytes.Buffer
 	for _, id := range ids {

@@ -18,23 +18,23 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// what a model finds of a row.
+// finding is the kind of a prediction.
 type finding uint8
 
 const (
-	class  finding = iota // one of some, with probabilities
-	chance                // the probability of a click
-	number                // a value
+	class  finding = iota // a class with a probability
+	chance                // a click probability
+	number                // a number
 )
 
-// writer turns outputs into lines. Each rank has one, and writes its own batches' lines: to write numbers costs about as much as a small
-// model's forward pass, and this way ranks share that, too.
+// writer formats outputs as lines. Each rank formats its own batches: formatting costs about as
+// much as a small model's forward pass, so the ranks share that cost, too.
 type writer struct {
 	Config
 	finds finding
-	goal  table.Column // a table's, whose values have units
-	words []string     // of classes; nil: they are numbers
-	size  int          // outputs of a row
+	goal  table.Column // target column of a table, with units
+	words []string     // names of the classes; nil: numbers
+	size  int          // outputs per row
 
 	block   []byte
 	order   []int
@@ -52,7 +52,7 @@ func newWriter(p *train.Predictor, cfg Config) (*writer, error) {
 	case s.Task == model.Language:
 		return nil, fmt.Errorf("%s is a language model, which writes text: give it a prompt", s.Name)
 	case s.Task == model.Click:
-		w.finds, w.size = chance, 2 // or 1: append sees which
+		w.finds, w.size = chance, 2 // or 1: append decides
 	case s.Targets > 1:
 		return nil, fmt.Errorf("%s finds %d numbers of each sample, and predictions have one", s.Name, s.Targets)
 	case s.Targets == 1:
@@ -73,7 +73,7 @@ func newWriter(p *train.Predictor, cfg Config) (*writer, error) {
 		return nil, err
 	}
 	w.Top = max(1, cfg.Top)
-	if cfg.typed() { // columns of one name
+	if cfg.typed() { // reject duplicate names
 		if _, err := data.CreateTable(cfg.Format, io.Discard, w.fields(true)); err != nil {
 			return nil, err
 		}
@@ -81,8 +81,8 @@ func newWriter(p *train.Predictor, cfg Config) (*writer, error) {
 	return w, nil
 }
 
-// header is the first line of CSV; JSON lines have none. Names of columns that are passed through stand as they are, even where one is
-// called as what the model finds is: the order tells them apart.
+// header returns the first line of CSV; JSON lines have no header. Columns passed through retain
+// their names, even names of the model's fields: the order distinguishes equal names.
 func (w *writer) header() []byte {
 	if w.Format != CSV {
 		return nil
@@ -94,7 +94,7 @@ func (w *writer) header() []byte {
 	return line(nil, names)
 }
 
-// fields are the columns of a table of predictions; of images, with the files' names.
+// fields returns the columns of a prediction. files adds the file of an image.
 func (w *writer) fields(files bool) []table.Field {
 	out := []table.Field{{Name: "row", Type: table.Integer}}
 	if files {
@@ -118,22 +118,20 @@ func (w *writer) fields(files bool) []table.Field {
 	return out
 }
 
-// line appends a record of CSV.
 func line(dst []byte, record []string) []byte {
 	var b strings.Builder
 	c := csv.NewWriter(&b)
-	_ = c.Write(record) // to memory
+	_ = c.Write(record) // memory never fails
 	c.Flush()
 	return append(dst, b.String()...)
 }
 
-// errDiverged: a model's outputs are no numbers.
+// errDiverged reports outputs that are not finite.
 var errDiverged = errors.New("the model's output is no finite number: what was saved has diverged")
 
-// append appends the lines of a batch.
 func (w *writer) append(dst []byte, rows *data.Rows, outputs []float32) ([]byte, error) {
 	if w.finds == chance && len(outputs) == rows.N {
-		w.size = 1 // the logit of a click alone: see model.Probability
+		w.size = 1 // one logit for a click: see model.Probability
 	}
 	if len(outputs) != rows.N*w.size {
 		return nil, fmt.Errorf("the model has %d outputs for %d rows of %d", len(outputs), rows.N, w.size)
@@ -171,7 +169,8 @@ func (w *writer) append(dst []byte, rows *data.Rows, outputs []float32) ([]byte,
 	return dst, nil
 }
 
-// found is the record of a row, of which the number or file is there: what is passed through, and what was found.
+// found completes w.record, which has the number or file, with the columns passed through and the
+// prediction.
 func (w *writer) found(kept []string, out []float32) []string {
 	w.record = append(w.record, kept...)
 	switch w.finds {
@@ -187,7 +186,6 @@ func (w *writer) found(kept []string, out []float32) []string {
 	return w.record
 }
 
-// json appends a row's object.
 func (w *writer) json(dst []byte, name, file string, kept []string, out []float32) []byte {
 	dst = append(append(dst, `{"row":`...), name...)
 	if file != "" {
@@ -226,7 +224,8 @@ func (w *writer) json(dst []byte, name, file string, kept []string, out []float3
 	return append(dst, '}', '\n')
 }
 
-// best are the most probable classes, the first of equal ones first; chances are then those of all.
+// best returns the most probable classes, smaller numbers first among equals, and sets chances to
+// all probabilities.
 func (w *writer) best(logits []float32) []int {
 	w.chances = Softmax(w.chances[:0], logits, 1)
 	w.order = w.order[:0]
@@ -254,7 +253,7 @@ func (w *writer) best(logits []float32) []int {
 	return w.order[:w.Top]
 }
 
-// Softmax appends the probabilities that logits stand for at a temperature above 0.
+// Softmax appends the probabilities of logits at a temperature above 0.
 func Softmax(dst []float64, logits []float32, temperature float64) []float64 {
 	from, sum, most := len(dst), 0.0, slices.Max(logits)
 	for _, x := range logits {
@@ -267,12 +266,12 @@ func Softmax(dst []float64, logits []float32, temperature float64) []float64 {
 	return dst
 }
 
-// clickChance is the probability of label 1.
+// clickChance returns the probability of label 1.
 func clickChance(logits []float32) float64 {
 	return float64(model.Probability(model.Pass{Outputs: model.Outputs{&nn.Tensor{Shape: []int{1, len(logits)}, Data: logits}}}, 0))
 }
 
-// word is a class's name, or its number.
+// word returns a class's name, or the number of a class without a name.
 func (w *writer) word(k int) string {
 	if k < len(w.words) {
 		return w.words[k]
@@ -280,7 +279,7 @@ func (w *writer) word(k int) string {
 	return strconv.Itoa(k)
 }
 
-// valueOf is an output in the units of what was to be found.
+// valueOf converts an output to the units of the target.
 func (w *writer) valueOf(x float32) float64 {
 	if w.goal.Deviation > 0 {
 		return w.goal.Value(x)
@@ -288,7 +287,8 @@ func (w *writer) valueOf(x float32) float64 {
 	return float64(x)
 }
 
-// probability writes as many digits as tell a float32 from all others, as value does, and no more: what a model computes has none.
+// probability appends the shortest text that identifies the float32: a model's outputs have no more
+// precision.
 func probability(dst []byte, p float64) []byte { return strconv.AppendFloat(dst, p, 'g', -1, 32) }
 
 func value(dst []byte, x float64) []byte {
@@ -298,7 +298,7 @@ func value(dst []byte, x float64) []byte {
 	return strconv.AppendFloat(dst, x, 'g', -1, 32)
 }
 
-// quoted appends a word as JSON has it.
+// quoted appends a word as a JSON string.
 func quoted(dst []byte, word string) []byte {
 	plain := true
 	for i := range len(word) {
@@ -307,6 +307,6 @@ func quoted(dst []byte, word string) []byte {
 	if plain {
 		return append(append(append(dst, '"'), word...), '"')
 	}
-	text, _ := json.Marshal(word) // of a string: never fails
+	text, _ := json.Marshal(word) // a string never fails
 	return append(dst, text...)
 }

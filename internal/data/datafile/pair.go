@@ -12,13 +12,13 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// pair are the two files of a set of text lines.
+// Pair is the training and evaluation file of a data set of text lines.
 type Pair struct {
 	Train, Eval string
-	unused      []string // names of the folder that could have been eval
+	unused      []string // other candidates for eval in the folder
 }
 
-// notes are what a person should know of the choice.
+// Notes returns the messages to print about the choice of files.
 func (p Pair) Notes() []string {
 	if len(p.unused) == 0 {
 		return nil
@@ -26,9 +26,8 @@ func (p Pair) Notes() []string {
 	return []string{fmt.Sprintf("evaluating on %s, not on %s (data.eval-file names another)", p.Eval, strings.Join(p.unused, " or "))}
 }
 
-// findPair returns the files that are named, and for what is not named those
-// of the folder with train, and with test, dev, valid or eval (in this order)
-// in their names, compressed or not.
+// FindPair returns train and eval if set. For an empty name it searches dir for a file with "train"
+// in the name, or with "test", "dev", "valid" or "eval" in this order. Files may be compressed.
 func FindPair(set, dir, train, eval string) (p Pair, err error) {
 	p = Pair{Train: train, Eval: eval}
 	for i, path := range []string{p.Train, p.Eval} {
@@ -68,8 +67,8 @@ func FindPair(set, dir, train, eval string) (p Pair, err error) {
 	return p, nil
 }
 
-// unusedFiles are the names that could have been those of the file to evaluate on, but for
-// compressed and plain twins of what is used.
+// unusedFiles returns the other candidates for the evaluation file, without compressed and plain
+// twins of p.Eval.
 func unusedFiles(names []string, p Pair) (unused []string) {
 	used, _ := UnpackedName(filepath.Base(p.Eval))
 	for _, name := range names {
@@ -82,8 +81,8 @@ func unusedFiles(names []string, p Pair) (unused []string) {
 	return unused
 }
 
-// textFiles are the names in a folder that can be files of lines: of text, or
-// with tables of values too.
+// TextFiles returns the names of a folder's files that can be text lines. tables adds .tsv and
+// .csv.
 func TextFiles(dir string, tables bool) (names []string, err error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -109,14 +108,13 @@ func TextFiles(dir string, tables bool) (names []string, err error) {
 	return names, err
 }
 
-// typed reports whether a file's columns have names and types, as its name says: those of Parquet
-// and Arrow.
+// Typed reports whether a file is Parquet or Arrow by its name: columns have names and types.
 func Typed(path string) bool {
 	end := strings.ToLower(filepath.Ext(path))
 	return end == ".parquet" || IsArrow(end)
 }
 
-// withTyped are some names of a folder and those of files whose columns have types.
+// withTyped adds a folder's Parquet and Arrow files to names.
 func withTyped(dir string, names []string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -128,8 +126,8 @@ func withTyped(dir string, names []string) ([]string, error) {
 	return names, err
 }
 
-// named is the file with the first of the words that any name has in it, the
-// plain one where it is there compressed as well.
+// named returns the only file with the first matching word in its name. A plain file has precedence
+// over its compressed twin.
 func named(dir string, names []string, words ...string) (string, error) {
 	for _, word := range words {
 		var found []string
@@ -153,7 +151,7 @@ func named(dir string, names []string, words ...string) (string, error) {
 	return "", fmt.Errorf("%s has no .txt or .tsv file (or .gz or .zst of one) with %s in its name: %w", dir, strings.Join(words, ", "), fs.ErrNotExist)
 }
 
-// textAlternatives is what to do where the files are not there.
+// TextAlternatives returns the remedy for missing files.
 func TextAlternatives(set, dir string) error {
 	fetch := ""
 	switch set {
@@ -165,7 +163,7 @@ func TextAlternatives(set, dir string) error {
 	return setting.Errorf("", "%sname the files with %v and %v, or train with %v %s", fetch, TrainFilePath, EvalFilePath, DirPath, Synthetic)
 }
 
-// isArrow knows files of Arrow's own format, and streams of it.
+// IsArrow reports whether the extension is one of Arrow files and streams.
 func IsArrow(ending string) bool {
 	return ending == ".arrow" || ending == ".arrows" || ending == ".feather"
 }

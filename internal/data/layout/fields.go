@@ -12,8 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// checker collects the faults of a file whose values are not those of a Go type, in words of the
-// file.
+// checker collects the errors of YAML values that do not match a Go type, with lines of the file.
 type checker struct {
 	file string
 	errs []error
@@ -23,7 +22,7 @@ func (c *checker) fault(n *yaml.Node, format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf("%s: line %d: %s", c.file, n.Line, fmt.Sprintf(format, args...)))
 }
 
-// value checks a value of a type; at names the value.
+// value checks a value against type t; at names the value in errors.
 func (c *checker) value(n *yaml.Node, t reflect.Type, at string) {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {
 		c.fault(n, "%s: anchors and aliases are not read: write the value out", at)
@@ -78,7 +77,7 @@ func (c *checker) value(n *yaml.Node, t reflect.Type, at string) {
 	}
 }
 
-// fields checks a mapping by the fields of a struct.
+// fields checks a mapping against the fields of a struct.
 func (c *checker) fields(n *yaml.Node, t reflect.Type, at string) {
 	known := fieldsOf(t)
 	seen := map[string]bool{}
@@ -97,7 +96,8 @@ func (c *checker) fields(n *yaml.Node, t reflect.Type, at string) {
 	}
 }
 
-// fieldsOf are the names of a struct's fields in a file, which come first in it.
+// fieldsOf returns the YAML names of a struct's fields. Fields with a name precede the fields
+// without.
 func fieldsOf(t reflect.Type) (names []string) {
 	for i := range t.NumField() {
 		if name := t.Field(i).Tag.Get("yaml"); name != "" {

@@ -1,9 +1,9 @@
-// Package layout says how the samples of click models lie in files: which columns of a line are a
-// label, numbers, categories, bags of several values and sequences, and how each becomes a key or a
-// number. A layout is YAML:
+// Package layout describes files with samples of click models: the columns of a line (label,
+// numbers, categories, bags of values, sequences) and their conversion to keys or numbers. A layout
+// is YAML:
 //
-//	separator: tab          # tab, comma (quoted as RFC 4180 has it), semicolon, or one character; default: tab
-//	header: true            # the first line names the columns, in any order; those that it has besides are ignored
+//	separator: tab          # tab, comma (quoted by RFC 4180), semicolon, or one character; default: tab
+//	header: true            # the first line names the columns, in any order; other columns are ignored
 //	columns:
 //	  - {name: clicked, kind: label}
 //	  - {name: price, kind: number, transform: log}
@@ -11,8 +11,8 @@
 //	  - {name: tags, kind: bag, separator: "|"}
 //	  - {name: history, kind: sequence, separator: "|", table: item}
 //
-// Without a header all columns stand in their order, those that are not wanted with kind ignore.
-// Ready ones are known by their names: see Names.
+// Without a header the layout lists all columns in file order; kind ignore skips a column. Names
+// lists the built-in layouts.
 package layout
 
 import (
@@ -33,66 +33,65 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// Kind is what a column is for.
+// Kind is the use of a column.
 type Kind string
 
 const (
-	// Label is what a model is to find: 1 or 0, or with From 1 for numbers of at least that.
+	// Label is the target, 1 or 0. With From, numbers of at least From are 1.
 	Label Kind = "label"
-	// Number is a value that a model sees as it is, or transformed; a missing one is 0.
+	// Number is an input value, optionally transformed. A missing value is 0.
 	Number Kind = "number"
-	// Category is one value, which becomes one key; a missing one is an empty bag.
+	// Category is one value with one key. A missing value is an empty bag.
 	Category Kind = "category"
 	// Bag is any number of values.
 	Bag Kind = "bag"
-	// Sequence is values whose order counts.
+	// Sequence is any number of values in a significant order.
 	Sequence Kind = "sequence"
-	// Ignore leaves the column out.
+	// Ignore skips the column.
 	Ignore Kind = "ignore"
 )
 
-// Values of categories, bags and sequences are any text, of which the key is a hash; a
-// hexadecimal number of at most 64 bits; or the key itself as a decimal number, whatever table it
-// is of.
+// Column.Values is the format of categories, bags and sequences: Text is hashed to a key; Hex is a
+// hexadecimal number of at most 64 bits; Key is the key in decimal, independent of the table.
 const (
 	Text = "text"
 	Hex  = "hex"
 	Key  = "key"
 )
 
-// Column is one of a file's, or several that follow one another and are alike.
+// Column is one column of a file, or several successive columns of the same kind.
 type Column struct {
-	// Name is what the header calls it. Columns of Times have a number behind it, from 1.
+	// Name is the column's name in the header. With Times, a number from 1 is appended.
 	Name string `yaml:"name" json:"name,omitempty"`
 	Kind Kind   `yaml:"kind" json:"kind,omitempty"`
-	// Times is how many columns it stands for; 0: 1.
+	// Times is the number of columns. 0 means 1.
 	Times int `yaml:"times" json:"times,omitempty"`
-	// Transform of a number is "log", which is log(1+x), and 0 for x below 0, or "": none.
+	// Transform of a number is "log", log(1+x) with 0 for x below 0, or "" for no transform.
 	Transform string `yaml:"transform" json:"transform,omitempty"`
-	// From is the least number that is a label of 1; nil: labels are 0 and 1.
+	// From is the smallest number with label 1. nil: labels are 0 and 1.
 	From *float64 `yaml:"from" json:"from,omitempty"`
-	// Separator stands between the values of a bag or sequence: one character; "": "|".
+	// Separator is the character between the values of a bag or sequence. "" means "|".
 	Separator string `yaml:"separator" json:"separator,omitempty"`
-	// Values are Text, for which "" stands, Hex or Key.
+	// Values is Text, Hex or Key. "" means Text.
 	Values string `yaml:"values" json:"values,omitempty"`
-	// Table is whose rows the keys are of: columns with the same one have the same key for the same
-	// value; "": one of its own, by its name.
+	// Table names the embedding table. Columns of one table have equal keys for equal values. ""
+	// means a separate table with the column's name.
 	Table string `yaml:"table" json:"table,omitempty"`
-	// Make says what a slot is like in rows that are made; files are read without it.
+	// Make configures generated values. Readers of files ignore the field.
 	Make Generate `yaml:"make" json:"make,omitzero"`
 }
 
-// Generate is what values of a category, bag or sequence are made like, for measurements and tests
-// of tables that are as large and as hot as one's own. Zeros leave it to who makes them. It has no
-// part in what samples mean.
+// Generate describes generated values of a category, bag or sequence, so that measurements and
+// tests can imitate the size and skew of a real table. Zero fields mean the generator's defaults.
+// The meaning of samples does not depend on Generate.
 type Generate struct {
-	// Values are how many distinct ones the column's table has; of columns with one table the first
-	// one says it.
+	// Values is the number of distinct values of the column's table. The first column of a table
+	// sets the number.
 	Values uint64 `yaml:"values" json:"values,omitempty"`
-	// Zipf is the exponent of the law of how often each comes.
+	// Zipf is the exponent of the values' frequencies.
 	Zipf float64 `yaml:"zipf" json:"zipf,omitempty"`
-	// Least and Most are how many a bag or sequence has, each number as likely. Both are 0: that is
-	// not said.
+	// Least and Most limit the values of a bag or sequence; all lengths are equally probable. Both
+	// 0 means unset.
 	Least int `yaml:"least" json:"least,omitempty"`
 	Most  int `yaml:"most" json:"most,omitempty"`
 }
@@ -100,31 +99,31 @@ type Generate struct {
 // Slotted reports whether the column's values become keys.
 func (c Column) Slotted() bool { return c.Kind == Category || c.Kind == Bag || c.Kind == Sequence }
 
-// Layout is how samples lie in files.
+// Layout describes the samples of a file.
 type Layout struct {
 	Separator string   `yaml:"separator" json:"separator"`
 	Header    bool     `yaml:"header" json:"header,omitempty"`
-	Columns   []Column `yaml:"columns" json:"columns"` // each standing for one
+	Columns   []Column `yaml:"columns" json:"columns"` // Times is expanded: one entry per column
 	name      string
 }
 
-// Limits of what a layout may ask for.
+// Limits of a layout.
 const (
 	maxBytes   = 1 << 20
 	maxColumns = 1 << 12
-	MaxFields  = 1 << 14 // of a line, named or not
-	maxMade    = 1 << 20 // values of a bag
-	maxTables  = 254     // of hexadecimal values, whose keys have 8 bits for the table
+	MaxFields  = 1 << 14 // fields of a line, with or without a name
+	maxMade    = 1 << 20 // largest Generate.Most
+	maxTables  = 254     // tables of hexadecimal values: the table has 8 bits of a key
 )
 
 //go:embed ready/*.yaml
 var ready embed.FS
 
-// Names are the ready layouts.
+// Names returns the names of the built-in layouts.
 func Names() (names []string) {
 	files, err := ready.ReadDir("ready")
 	if err != nil {
-		panic(err) // it is in the binary
+		panic(err) // impossible: the folder is embedded
 	}
 	for _, f := range files {
 		names = append(names, strings.TrimSuffix(f.Name(), ".yaml"))
@@ -132,7 +131,7 @@ func Names() (names []string) {
 	return names
 }
 
-// Open reads the layout that a file has, or a ready one by its name.
+// Open reads a layout from a file, or a built-in layout by name.
 func Open(name string) (*Layout, error) {
 	if slices.Contains(Names(), name) {
 		f, err := ready.Open(path.Join("ready", name+".yaml"))
@@ -153,7 +152,7 @@ func Open(name string) (*Layout, error) {
 	return Read(name, f)
 }
 
-// Read reads a layout. Errors name the file, all faults together.
+// Read reads a layout. The error lists all errors, with name as the file.
 func Read(name string, r io.Reader) (*Layout, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
 	if err != nil {
@@ -181,7 +180,7 @@ func (l *Layout) decode(text []byte) (lines []int, err error) {
 	var doc, more yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	if err := d.Decode(&doc); errors.Is(err, io.EOF) {
-		return nil, nil // an empty file
+		return nil, nil // empty file
 	} else if err != nil {
 		return nil, plain(err)
 	}
@@ -206,8 +205,8 @@ func (l *Layout) decode(text []byte) (lines []int, err error) {
 	return lines, nil
 }
 
-// settle gives every column its own place, fills in what zero values stand for, and reports all
-// faults. lines are those of the columns in the file, if it is one.
+// settle expands Times, fills in defaults and reports all errors. lines are the columns' lines in
+// the file; nil without a file.
 func (l *Layout) settle(lines []int) error {
 	var errs []error
 	where := l.name
@@ -253,7 +252,7 @@ func (l *Layout) settle(lines []int) error {
 	return errors.Join(errs...)
 }
 
-// settle fills in what zero values stand for.
+// settle fills in a column's defaults and reports invalid values. between separates columns.
 func (c *Column) settle(between string, fault func(string, ...any)) {
 	kinds := []Kind{Label, Number, Category, Bag, Sequence, Ignore}
 	if !slices.Contains(kinds, c.Kind) {
@@ -288,7 +287,7 @@ func (c *Column) settle(between string, fault func(string, ...any)) {
 	}
 }
 
-// check reports what is wrong with the columns together.
+// check reports conflicts between columns.
 func (l *Layout) check(fault func(string, ...any)) {
 	names, labels, tables, values := map[string]bool{}, 0, map[string]bool{}, map[string]string{}
 	for _, c := range l.Columns {
@@ -318,10 +317,10 @@ func (l *Layout) check(fault func(string, ...any)) {
 	}
 }
 
-// Name is the file's, or that of a ready one.
+// Name returns the file's name or the name of a built-in layout.
 func (l *Layout) Name() string { return l.name }
 
-// Of are the columns of a kind of use: slots or not, in their order.
+// Of returns the columns accepted by is, in order.
 func (l *Layout) Of(is func(Column) bool) (out []Column) {
 	for _, c := range l.Columns {
 		if is(c) {

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// plain is a layout without its methods, so that JSON of one does not call itself.
+// plain is Layout without methods: MarshalJSON would otherwise call itself.
 type plain Layout
 
 // saved is a layout as JSON.
@@ -21,7 +21,7 @@ func (l *Layout) MarshalJSON() ([]byte, error) {
 	return json.Marshal(saved{filepath.Base(l.name), (*plain)(l)})
 }
 
-// UnmarshalJSON reads what MarshalJSON has written, and refuses what no layout is.
+// UnmarshalJSON reads the output of MarshalJSON and rejects invalid layouts.
 func (l *Layout) UnmarshalJSON(text []byte) error {
 	s := saved{plain: new(plain)}
 	if err := json.Unmarshal(text, &s); err != nil {
@@ -35,8 +35,9 @@ func (l *Layout) UnmarshalJSON(text []byte) error {
 	return l.settle(nil)
 }
 
-// Meaning is what the layout says of samples, as JSON, and not of the files that they lie in: what
-// was trained on samples of one layout understands those of another one with the same meaning.
+// Meaning returns the layout's description of samples as JSON, without separators of values, Make
+// and ignored columns. A model trained with one layout can read samples of any layout with an equal
+// meaning.
 func (l *Layout) Meaning() []byte {
 	m := plain{}
 	for _, c := range l.Columns {
@@ -47,7 +48,7 @@ func (l *Layout) Meaning() []byte {
 	}
 	text, err := json.Marshal(m)
 	if err != nil {
-		panic(err) // numbers and words alone
+		panic(err) // impossible: numbers and strings only
 	}
 	return text
 }

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// maxHeader is how long the description of an array may be.
+// maxHeader is the largest header of an array, in bytes.
 const maxHeader = 1 << 16
 
-// maxDims is how many dimensions NumPy's arrays have at most.
+// maxDims is NumPy's limit of dimensions.
 const maxDims = 64
 
 const magic = "\x93NUMPY"
 
-// header reads what precedes the values of an array in an entry of so many bytes.
+// header reads the header of an array. entry is the size of the file or archive entry in bytes.
 func (a *Array) header(r io.Reader, entry int64) (fortran bool, err error) {
 	text, err := a.description(r)
 	if err != nil {
@@ -27,13 +27,13 @@ func (a *Array) header(r io.Reader, entry int64) (fortran bool, err error) {
 	if err := p.dict(a, &fortran); err != nil {
 		return false, &Fault{a.file, a.entry, a.begin - int64(len(text)) + int64(p.at), err.Error()}
 	}
-	if len(a.Shape) < 2 { // both orders are the same
+	if len(a.Shape) < 2 { // C and Fortran order are equal
 		fortran = false
 	}
 	return fortran, a.sized(entry)
 }
 
-// description reads the text that describes the array, and leaves begin behind it.
+// description returns the header's text and moves begin to the first value.
 func (a *Array) description(r io.Reader) (string, error) {
 	head := make([]byte, 12)
 	need := func(b []byte) error {
@@ -149,7 +149,7 @@ func (p *parser) expect(c byte) error {
 	return nil
 }
 
-// quoted reads a text, which has no escapes in any file that NumPy writes.
+// quoted reads a string. Files by NumPy have no escapes.
 func (p *parser) quoted() (string, error) {
 	for _, q := range []byte{'\'', '"'} {
 		if p.has(q) {
@@ -175,7 +175,6 @@ func (p *parser) boolean() (bool, error) {
 	return false, errors.New("want True or False in the description")
 }
 
-// tuple reads numbers in parentheses.
 func (p *parser) tuple() ([]int, error) {
 	if err := p.expect('('); err != nil {
 		return nil, err
@@ -191,7 +190,7 @@ func (p *parser) tuple() ([]int, error) {
 		if err != nil || len(out) == maxDims {
 			return nil, fmt.Errorf("want a shape of at most %d numbers in the description", maxDims)
 		}
-		p.has('L') // of Python 2
+		p.has('L') // long suffix of Python 2
 		if out = append(out, d); !p.has(',') && !p.peek(')') {
 			return nil, errors.New("want , or ) in the shape")
 		}
@@ -199,7 +198,6 @@ func (p *parser) tuple() ([]int, error) {
 	return out, nil
 }
 
-// descr reads the type of values.
 func (p *parser) descr(t *Type) error {
 	if p.peek('[') {
 		return errors.New("an array of records: want one of numbers; save its fields as arrays of their own")

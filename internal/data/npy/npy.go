@@ -1,7 +1,9 @@
-// Package npy reads arrays of numbers as NumPy saves them: one in a .npy, several in a .npz, compressed or not.
+// Package npy reads arrays of numbers in NumPy's formats: one array of a .npy file, or several
+// arrays of a .npz archive, compressed or not.
 //
-// What a file says of itself is checked against its size before memory is taken for it. Values stay in the file where they can, unless
-// they are to be held: of a .npy and of a .npz that is not compressed, in C order, rows are read as they are needed.
+// The size of an array is checked against the file before memory is allocated. Rows in C order of a
+// .npy or an uncompressed .npz are read from the file on demand, except after Hold. Other arrays
+// are loaded.
 package npy
 
 import (
@@ -22,18 +24,19 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// MaxArrays is how many arrays a file or folder may have.
+// MaxArrays limits the arrays of a file or folder.
 const MaxArrays = 1 << 12
 
-// Fault is what is wrong with a file: at which byte, of an array in an archive of the array as it is unpacked.
+// Fault is an error in a file. Offset is the byte in the file, or in the uncompressed array of an
+// archive.
 type Fault struct {
 	File    string
-	Array   string // its name in an archive; empty: the file is the array, or the archive is at fault
+	Array   string // name in an archive; empty: the file is the array, or the archive is damaged
 	Offset  int64
 	Problem string
 }
 
-// Error gives file, array, byte and problem.
+// Error returns file, array, byte and problem.
 func (f *Fault) Error() string {
 	where := f.File
 	if f.Array != "" {
@@ -42,25 +45,25 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("%s: byte %d: %s", where, f.Offset, f.Problem)
 }
 
-// Array is an array in a file. Goroutines may read from it at once.
+// Array is an array of a file. Goroutines may read simultaneously.
 type Array struct {
-	// Name is that in the archive, or of the file, without .npy.
+	// Name is the name in the archive or of the file, without .npy.
 	Name string
-	// Shape are its dimensions; none: it is one number.
+	// Shape lists the dimensions; a single number has no dimension.
 	Shape []int
 	Type  Type
 
 	file, entry string
-	begin       int64 // of the values in the entry
+	begin       int64 // first value's offset in the entry
 	values      io.ReaderAt
 }
 
-// fault is one at a byte of the values.
+// fault returns a Fault at an offset of the values.
 func (a *Array) fault(offset int64, problem string) error {
 	return &Fault{a.file, a.entry, a.begin + offset, problem}
 }
 
-// Len is the first dimension: how many rows there are.
+// Len returns the number of rows, the first dimension.
 func (a *Array) Len() int {
 	if len(a.Shape) == 0 {
 		return 0
@@ -68,7 +71,7 @@ func (a *Array) Len() int {
 	return a.Shape[0]
 }
 
-// RowSize is how many numbers a row has: the product of the other dimensions.
+// RowSize returns the numbers of a row: the product of the other dimensions.
 func (a *Array) RowSize() int {
 	n := 1
 	for _, d := range a.Shape[min(1, len(a.Shape)):] {
@@ -77,7 +80,7 @@ func (a *Array) RowSize() int {
 	return n
 }
 
-// String tells of name, shape and type.
+// String returns name, shape and type.
 func (a *Array) String() string {
 	dims := make([]string, len(a.Shape))
 	for i, d := range a.Shape {
@@ -86,7 +89,8 @@ func (a *Array) String() string {
 	return fmt.Sprintf("%s (%s, %v)", a.Name, strings.Join(dims, " x "), a.Type)
 }
 
-// Bytes reads n rows from one on as they lie in C order, in the file's byte order. buf is used where it is large enough.
+// Bytes reads n rows from row on, in C order and the file's byte order. buf is used if large
+// enough.
 func (a *Array) Bytes(buf []byte, row, n int) ([]byte, error) {
 	if row < 0 || n < 0 || row > a.Len()-n {
 		panic(fmt.Sprintf("npy: rows %d to %d of %d", row, row+n, a.Len()))
@@ -99,8 +103,8 @@ func (a *Array) Bytes(buf []byte, row, n int) ([]byte, error) {
 	return buf, nil
 }
 
-// Float32s are all values, in C order. The array's size was compared with its file's before: no more is allocated than the file
-// has, or has unpacked.
+// Float32s returns all values in C order. The allocation never exceeds the file's size, or the
+// uncompressed size: Open has compared the sizes.
 func (a *Array) Float32s() ([]float32, error) {
 	n := a.RowSize()
 	if len(a.Shape) > 0 {
@@ -113,8 +117,8 @@ func (a *Array) Float32s() ([]float32, error) {
 	return out, nil
 }
 
-// Rows reads rows from one on as float32, in C order: as many as dst has values for. Rows of float32 that lie in the file as this machine
-// has them are copied once.
+// Rows reads len(dst)/RowSize rows from row on as float32, in C order. Rows of float32 in native
+// byte order are copied once.
 func (a *Array) Rows(dst []float32, row int) error {
 	each := a.RowSize()
 	if each == 0 || row < 0 || len(dst)%each != 0 || row > a.Len()-len(dst)/each {
@@ -123,12 +127,12 @@ func (a *Array) Rows(dst []float32, row int) error {
 	return a.float32s(dst, int64(row)*int64(each)*int64(a.Type.Size))
 }
 
-// float32s reads values from an offset on.
+// float32s reads len(dst) values from a byte offset on.
 func (a *Array) float32s(dst []float32, offset int64) error {
 	if a.Type == (Type{'f', 4, false}) && nativeLittle {
 		return a.read(bytesview.Bytes(dst), offset)
 	}
-	const block = 1 << 16 // values
+	const block = 1 << 16 // values per read
 	size := a.Type.Size
 	buf := make([]byte, min(len(dst), block)*size)
 	for at := 0; at < len(dst); at += block {
@@ -142,8 +146,8 @@ func (a *Array) float32s(dst []float32, offset int64) error {
 	return nil
 }
 
-// nativeLittle says that this machine's least byte comes first.
-var nativeLittle = binary.NativeEndian.Uint16([]byte{1, 0}) == 1 // never written
+// nativeLittle reports whether the machine is little-endian.
+var nativeLittle = binary.NativeEndian.Uint16([]byte{1, 0}) == 1 // constant
 
 // read reads bytes of the values from an offset on.
 func (a *Array) read(b []byte, offset int64) error {
@@ -158,13 +162,13 @@ func (a *Array) read(b []byte, offset int64) error {
 	return a.fault(offset+int64(got), "truncated: the values end here")
 }
 
-// File is what Open has opened.
+// File is the result of Open.
 type File struct {
-	Arrays []*Array // in the archive's order
+	Arrays []*Array // in archive order
 	files  []*os.File
 }
 
-// Close ends what reads from the arrays.
+// Close closes the files; arrays must no longer be read.
 func (f *File) Close() error {
 	var errs []error
 	for _, one := range f.files {
@@ -173,8 +177,9 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// Open opens a .npz, which a zip file is whatever its name, or a .npy together with those beside it, of which it takes those that
-// wanted accepts by their names; nil: all. Arrays that have to be unpacked or turned to C order are held in memory, whatever their size.
+// Open opens a .npz (any zip file), or a .npy with the other .npy files of the folder. wanted
+// selects arrays by name; nil selects all. Compressed arrays and arrays in Fortran order are loaded
+// into memory, with no limit of size.
 func Open(path string, wanted func(name string) bool) (f *File, err error) {
 	if wanted == nil {
 		wanted = func(string) bool { return true }
@@ -182,7 +187,7 @@ func Open(path string, wanted func(name string) bool) (f *File, err error) {
 	f = &File{}
 	defer func() {
 		if err != nil {
-			_ = f.Close() // it was only read
+			_ = f.Close() // only read: no data to lose
 			f = nil
 		}
 	}()
@@ -194,7 +199,7 @@ func Open(path string, wanted func(name string) bool) (f *File, err error) {
 		return f, err
 	}
 	if !slices.Contains(names, filepath.Clean(path)) {
-		names = []string{path} // it is missing, or spelled otherwise
+		names = []string{path} // missing, or another spelling
 	}
 	if len(names) > MaxArrays {
 		return f, fmt.Errorf("%s: %d files in one folder: want %d at most", filepath.Dir(path), len(names), MaxArrays)
@@ -210,7 +215,8 @@ func Open(path string, wanted func(name string) bool) (f *File, err error) {
 	return f, nil
 }
 
-// isZip looks at the first bytes of a file. One that cannot be read is none: who opens it has the fault.
+// isZip reports whether a file begins like a zip file. An unreadable file is not one: opening
+// returns the error.
 func isZip(path string) bool {
 	f, err := pathname.Open(path)
 	if err != nil {
@@ -222,14 +228,13 @@ func isZip(path string) bool {
 	return err == nil && string(first) == "PK\x03\x04"
 }
 
-// escaped is a folder's name as a pattern that stands for it alone.
+// escaped returns a folder's name as a literal glob pattern.
 func escaped(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(dir)
 }
 
 func arrayName(path string) string { return strings.TrimSuffix(filepath.Base(path), ".npy") }
 
-// openArray opens a .npy.
 func (f *File) openArray(path string) error {
 	in, err := pathname.Open(path)
 	if err != nil {
@@ -254,7 +259,6 @@ func (f *File) openArray(path string) error {
 	return nil
 }
 
-// openArchive opens a .npz.
 func (f *File) openArchive(path string, wanted func(string) bool) error {
 	in, err := pathname.Open(path)
 	if err != nil {
@@ -282,7 +286,7 @@ func (f *File) openArchive(path string, wanted func(string) bool) error {
 	return nil
 }
 
-// openEntry opens an array of an archive, all of which is read once for its checksum.
+// openEntry opens an array of an archive and reads the entry once for the checksum.
 func (f *File) openEntry(path string, in *os.File, size int64, e *zip.File) error {
 	a := &Array{Name: strings.TrimSuffix(e.Name, ".npy"), file: path, entry: e.Name}
 	claimed := e.UncompressedSize64
@@ -310,17 +314,17 @@ func (f *File) openEntry(path string, in *os.File, size int64, e *zip.File) erro
 	}
 	if err == nil {
 		var rest int64
-		if rest, err = io.Copy(io.Discard, r); err != nil { // its checksum is wrong
+		if rest, err = io.Copy(io.Discard, r); err != nil { // wrong checksum
 			return a.fault(rest, reasonOf(err))
 		}
 	}
 	return err
 }
 
-// maxExpansion is the most that deflate expands its input.
+// maxExpansion is the largest expansion of deflate.
 const maxExpansion = 1032
 
-// reasonOf tells of an error of reading.
+// reasonOf describes a read error.
 func reasonOf(err error) string {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "truncated: it ends here"
@@ -328,7 +332,7 @@ func reasonOf(err error) string {
 	return "damaged: " + err.Error()
 }
 
-// memory are values that are held.
+// memory is an array's values in memory.
 type memory []byte
 
 func (m memory) ReadAt(p []byte, off int64) (int, error) {
@@ -342,8 +346,9 @@ func (m memory) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// Hold reads the values into memory, unless they are there or are more than so many bytes. It is for who wants rows in no order: each
-// would cost a call of the system, which takes longer than to copy some thousand bytes.
+// Hold loads the values into memory unless already loaded or larger than most bytes. Use Hold
+// before reading rows in random order: a system call per row costs more than copying some thousand
+// bytes.
 func (a *Array) Hold(most int64) error {
 	s, outside := a.values.(*io.SectionReader)
 	if !outside || s.Size() > most {
@@ -352,17 +357,16 @@ func (a *Array) Hold(most int64) error {
 	return a.keep(io.NewSectionReader(s, 0, s.Size()))
 }
 
-// keep holds all values in memory.
+// keep loads all values into memory.
 func (a *Array) keep(r io.Reader) error {
 	all, err := a.all(r)
 	a.values = memory(all)
 	return err
 }
 
-// atOnce is how many bytes of values have memory before they come; what a file says beyond that is believed as it comes.
+// atOnce limits the first allocation in bytes; a larger array grows with the data received.
 const atOnce = 1 << 26
 
-// all reads all values.
 func (a *Array) all(r io.Reader) ([]byte, error) {
 	want := int64(a.Type.Size)
 	for _, d := range a.Shape {
@@ -381,10 +385,10 @@ func (a *Array) all(r io.Reader) ([]byte, error) {
 	return out, nil
 }
 
-// allocate are bytes in large pages: small ones take longer to be given than to be read.
+// allocate returns memory in huge pages: allocating small pages takes longer than reading the data.
 func allocate(n int64) []byte { return bytesview.Bytes(hugepage.Floats(int(n+3) / 4))[:n:n] }
 
-// turn reads values in Fortran order and holds them in C order.
+// turn reads values in Fortran order into memory in C order.
 func (a *Array) turn(r io.Reader) error {
 	from, err := a.all(r)
 	if err != nil {
@@ -395,7 +399,7 @@ func (a *Array) turn(r io.Reader) error {
 	for i, d := range a.Shape {
 		strides[i], n = n, n*d
 	}
-	at, index := 0, make([]int, len(a.Shape)) // of the next value in C order, in from
+	at, index := 0, make([]int, len(a.Shape)) // position in from of the next value in C order
 	for next := 0; next+size <= len(to); next += size {
 		copy(to[next:next+size], from[at*size:])
 		for d := len(index) - 1; d >= 0; d-- {
@@ -410,7 +414,7 @@ func (a *Array) turn(r io.Reader) error {
 	return nil
 }
 
-// sized checks that values of a shape are what an entry of so many bytes has.
+// sized checks that the shape's values fill the rest of an entry of entry bytes.
 func (a *Array) sized(entry int64) error {
 	n, empty := int64(a.Type.Size), false
 	for _, d := range a.Shape {

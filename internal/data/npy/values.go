@@ -8,17 +8,17 @@ import (
 	"strconv"
 )
 
-// Type is that of an array's numbers.
+// Type is the type of an array's numbers.
 type Type struct {
-	Kind byte // 'f', 'i', 'u', or 'b' of truth values
+	Kind byte // 'f', 'i', 'u', or 'b' (bool)
 	Size int  // bytes
-	Big  bool // the first byte counts most
+	Big  bool // big-endian
 }
 
-// Integer tells whether all numbers are integers.
+// Integer reports whether the type is an integer or bool.
 func (t Type) Integer() bool { return t.Kind != 'f' }
 
-// String is NumPy's name of it.
+// String returns NumPy's name of the type.
 func (t Type) String() string {
 	name := map[byte]string{'f': "float", 'i': "int", 'u': "uint", 'b': "bool"}[t.Kind]
 	if t.Kind == 'b' {
@@ -27,7 +27,7 @@ func (t Type) String() string {
 	return name + strconv.Itoa(8*t.Size)
 }
 
-// parseType reads such as <f4, >i8, |u1 and ?.
+// parseType parses a NumPy type such as <f4, >i8, |u1 or ?.
 func parseType(text string) (Type, error) {
 	t, rest := Type{}, text
 	if rest != "" && (rest[0] == '<' || rest[0] == '>' || rest[0] == '|' || rest[0] == '=') {
@@ -46,7 +46,7 @@ func parseType(text string) (Type, error) {
 	return t, nil
 }
 
-// Float32 turns bytes of values, as Bytes gives them, to numbers: one for each of dst.
+// Float32 converts len(dst) values from b, in the format of Bytes.
 func (t Type) Float32(dst []float32, b []byte) {
 	switch {
 	case t.Size == 1 && t.Kind != 'i':
@@ -72,7 +72,7 @@ func (t Type) Float32(dst []float32, b []byte) {
 	}
 }
 
-// bits is the first value as it lies.
+// bits returns the bits of the first value.
 func (t Type) bits(b []byte) uint64 {
 	var order binary.ByteOrder = binary.LittleEndian
 	if t.Big {
@@ -89,7 +89,7 @@ func (t Type) bits(b []byte) uint64 {
 	return order.Uint64(b)
 }
 
-// Int64 is the first value of integers; of uint64 beyond 2^63 it is negative.
+// Int64 returns the first value of an integer type; a uint64 of 2^63 or more becomes negative.
 func (t Type) Int64(b []byte) int64 {
 	v, unused := t.bits(b), 64-8*t.Size
 	if t.Kind == 'i' {
@@ -98,7 +98,7 @@ func (t Type) Int64(b []byte) int64 {
 	return int64(v)
 }
 
-// float is the first value of floats.
+// float returns the first value of a float type.
 func (t Type) float(b []byte) float64 {
 	v := t.bits(b)
 	switch t.Size {
@@ -110,7 +110,7 @@ func (t Type) float(b []byte) float64 {
 	return math.Float64frombits(v)
 }
 
-// half is the value of a float of 16 bits.
+// half converts a float16.
 func half(h uint16) float64 {
 	mantissa, exponent := float64(h&0x3ff), int(h>>10&0x1f)
 	var v float64
