@@ -23,7 +23,7 @@ func newBench() *cobra.Command {
 		Short: "Run benchmarks on this machine",
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Lookup("rank") != nil {
-				return nil // it looks itself, beside what else is wrong
+				return nil // resolve reports an external launcher
 			}
 			if err := launch.CheckSingle(os.LookupEnv); err != nil {
 				return cli.Usage(err)
@@ -34,7 +34,7 @@ func newBench() *cobra.Command {
 	return cli.Group(cmd, collectives.AllReduce(&benchRanks{}), collectives.Command(&benchRanks{}), steps.Command(&benchTrainers{}), servers.Command())
 }
 
-// benchRanks are the ranks of a measuring program.
+// benchRanks runs a benchmark on the ranks of a job.
 type benchRanks struct {
 	jobFlags
 	words []string
@@ -54,7 +54,7 @@ func (b *benchRanks) Run(cmd *cobra.Command, body func(*ringo.Job) error) error 
 	return b.run(cmd, b.words, body)
 }
 
-// benchTrainers are ranks of a measuring program that train.
+// benchTrainers is benchRanks for a benchmark that trains.
 type benchTrainers struct {
 	benchRanks
 	tracing
@@ -64,7 +64,7 @@ func (b *benchTrainers) Register(cmd *cobra.Command) {
 	b.register(cmd.Flags(), setting.BenchStep)
 }
 
-// Check makes the job of a model, which is the command line's word.
+// Check resolves the job of the model on the command line.
 func (b *benchTrainers) Check(cmd *cobra.Command, model string, usual ...setting.Assignment) []error {
 	b.words, b.usual = []string{model}, append(usual, setting.Assignment{Path: "data.dir", Text: data.Synthetic})
 	errs := b.check(cmd, model)
@@ -79,7 +79,7 @@ func (b *benchTrainers) CheckOutputs(json string) error {
 	return b.checkOutputs(json, string(b.tracing))
 }
 
-// Config is the training of the model that Check was told.
+// Config returns the training config of Check's model.
 func (b *benchTrainers) Config() train.Config {
 	cfg := b.Training(0)
 	cfg.Tuning.Save = b.tuning.planned

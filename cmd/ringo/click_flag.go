@@ -10,10 +10,10 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// clickSettings is a flag: settings of the click rule, as name=value,….
+// clickSettings is a flag with settings of the click rule: NAME=X,….
 type clickSettings map[string]float64
 
-// Set reads them, and refuses those that the rule does.
+// Set parses and validates the settings.
 func (c *clickSettings) Set(text string) error {
 	out := clickSettings{}
 	for _, part := range strings.Split(text, ",") {
@@ -29,8 +29,8 @@ func (c *clickSettings) Set(text string) error {
 	return err
 }
 
-// String writes what Set reads.
+// String returns text that Set accepts.
 func (c *clickSettings) String() string { return cli.Pairs(*c, "=", ",") }
 
-// Type is the flag's kind in help texts.
+// Type returns the type in help texts.
 func (c *clickSettings) Type() string { return "settings" }

@@ -9,7 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Short names of package cli, which most files here use.
+// Short names of functions in package cli.
 
 func counted(n int, noun string) string    { return cli.Counted(n, noun) }
 func grouped(n int) string                 { return cli.Grouped(n) }

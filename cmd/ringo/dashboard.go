@@ -21,12 +21,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// pageVar holds, in the environment of a launcher's processes, where they tell what its page shows; empty: nowhere.
+// pageVar is the environment variable with the address that collects reports for the dashboard.
+// Empty means no dashboard.
 const pageVar = "RINGO_PAGE"
 
-// watched does what a job of this process, or a rank that nobody launched, does, and tells meanwhile who asks on this host what that is, and
-// who looks at its page, where it has one. Its place is the process that sees all ranks of the host and outlives
-// them: the launcher, or of ranks that are goroutines or started by hand their own.
+// watched runs do, and during the run answers `ringo status` and, with --http, serves the
+// dashboard. Only the process that starts the ranks of a host does so, because that process
+// outlives them: the launcher, or the process of ranks that are goroutines or started by hand. A
+// worker just runs do.
 func (f *jobFlags) watched(cmd *cobra.Command, do func() error) error {
 	if f.worker {
 		return do()
@@ -59,7 +61,8 @@ func (f *jobFlags) watched(cmd *cobra.Command, do func() error) error {
 	return err
 }
 
-// tellsFar tells Kubeflow Trainer how far the job is, where this is a pod of a TrainJob that wants that, and has rank 0; else it is nil.
+// tellsFar reports progress to Kubeflow Trainer from the pod of rank 0 of a TrainJob that requests
+// reports. Otherwise it returns nil.
 func (f *jobFlags) tellsFar(h *dashboard.Collector, say func(line string)) *trainjob.Reporter {
 	server, wanted, err := extenv.Status(os.LookupEnv)
 	switch {
@@ -72,7 +75,6 @@ func (f *jobFlags) tellsFar(h *dashboard.Collector, say func(line string)) *trai
 	return trainjob.Start(trainjob.Config{Server: server, Read: h.Progress, Report: say})
 }
 
-// endOf is how a job has ended.
 func endOf(ctx context.Context, err error) trainjob.End {
 	switch {
 	case err == nil:
@@ -83,8 +85,8 @@ func endOf(ctx context.Context, err error) trainjob.End {
 	return trainjob.Failed
 }
 
-// entered enters the job where `ringo status` finds it, until leave is called. After an error the
-// job goes on unseen.
+// entered registers the job for `ringo status` until leave is called. Without --http, a job
+// continues unregistered after an error.
 func (f *jobFlags) entered() (leave func(), err error) {
 	entry, err := jobregistry.Enter(jobregistry.Base())
 	if err != nil {
@@ -100,7 +102,6 @@ func (f *jobFlags) entered() (leave func(), err error) {
 	return entry.Leave, nil
 }
 
-// jobPIDs are the processes that this launcher has started and that run.
 func (f *jobFlags) jobPIDs() (pids []int) {
 	for _, s := range f.sight.List() {
 		if !s.Ended {
@@ -110,7 +111,7 @@ func (f *jobFlags) jobPIDs() (pids []int) {
 	return pids
 }
 
-// look sees the job's processes: those that this launcher has started, or the ranks that are goroutines of this process.
+// look lists the launcher's processes, or the ranks that are goroutines of this process.
 func (f *jobFlags) look() []launch.ProcessInfo {
 	if seen := f.sight.List(); len(seen) > 0 {
 		return seen
@@ -120,7 +121,7 @@ func (f *jobFlags) look() []launch.ProcessInfo {
 	return slices.Clone(f.ranks)
 }
 
-// trackRank is body of a rank of this process, which look sees.
+// trackRank wraps body: look then lists the rank.
 func (f *jobFlags) trackRank(body func(*ringo.Job) error) func(*ringo.Job) error {
 	if f.worker {
 		return body
@@ -138,7 +139,7 @@ func (f *jobFlags) trackRank(body func(*ringo.Job) error) func(*ringo.Job) error
 	}
 }
 
-// sees notes a rank of this process, in the place of the one before it.
+// sees adds or replaces a rank of this process in the list.
 func (f *jobFlags) sees(is launch.ProcessInfo) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -149,7 +150,8 @@ func (f *jobFlags) sees(is launch.ProcessInfo) {
 	f.ranks[at] = is
 }
 
-// tellWaits writes who waited for whom behind the records of the run, which rank 0 has written: it knows its own waits alone.
+// tellWaits appends the waits between all ranks to the output of --json. Rank 0, which writes the
+// other records, has only its own waits.
 func (f *jobFlags) tellWaits(cmd *cobra.Command, h *dashboard.Collector) error {
 	w, ok := h.Waits()
 	if !ok || f.Output.JSON == "" {
@@ -171,9 +173,8 @@ func (f *jobFlags) tellWaits(cmd *cobra.Command, h *dashboard.Collector) error {
 	return nil
 }
 
-// profiled serves the profiles of a rank that is a process of its own to its launcher, until close
-// is called. By hand the rank has its own address, and ranks that are goroutines have their
-// process's.
+// profiled serves a worker's profiles to the launcher until close is called. For other ranks, the
+// address of their process serves the profiles.
 func (f *jobFlags) profiled(rank int) (close func() error, err error) {
 	address, _ := os.LookupEnv(pageVar)
 	if f.Output.HTTP == "" || !f.worker || address == "" {
@@ -186,7 +187,7 @@ func (f *jobFlags) profiled(rank int) (close func() error, err error) {
 	return s.Close, nil
 }
 
-// feed is what a rank tells the page by; nil where there is none.
+// feed returns the rank's connection to the dashboard, or nil.
 func (f *jobFlags) feed() *dashboard.Exporter {
 	if f.hub != nil {
 		return f.hub.Feed()
@@ -198,7 +199,7 @@ func (f *jobFlags) feed() *dashboard.Exporter {
 	return dashboard.Dial(address)
 }
 
-// connectDashboard lets a launcher's processes, and the launcher, tell the page.
+// connectDashboard connects the launcher and its processes to the dashboard.
 func (f *jobFlags) connectDashboard(cfg *launch.Config) {
 	address := ""
 	if f.hub != nil {
@@ -207,5 +208,5 @@ func (f *jobFlags) connectDashboard(cfg *launch.Config) {
 	if token := f.answers.token; token != "" {
 		cfg.Env = append(cfg.Env, launch.AdminTokenVar+"="+token)
 	}
-	cfg.Env = append(cfg.Env, pageVar+"="+address) // another job's, which has started this one, is not ours
+	cfg.Env = append(cfg.Env, pageVar+"="+address) // replaces the variable of a job that has started this job
 }

@@ -19,7 +19,7 @@ import (
 // evalCommand is `ringo eval CHECKPOINT`.
 type evalCommand struct {
 	jobFlags
-	checkpoint string // the file, or a folder whose last one is meant
+	checkpoint string // file or folder
 }
 
 func newEval() *cobra.Command { return new(evalCommand).command() }
@@ -44,8 +44,8 @@ func (c *evalCommand) command() *cobra.Command {
 	return cmd
 }
 
-// notForEval are settings of a run that a reader of its checkpoint does not take over: it saves nothing, chooses nothing, and runs the model
-// in one piece.
+// notForEval reports whether a command that reads a checkpoint ignores a setting of the run:
+// settings of saving, tuning, initial weights and heter-trainers.
 func notForEval(a setting.Assignment) bool {
 	return job.GroupOf(a.Path) == "heter" || slices.Contains([]setting.Path{
 		"checkpoint.every", "checkpoint.keep", "ps.dir", "ps.durability", "ps.fsync", "ps.checkpoint-every",
@@ -53,7 +53,8 @@ func notForEval(a setting.Assignment) bool {
 	}, a.Path)
 }
 
-// reading is what a run was begun with whose checkpoint this command reads, and where that lies, as far as what is said leaves that.
+// reading returns the settings of the checkpoint's run that apply to this command, except as said
+// replaces them, and the checkpoint's folder.
 func (g *commandSettings) reading(said []setting.Assignment) ([]setting.Assignment, error) {
 	file, err := train.FindPrevious(g.checkpointPath)
 	if err != nil {
@@ -66,7 +67,7 @@ func (g *commandSettings) reading(said []setting.Assignment) ([]setting.Assignme
 		return nil, usagef("%s: no checkpoint is there; name a file, or the folder of --checkpoint", g.checkpointPath)
 	}
 	told := slices.DeleteFunc(file.Assignments, notForEval)
-	if slices.ContainsFunc(said, func(a setting.Assignment) bool { return a.Path == "data.dir" }) { // which takes the place of files
+	if slices.ContainsFunc(said, func(a setting.Assignment) bool { return a.Path == "data.dir" }) { // replaces the files
 		told = slices.DeleteFunc(told, func(a setting.Assignment) bool { return a.Path == "data.train-file" || a.Path == "data.eval-file" })
 	}
 	if !needsServers(told, said) {
@@ -84,21 +85,21 @@ func (g *commandSettings) reading(said []setting.Assignment) ([]setting.Assignme
 	return told, nil
 }
 
-// needsServers says whether servers are to read what those of the run have saved: some were asked for, or the rows were more than memory was
-// to hold. Else the ranks read it themselves.
+// needsServers reports whether parameter servers must read the saved rows: servers are requested,
+// or the run limited their memory. Otherwise the ranks read the rows.
 func needsServers(told, said []setting.Assignment) bool {
 	return slices.ContainsFunc(said, func(a setting.Assignment) bool { return a.Path == "servers.count" || a.Path == "ps.addresses" }) ||
 		slices.ContainsFunc(told, func(a setting.Assignment) bool { return a.Path == "ps.memory" })
 }
 
-// withoutServers are a run's settings for ranks that need none of its servers that keep parameters.
+// withoutServers returns a run's settings for ranks without parameter servers.
 func withoutServers(told []setting.Assignment) (out []setting.Assignment) {
 	kept := slices.ContainsFunc(told, func(a setting.Assignment) bool { return a.Path == "sync" && job.Sync(a.Text).UsesParameterServers() })
 	for _, a := range told {
 		switch {
 		case kept && (a.Path == "sync" || slices.Contains([]string{"servers", "ps"}, job.GroupOf(a.Path))):
 			continue
-		case kept && a.Path == "training.optimizer" && a.Text == train.OptimizerClick: // which servers alone have
+		case kept && a.Path == "training.optimizer" && a.Text == train.OptimizerClick: // only servers have click
 			a.Text = "adagrad"
 		}
 		out = append(out, a)
@@ -127,7 +128,6 @@ func (c *evalCommand) execute(cmd *cobra.Command, words []string) error {
 	return c.run(cmd, words, func(job *ringo.Job) error { return c.evaluate(cmd, job, cfg) })
 }
 
-// config is what a rank evaluates.
 func (c *evalCommand) config() train.Config {
 	start := 0
 	if c.start != nil {
@@ -138,7 +138,6 @@ func (c *evalCommand) config() train.Config {
 	return cfg
 }
 
-// evaluate is what a rank does: rank 0 tells of it.
 func (c *evalCommand) evaluate(cmd *cobra.Command, job *ringo.Job, cfg train.Config) error {
 	if job.Rank() != 0 {
 		_, err := train.Evaluate(cmd.Context(), job, cfg.Model, nil, cfg)
@@ -156,8 +155,8 @@ func (c *evalCommand) evaluate(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 	return errors.Join(err, rep.Finish())
 }
 
-// findStart finds the parts of servers of the checkpoint that a job goes on from, or only reads: those servers write to a folder that
-// ends with the command.
+// findStart finds the servers' parts of the checkpoint that a job resumes or only reads. In the
+// latter case, servers write to a scratch folder that end removes.
 func (f *jobFlags) findStart() (end func() error, err error) {
 	if f.checkpointPath == "" {
 		f.start, err = job.Begin(f.Train.Checkpoint.Dir, f.Train.Checkpoint.Resume)

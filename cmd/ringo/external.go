@@ -9,9 +9,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// externalSettings is the place of a rank that another launcher has started, such as mpirun, as a
-// person would say it by --rank, --np and --rendezvous. It is nothing without one, and where a
-// person says the rank.
+// externalSettings returns the rank, size and rendezvous of a rank that an external launcher such
+// as mpirun has started, as settings. It returns nil without such a launcher, and if --rank is
+// given.
 func (g *commandSettings) externalSettings(said []setting.Assignment) ([]setting.Assignment, error) {
 	text := map[setting.Path]string{}
 	for _, a := range said {
@@ -20,9 +20,9 @@ func (g *commandSettings) externalSettings(said []setting.Assignment) ([]setting
 	if _, byHand := text["job.rank"]; byHand || !g.ranks && !g.starts || g.worker {
 		return nil, nil
 	}
-	ranks, _ := strconv.Atoi(text["job.ranks"]) // what is no number its own row tells
+	ranks, _ := strconv.Atoi(text["job.ranks"]) // the setting's row reports an invalid number
 	rendezvous := text["job.rendezvous"]
-	serversOnly := text["ps.failure-policy"] == string(engine.ContinueJob) // they meet at servers
+	serversOnly := text["ps.failure-policy"] == string(engine.ContinueJob) // ranks connect to servers only
 	if serversOnly {
 		rendezvous = "/"
 	}
@@ -36,7 +36,7 @@ func (g *commandSettings) externalSettings(said []setting.Assignment) ([]setting
 		return os.LookupEnv(name)
 	}, ranks, rendezvous)
 	if !g.ranks && place.Each < 2 {
-		return nil, nil // it is to run once
+		return nil, nil // the command runs once
 	}
 	if !present || err != nil {
 		return nil, err

@@ -12,8 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// defaults are the flags that most people use, with what they are for in so few words that a line
-// holds them.
+// defaults are the most common flags, with descriptions that fit a line.
 var defaults = [][2]string{
 	{"data DIR", "the data set's folder or archive, or \"synthetic\""},
 	{"np N", "number of ranks (workers)"},
@@ -29,7 +28,7 @@ var defaults = [][2]string{
 	{"rank N", "start one rank by hand, with --rendezvous HOST:PORT"},
 }
 
-// shortHelp is the help of train that fits a terminal of 24 lines of 80 columns.
+// shortHelp prints the help of train for a terminal of 24 lines of 80 columns.
 func shortHelp(to io.Writer) {
 	var b strings.Builder
 	b.WriteString("Train a model on N ranks: here with one command, or rank by rank on any hosts.\n\n" +
@@ -44,7 +43,6 @@ func shortHelp(to io.Writer) {
 	fmt.Fprint(to, b.String()+inLines(groupNames())+"\n")
 }
 
-// groupNames are those of the groups of settings that have one.
 func groupNames() (names []string) {
 	for _, g := range job.Groups() {
 		if g.Name != "" {
@@ -54,10 +52,9 @@ func groupNames() (names []string) {
 	return names
 }
 
-// trainTopics are the words that may stand behind `ringo help train`.
 func trainTopics() []string { return append([]string{"models", "all"}, groupNames()...) }
 
-// helpOnTrain is `ringo help train TOPIC`; none is the short help.
+// helpOnTrain prints `ringo help train TOPIC`, or the short help without a topic.
 func helpOnTrain(cmd *cobra.Command, topic string) error {
 	to := cmd.OutOrStdout()
 	switch topic {
@@ -85,7 +82,7 @@ func helpOnTrain(cmd *cobra.Command, topic string) error {
 	return nil
 }
 
-// groupHelp lists the settings of a group: those that have flags, and those that --set and job files give.
+// groupHelp lists a group's flags, then the settings for --set and job files only.
 func groupHelp(to io.Writer, g job.SettingGroup) {
 	table := usualTable()
 	flags, paths := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -112,7 +109,7 @@ func groupHelp(to io.Writer, g job.SettingGroup) {
 	}
 	fmt.Fprintf(to, "%s: %s\n\n%s", name, g.About, flags.FlagUsagesWrapped(helpColumns(to)))
 	if paths.HasFlags() {
-		// "--set PATH=VALUE" takes the place of a flag's hyphens.
+		// Paths have no hyphens in front.
 		usages := strings.ReplaceAll(paths.FlagUsagesWrapped(helpColumns(to)), "      --", "      ")
 		fmt.Fprintf(to, "\nBy --set PATH=VALUE, or in a job file:\n\n%s", usages)
 	}
@@ -125,7 +122,6 @@ func groupHelp(to io.Writer, g job.SettingGroup) {
 	}
 }
 
-// newHelp is `ringo help`, with topics of train.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND] [TOPIC]",

@@ -19,15 +19,15 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// heterCommand is the command of a job's heter-trainers, which launchers start.
+// heterCommand is the command that launchers start as a heter-trainer.
 const heterCommand = "heter"
 
-// heterRole is `ringo heter`, and any command that trains where a launcher has started it as a heter-trainer.
+// heterRole is `ringo heter`, or a training command that a launcher has started as a heter-trainer.
 type heterRole struct {
 	commandSettings
-	model    string // of the command line; "": it names none
+	model    string // model on the command line; "" for none
 	index    int
-	launched bool // a launcher has given it its place
+	launched bool // started by a launcher
 }
 
 func newHeter() *cobra.Command {
@@ -67,13 +67,12 @@ func (c *heterRole) execute(cmd *cobra.Command) (err error) {
 	return ringo.Run(cmd.Context(), cfg, func(me *ringo.Job) error { return c.serve(cmd, me) })
 }
 
-// startedAsHeter says whether a launcher has started this process as a heter-trainer.
 func startedAsHeter() (launched bool, err error) {
 	_, launched, err = launch.RoleFromEnv(os.LookupEnv, launch.Heter)
 	return launched, err
 }
 
-// check makes the job of what is given and reports every fault.
+// check resolves the settings and reports every error.
 func (c *heterRole) check(cmd *cobra.Command) []error {
 	var faults faultList
 	if faults.addAll(c.resolve(cmd, c.model)); c.Spec == nil {
@@ -90,7 +89,7 @@ func (c *heterRole) check(cmd *cobra.Command) []error {
 	return faults
 }
 
-// byHand reports what a heter-trainer lacks that is started by hand.
+// byHand reports settings that a heter-trainer started by hand lacks.
 func (c *heterRole) byHand() error {
 	switch n := len(c.HeterAddresses); {
 	case !c.isGiven("job.ranks"):
@@ -107,7 +106,6 @@ func (c *heterRole) byHand() error {
 	return nil
 }
 
-// serve is a heter-trainer's life.
 func (c *heterRole) serve(cmd *cobra.Command, me *ringo.Job) error {
 	training, place := c.Training(0), me.HeterTrainer()
 	withThreads(training.Threads + 1)
@@ -129,7 +127,7 @@ func (c *heterRole) serve(cmd *cobra.Command, me *ringo.Job) error {
 	return nil
 }
 
-// open makes the part, and the first heter-trainer tells what crosses.
+// open creates the heter-trainer's part of the model. Heter-trainer 0 prints the cut.
 func (c *heterRole) open(cmd *cobra.Command, training train.Config, index int, about []byte) (*heter.Cut, heter.Device, error) {
 	cut, device, err := train.OpenPart(training, about)
 	if err == nil && index == 0 {

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holdProgram keeps what is used of this program's own file in memory. A job whose rows come
-// from SSD reads so many pages that the system lets go of the program's where memory is short, and then
-// brings back up to several MiB for one of them. It is a hint: the system may allow less to be kept
-// (ulimit -l).
+// holdProgram locks used pages of this program's code and constants in memory. A job with rows on
+// SSD reads so many pages that the system drops program pages if memory is short, and then reads up
+// to several MiB to restore a page. Errors are harmless: the system may limit locked memory (ulimit
+// -l).
 func holdProgram() error {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -29,11 +29,10 @@ func holdProgram() error {
 	return nil
 }
 
-// addresses are a range of them.
 type addresses struct{ from, to uintptr }
 
-// constantParts is where a file is mapped that cannot be written: its code and constants. All
-// processes have them in common. Other parts are memory of each process.
+// constantParts returns the read-only mappings of a file: code and constants, which all processes
+// share.
 func constantParts(maps, path string) (out []addresses) {
 	for line := range strings.Lines(maps) {
 		var a addresses

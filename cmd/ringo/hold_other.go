@@ -2,5 +2,5 @@
 
 package main
 
-// holdProgram does nothing: the system decides.
+// holdProgram has no effect: the system decides.
 func holdProgram() error { return nil }

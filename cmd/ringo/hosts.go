@@ -20,7 +20,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// attendCommand is the hidden command that starts and ends a job's processes on a host that is not its launcher's.
+// attendCommand is the hidden command of a host agent, which starts and ends a job's processes on
+// another host.
 const attendCommand = "attend-host"
 
 func newAgent() *cobra.Command {
@@ -29,7 +30,7 @@ func newAgent() *cobra.Command {
 		Hidden: true,
 		Args:   noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // who reads our output may end before we do: that is an error of writing
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a reader that ends first causes a write error
 			self, err := os.Executable()
 			if err != nil {
 				return err
@@ -45,17 +46,17 @@ func newAgent() *cobra.Command {
 	}
 }
 
-// reachedBySSH is by which addresses ssh has started this process, "" if it has not.
+// reachedBySSH returns the addresses of the ssh connection that started this process, or "".
 func reachedBySSH() string {
 	reached, _ := os.LookupEnv("SSH_CONNECTION")
 	return reached
 }
 
-// maxHostFile bounds a host file that is read, in bytes.
+// maxHostFile is the maximum size of a host file, in bytes.
 const maxHostFile = 1 << 20
 
-// hosted replaces a host file's name by what it holds, since other hosts may have another one, and says as many ranks as hosts take
-// where nobody does.
+// hosted replaces names of host files by the contents, because other hosts may have different
+// files. Without a number of ranks, it sets the number of the hosts' slots.
 func (g *commandSettings) hosted(said []setting.Assignment) ([]setting.Assignment, error) {
 	list, counted, by := "", false, setting.Origin("")
 	for i, a := range said {
@@ -80,18 +81,19 @@ func (g *commandSettings) hosted(said []setting.Assignment) ([]setting.Assignmen
 		}
 	}
 	found, err := hosts.Parse(list)
-	if list == "" || counted || err != nil { // what is wrong the job tells, with all other faults
+	if list == "" || counted || err != nil { // the job reports all errors together
 		return said, nil
 	}
 	return append(said, setting.Assignment{Path: "job.ranks", Text: strconv.Itoa(hosts.Slots(found)), Origin: by}), nil
 }
 
-// asHosts is a command line with --hostfile FILE, as MPI's launchers have it, written --hosts=@FILE, and --resume auto in one word.
+// asHosts rewrites --hostfile FILE, as in MPI, to --hosts=@FILE, and --resume auto to a single
+// word.
 func asHosts(args []string) (out []string) {
 	end := ours(args)
 	for i := 0; i < end; i++ {
 		a := args[i]
-		if a == "--resume" && i+1 < len(args) && args[i+1] == "auto" { // a switch needs no value, and takes the next word for none
+		if a == "--resume" && i+1 < len(args) && args[i+1] == "auto" { // a switch takes no value from the next word
 			out = append(out, "--resume=auto")
 			i++
 			continue
@@ -110,7 +112,8 @@ func asHosts(args []string) (out []string) {
 	return append(out, args[end:]...)
 }
 
-// ours is how many words of a command line are ringo's own: those before "--", and of `ringo run` those before the program.
+// ours returns the number of ringo's own words: before "--" or, for `ringo run`, before the
+// program.
 func ours(args []string) int {
 	end := len(args)
 	if i := slices.Index(args, "--"); i >= 0 {
@@ -127,19 +130,20 @@ func ours(args []string) int {
 		}
 		name = strings.TrimPrefix(name, "-")
 		if f := flags.Lookup(name); !strings.Contains(name, "=") && (f == nil || f.NoOptDefVal == "") {
-			i++ // its value
+			i++ // the flag's value
 		}
 	}
 	return end
 }
 
-// isHostFile says whether a word is --hostfile or -hostfile, and which file it names, if it does.
+// isHostFile reports whether a word is --hostfile or -hostfile, and returns the file after "=", if
+// given.
 func isHostFile(word string) (is bool, file string, given bool) {
 	name, file, given := strings.Cut(word, "=")
 	return name == "--hostfile" || name == "-hostfile", file, given
 }
 
-// span has cfg start the job's processes on the hosts that were named; one that is this host needs no ssh.
+// span assigns the job's processes to the given hosts. This host needs no ssh.
 func (g *commandSettings) span(cfg *launch.Config, self string) (err error) {
 	if g.Hosts == "" {
 		return nil
@@ -172,7 +176,7 @@ func (g *commandSettings) span(cfg *launch.Config, self string) (err error) {
 	return nil
 }
 
-// hostsOf are those that were named for a role, or others.
+// hostsOf returns the hosts given for a role, or others.
 func (g *commandSettings) hostsOf(role string, others []hosts.Host) ([]hosts.Host, error) {
 	path, list := setting.Path("servers.hosts"), g.Servers.Hosts
 	if role == launch.Heter {
@@ -188,12 +192,12 @@ func (g *commandSettings) hostsOf(role string, others []hosts.Host) ([]hosts.Hos
 	return named, nil
 }
 
-// hostConnector is how hosts are reached, and those that are in use.
+// hostConnector connects to hosts, and lists the hosts in use.
 type hostConnector struct {
 	ssh     hosts.SSH
 	program hosts.Program
 	hosts   []launch.Host
-	number  map[string]int // of each in hosts, by name
+	number  map[string]int // index in hosts, by name
 }
 
 func (r *hostConnector) has(name string) bool {
@@ -201,7 +205,7 @@ func (r *hostConnector) has(name string) bool {
 	return known
 }
 
-// places are numbers in r.hosts of some, of which at says for each process which one.
+// places returns indexes in r.hosts. at has an index in some for each process.
 func (r *hostConnector) places(some []hosts.Host, at []int) (out []int) {
 	for _, i := range at {
 		name := some[i].Name
@@ -214,7 +218,7 @@ func (r *hostConnector) places(some []hosts.Host, at []int) (out []int) {
 	return out
 }
 
-// host is one with the way to it, which this one does not need.
+// host returns a host with the function that connects to it; this host needs none.
 func (r *hostConnector) host(name string) launch.Host {
 	if isHere(name) {
 		return launch.Host{Name: name}
@@ -224,7 +228,7 @@ func (r *hostConnector) host(name string) launch.Host {
 	}}
 }
 
-// connected is a session as the launcher wants it: none is no value of that type.
+// connected converts a session: a nil *Session would be a non-nil Connection.
 func connected(s *hosts.Session, err error) (launch.Connection, error) {
 	if err != nil {
 		return nil, err
@@ -232,7 +236,6 @@ func connected(s *hosts.Session, err error) (launch.Connection, error) {
 	return s, nil
 }
 
-// isHere says that a host is this one.
 func isHere(name string) bool {
 	if slices.Contains(ownNames(), name) {
 		return true
@@ -242,14 +245,14 @@ func isHere(name string) bool {
 	return ip != nil && slices.ContainsFunc(addrs, func(a net.Addr) bool { n, ok := a.(*net.IPNet); return ok && n.IP.Equal(ip) })
 }
 
-// ownNames are those by which this host calls itself.
 func ownNames() []string {
 	own, _ := os.Hostname()
 	short, _, _ := strings.Cut(own, ".")
 	return []string{"localhost", own, short}
 }
 
-// hostEnv is what of this process's environment other hosts' processes get: what is ringo's or Go's, but what has a meaning on this host alone.
+// hostEnv returns the environment for processes on other hosts: variables of ringo and Go, except
+// for variables of this host only.
 func hostEnv(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")

@@ -20,20 +20,20 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/metrics/scrape"
 )
 
-// metricsServer is the job's address on this host, and the memory in which its ranks count. The
-// zero value is none.
+// metricsServer serves the job's metrics on this host, from memory that the ranks write. The zero
+// value is no server.
 //
-// It belongs to the launcher, which outlives its ranks: the metrics of a rank that has died remain
-// as long as the job lasts, and an address that is taken is an error before any rank starts. Ranks
-// that are started otherwise find each other by the job's ticket. The first one answers, and
-// another one takes over when that has ended.
+// The launcher runs the server, because a launcher outlives its ranks: the metrics of a dead rank
+// remain until the job ends, and an address in use is an error before ranks start. Ranks without a
+// launcher find each other by the job's ticket. The first rank serves; after its end another rank
+// takes over.
 type metricsServer struct {
 	board *metrics.Dir
 	by    *scrape.Answerer
-	token string // of the address, for parameter servers
+	token string // access token, also for parameter servers
 }
 
-// answer serves the dashboard of the hub, metrics and profiles at --http, if that is set.
+// answer serves the dashboard of the hub, metrics and profiles at --http, if set.
 func (f *jobFlags) answer(cmd *cobra.Command, h *dashboard.Collector) (a metricsServer, err error) {
 	at := f.Output.HTTP
 	if at == "" {
@@ -72,8 +72,8 @@ func (f *jobFlags) answer(cmd *cobra.Command, h *dashboard.Collector) (a metrics
 	return a, nil
 }
 
-// tokenOf returns the token of this process's address, and what to print instead of a token that
-// the user has chosen.
+// tokenOf returns the access token, and the text to print instead of a token that the user has
+// chosen.
 func tokenOf() (token, shown string, err error) {
 	if token, err = launch.AdminTokenFromEnv(os.LookupEnv); token != "" || err != nil {
 		return token, "$" + launch.AdminTokenVar, err
@@ -81,7 +81,7 @@ func tokenOf() (token, shown string, err error) {
 	return rand.Text(), "", nil
 }
 
-// placeOf describes the addresses of a site that listens at what was given.
+// placeOf describes the addresses of a site for the user.
 func placeOf(given, shown string, site *httpguard.Site) string {
 	host, _, _ := net.SplitHostPort(given)
 	text := "dashboard: " + site.URL(shown) + ", metrics: http://" + site.At() + scrape.Path
@@ -94,7 +94,6 @@ func placeOf(given, shown string, site *httpguard.Site) string {
 	return text
 }
 
-// path is the folder of the metrics, for ranks.
 func (a metricsServer) path() string {
 	if a.board == nil {
 		return ""
@@ -102,7 +101,6 @@ func (a metricsServer) path() string {
 	return a.board.Path()
 }
 
-// end answers no more.
 func (a metricsServer) end() {
 	if a.board != nil {
 		a.by.Close()
@@ -110,15 +108,14 @@ func (a metricsServer) end() {
 	}
 }
 
-// secret is one that only this process knows.
 func secret() []byte {
 	b := make([]byte, 16)
-	_, _ = rand.Read(b) // it never fails
+	_, _ = rand.Read(b) // never fails
 	return b
 }
 
-// ofTicket is what ranks have in common that other launchers or people start: the ticket, or the
-// file in which rank 0 says where it listens. What is wrong with them, joining the job will say.
+// ofTicket returns a secret of all ranks without a launcher: the ticket, or a hash of the
+// rendezvous backend's address. Joining the job reports errors.
 func (f *jobFlags) ofTicket() []byte {
 	if ticket, err := f.ticket(); err == nil {
 		return ticket

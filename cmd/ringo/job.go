@@ -25,21 +25,21 @@ import (
 	"github.com/ringo-ml/ringo/internal/timeslice"
 )
 
-// jobFlags are the settings of a command whose work the ranks of a job do. One command line may play three roles: the
-// launcher that starts the ranks, one of these ranks, or a rank started by hand.
+// jobFlags holds the settings of a command that runs ranks. The process has one of three roles: a
+// launcher that starts ranks, a launched rank, or a rank started by hand.
 type jobFlags struct {
 	commandSettings
 	tuning   tuning
 	progress string               // auto resolved
-	hub      *dashboard.Collector // of the job, where this process has it
+	hub      *dashboard.Collector // nil in a worker
 	answers  metricsServer
 	sight    *launch.ProcessTable
 	mu       sync.Mutex
-	ranks    []launch.ProcessInfo // of this process, by number
-	spent    string               // what this rank has spent its time with, behind that it is done
+	ranks    []launch.ProcessInfo // ranks of this process, by number
+	spent    string               // stage times of this rank, for the final line
 }
 
-// check makes the job of what is given and reports every fault of which processes there are.
+// check resolves the settings and reports every error of the job's processes.
 func (f *jobFlags) check(cmd *cobra.Command, model string) []error {
 	var faults faultList
 	if faults.addAll(f.resolve(cmd, model)); f.Spec == nil {
@@ -64,7 +64,7 @@ func (f *jobFlags) check(cmd *cobra.Command, model string) []error {
 	return faults
 }
 
-// atHand reports what is for processes that are started by hand, of a launcher.
+// atHand reports settings for processes started by hand that a launcher is given.
 func (f *jobFlags) atHand() error {
 	var errs []error
 	if f.isGiven("job.rank") && !f.ByHand() {
@@ -78,7 +78,7 @@ func (f *jobFlags) atHand() error {
 	return errors.Join(errs...)
 }
 
-// partFault reports what ranks cannot have that several processes like this one start.
+// partFault reports settings that are invalid if several processes start the ranks.
 func (g *commandSettings) partFault() error {
 	switch {
 	case g.part == nil:
@@ -93,7 +93,7 @@ func (g *commandSettings) partFault() error {
 	return nil
 }
 
-// orders reports a secret for orders to servers that they would refuse.
+// orders reports an invalid token for commands to servers.
 func (g *commandSettings) orders() error {
 	if g.Output.HTTP == "" {
 		return nil
@@ -102,22 +102,23 @@ func (g *commandSettings) orders() error {
 	return err
 }
 
-// shortenSlices gives this process short slices of time, and the processes that it starts. What a
-// launcher has started has the launcher's. It is a hint: Linux before 6.12 and other systems
-// refuse.
+// shortenSlices requests short time slices for this process and its children; launched processes
+// inherit the launcher's. Errors are harmless: Linux before 6.12 and other systems reject the
+// request.
 func (g *commandSettings) shortenSlices() {
 	if _, launched := launch.JobSpecFromEnv(os.LookupEnv); !launched && !g.worker {
 		_ = timeslice.Set(timeslice.Short)
 	}
 }
 
-// run plays the command's role: body is what a rank does. words are those of the command line.
+// run runs the command in its role. body is the work of a rank, words are the words of the command
+// line.
 func (f *jobFlags) run(cmd *cobra.Command, words []string, body func(*ringo.Job) error) error {
 	f.shortenSlices()
 	return f.watched(cmd, func() error { return f.play(cmd, words, body) })
 }
 
-// play is run behind the job's page.
+// play is run without the dashboard.
 func (f *jobFlags) play(cmd *cobra.Command, words []string, body func(*ringo.Job) error) error {
 	body = f.trackRank(f.stoppedBySignals(cmd, f.tuning.before(body)))
 	cfg := f.Run(f.table)
@@ -144,8 +145,8 @@ func (f *jobFlags) play(cmd *cobra.Command, words []string, body func(*ringo.Job
 	return f.launchSelf(cmd, words)
 }
 
-// stoppedBySignals is body of a job that this process's signals stop. Where its ranks are goroutines,
-// rank 0 sees to it; where it has a launcher, that tells of it.
+// stoppedBySignals wraps body: signals of this process stop the job. Rank 0 handles signals if
+// ranks are goroutines; a launcher reports them for its ranks.
 func (f *jobFlags) stoppedBySignals(cmd *cobra.Command, body func(*ringo.Job) error) func(*ringo.Job) error {
 	return func(job *ringo.Job) error {
 		if job.Rank() == 0 || !f.InProcess() {
@@ -159,8 +160,7 @@ func (f *jobFlags) stoppedBySignals(cmd *cobra.Command, body func(*ringo.Job) er
 	}
 }
 
-// roleTold is body of a job with servers, where each role says when it is up and
-// when it is done.
+// roleTold wraps body in a job with servers: each trainer prints its start and end.
 func (f *jobFlags) roleTold(cmd *cobra.Command, body func(*ringo.Job) error) func(*ringo.Job) error {
 	if f.Sync == job.AllReduce {
 		return body
@@ -175,7 +175,6 @@ func (f *jobFlags) roleTold(cmd *cobra.Command, body func(*ringo.Job) error) fun
 	}
 }
 
-// runRank is a rank of a job of processes.
 func (f *jobFlags) runRank(ctx context.Context, cfg ringo.Config, body func(*ringo.Job) error) error {
 	if f.worker && f.Hosts == "" {
 		f.withThreads(placement.Usable()) // all ranks are on this host
@@ -195,17 +194,16 @@ func (f *jobFlags) runRank(ctx context.Context, cfg ringo.Config, body func(*rin
 	})
 }
 
-// hold keeps the program in memory where rows are read from SSD.
+// hold locks the program in memory if rows are read from SSD.
 func (g *commandSettings) hold() {
 	if g.ParameterServer.MemoryBytes > 0 {
 		_ = holdProgram()
 	}
 }
 
-// withThreads gives the goroutines that communicate a thread besides those that
-// compute: the kernels cannot be preempted, and a message could wait for a whole
-// kernel. Where the rank's cores leave none to spare that is what it should do: an exchange that
-// cuts into a kernel costs it the contents of its caches.
+// withThreads adds a thread for goroutines that communicate: kernels cannot be preempted, and a
+// message could wait for a whole kernel. Without a spare core it adds none, because an exchange
+// that interrupts a kernel costs the contents of the kernel's caches.
 func (f *jobFlags) withThreads(cores int) {
 	spare := 0
 	if f.Threads() < cores {
@@ -214,16 +212,16 @@ func (f *jobFlags) withThreads(cores int) {
 	withThreads(f.Threads() + spare)
 }
 
-// withThreads sees to it that so many goroutines can run at the same time.
+// withThreads lets n goroutines run simultaneously.
 func withThreads(n int) {
-	n = min(n, 2*runtime.NumCPU()) // more would only take turns
+	n = min(n, 2*runtime.NumCPU()) // more threads would only alternate
 	if runtime.GOMAXPROCS(0) < n {
 		runtime.GOMAXPROCS(n)
 	}
 }
 
-// launchSelf starts this very command as the job's ranks, and its servers. They have their settings from this process, and
-// the command line's words and the command's other flags.
+// launchSelf starts this command as the job's ranks and servers. This process passes on the
+// settings, the words of the command line and the other flags.
 func (f *jobFlags) launchSelf(cmd *cobra.Command, words []string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -242,7 +240,8 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, words []string) error {
 	return f.launch(cmd, f.roles(ranks, self), self)
 }
 
-// coresEach is how many cores a rank keeps busy; 0: as many as its host has for it.
+// coresEach returns the number of cores that a rank keeps busy. 0 means the rank's share of its
+// host.
 func (f *jobFlags) coresEach() int {
 	if f.part != nil {
 		return cmp.Or(f.Train.Threads, max(1, placement.Usable()/f.each))
@@ -252,7 +251,6 @@ func (f *jobFlags) coresEach() int {
 	return f.Threads()
 }
 
-// roles are the ranks and the job's servers, which are this program.
 func (g *commandSettings) roles(ranks launch.Role, self string) launch.Config {
 	cfg := launch.Config{Roles: []launch.Role{ranks}, Times: g.Times, TLS: g.Network.TLS}
 	if g.part != nil {
@@ -279,7 +277,7 @@ func (g *commandSettings) roles(ranks launch.Role, self string) launch.Config {
 	return cfg
 }
 
-// otherFlags are the flags that were given and are no settings, as they are written.
+// otherFlags returns the given flags that are not settings, as on a command line.
 func otherFlags(cmd *cobra.Command) (out []string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if _, is := f.Value.(*settingFlag); !is && !oneOf(f.Name, "job", "set") {
@@ -289,7 +287,6 @@ func otherFlags(cmd *cobra.Command) (out []string) {
 	return out
 }
 
-// flagText is a flag's value as it is written on a command line.
 func flagText(f *pflag.Flag) string {
 	if s, ok := f.Value.(pflag.SliceValue); ok {
 		return strings.Join(s.GetSlice(), ",")
@@ -297,7 +294,7 @@ func flagText(f *pflag.Flag) string {
 	return f.Value.String()
 }
 
-// launch starts what cfg says, with this job's settings, and waits for its ranks.
+// launch starts the roles of cfg with this job's settings and waits for the ranks.
 func (f *jobFlags) launch(cmd *cobra.Command, cfg launch.Config, self string) (err error) {
 	if f.part != nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "ringo: ranks %d to %d of %d, placed by %s\n", f.part.Rank, f.part.Rank+f.each-1, f.part.WorldSize, f.externalLauncher)
@@ -320,13 +317,13 @@ func (f *jobFlags) launch(cmd *cobra.Command, cfg launch.Config, self string) (e
 	return launchProgram(cmd, cfg)
 }
 
-// launchProgram starts a program as cfg says and waits for its ranks.
+// launchProgram starts the roles of cfg and waits for the ranks.
 func launchProgram(cmd *cobra.Command, cfg launch.Config) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("cannot find this program's own file, which guards its workers: %w", err)
 	}
-	cfg.Env = append(os.Environ(), cfg.Env...) // the last of a name counts
+	cfg.Env = append(os.Environ(), cfg.Env...) // the last value of a name counts
 	cfg.HostEnv = hostEnv(cfg.Env)
 	cfg.Version, cfg.Guard = ringo.Version, []string{self, guardCommand}
 	cfg.Stdout, cfg.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
@@ -335,13 +332,12 @@ func launchProgram(cmd *cobra.Command, cfg launch.Config) error {
 	return launch.Run(cmd.Context(), cfg)
 }
 
-// terminalOf says whether both outputs are one terminal, and how wide the
-// second's is; 0 when it is none.
+// terminalOf returns the width of stderr, 0 without a terminal, and whether both outputs are
+// terminals.
 func terminalOf(stdout, stderr io.Writer) (columns int, both bool) {
 	return columnsOf(stderr), isTerminal(stderr) && isTerminal(stdout)
 }
 
-// faultList collects what is wrong with a command line.
 type faultList []error
 
 func (l *faultList) add(format string, args ...any) { *l = append(*l, fmt.Errorf(format, args...)) }
@@ -354,8 +350,8 @@ func (l *faultList) addAll(err error) {
 
 func oneOf(s string, known ...string) bool { return slices.Contains(known, s) }
 
-// progressStyle turns auto into a bar where a person watches and into plain
-// lines elsewhere. A launcher decides for its workers, who write to pipes.
+// progressStyle resolves auto: a bar on a terminal, else plain lines. A launcher decides for its
+// workers, because they write to pipes.
 func progressStyle(style string, to io.Writer) string {
 	switch {
 	case style != "auto":

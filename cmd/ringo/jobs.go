@@ -17,7 +17,6 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// newJobs is `ringo jobs`.
 func newJobs() *cobra.Command {
 	return &cobra.Command{
 		Use:   "jobs [NAME]",
@@ -46,7 +45,8 @@ func newJobs() *cobra.Command {
 	}
 }
 
-// writeJob writes what the job has decided to the file of --write-job, where there is one: see job.Spec.Resolved.
+// writeJob writes the job's resolved settings to the file of --write-job, if given: see
+// job.Spec.Resolved.
 func (g *commandSettings) writeJob(path string, chosen ...setting.Assignment) error {
 	if path == "" {
 		return nil
@@ -60,9 +60,10 @@ func (g *commandSettings) writeJob(path string, chosen ...setting.Assignment) er
 	return err
 }
 
-// chosen are the settings that a run has chosen by what it measured, in place of those that told it to measure.
+// chosen returns the settings that a run has chosen by measurements, and turns the measurements
+// off.
 func chosen(job *ringo.Job, s train.Summary) []setting.Assignment {
-	rules, _ := job.Group().Rules().MarshalText() // it never fails
+	rules, _ := job.Group().Rules().MarshalText() // never fails
 	made, _ := s.Choices.MarshalText()
 	var scaled []setting.Assignment
 	if s.LR > 0 {

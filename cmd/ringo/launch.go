@@ -6,8 +6,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/launch"
 )
 
-// guardCommand is the hidden command that outlives a killed launcher and ends
-// its workers.
+// guardCommand is the hidden command of the watchdog, which ends the workers of a killed launcher.
 const guardCommand = "guard-workers"
 
 func newWatchdog() *cobra.Command {

@@ -35,7 +35,7 @@ import (
 	"github.com/ringo-ml/ringo/models"
 )
 
-// Exit statuses, as shells and schedulers read them. Other signals than SIGINT have 128 and their number, too.
+// Exit statuses for shells and schedulers. A signal gives 128 plus its number.
 const (
 	exitFailed      = cli.Failed
 	exitUsage       = cli.UsageError
@@ -43,14 +43,14 @@ const (
 )
 
 func main() {
-	// A steady step allocates nothing, and tensors hold no pointers to follow:
-	// collecting early costs little, and keeps what set-up leaves behind small.
+	// A steady step allocates no memory, and tensors have no pointers: early collection costs
+	// little, and frees the memory of the set-up soon.
 	debug.SetGCPercent(20)
 	os.Exit(run(withSignals(context.Background()), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is main without the process: it executes one command line and returns
-// the exit status. A fault is one line on stderr, never a stack trace.
+// run executes a command line and returns the exit status. An error is a line on stderr, never a
+// stack trace.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var out, errs noting
 	stdout, stderr = out.under(stdout), errs.under(stderr)
@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		status, text = exitFailed, fmt.Sprintf("what was to be printed is lost: %v", err)
 	}
 	if told := (reportedError{}); status > 128 && launched() || ringo.Reported(err) || errors.As(err, &told) {
-		text = "" // the launcher says it, once for all its workers
+		text = "" // the launcher reports the error, once for all workers
 	}
 	if text != "" {
 		fmt.Fprintln(stderr, "ringo:", remotepath.WithURLs(text))
@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return status
 }
 
-// asWeWrite is a command line with -np, as MPI's launchers have it, written --np.
+// asWeWrite rewrites flags of MPI launchers: -np to --np, and the flags of asHosts.
 func asWeWrite(args []string) []string {
 	out := asHosts(args)
 	for i, a := range out {
@@ -86,17 +86,17 @@ func asWeWrite(args []string) []string {
 	return out
 }
 
-// noting notes the first fault of a writer, which few who print look at: of a full disk the
-// exit status must tell.
+// noting records the first error of a writer, because few callers check errors of printing: a full
+// disk must change the exit status.
 type noting struct {
 	mu     sync.Mutex
 	w      io.Writer
 	err    error
-	broken func(error) // is called once, when no process reads the pipe any more
+	broken func(error) // called once, if the pipe has no reader
 }
 
-// under returns the writer for a standard stream: w through n, or a screen if w is a terminal,
-// because whatever draws there has to recognise it.
+// under returns the writer for a standard stream: a screen if w is a terminal, because drawing code
+// must recognise a terminal; else n, which writes to w.
 func (n *noting) under(w io.Writer) io.Writer {
 	if cli.IsTerminal(w) {
 		return cli.Screen(w)
@@ -105,7 +105,7 @@ func (n *noting) under(w io.Writer) io.Writer {
 	return n
 }
 
-// Write writes p and notes the error.
+// Write writes p and records the error.
 func (n *noting) Write(p []byte) (int, error) {
 	n.mu.Lock()
 	count, err := n.w.Write(p)
@@ -124,15 +124,14 @@ func (n *noting) fault() error {
 	return n.err
 }
 
-// launched says that a launcher has started this process.
 func launched() bool {
 	_, rank, _ := launch.RankFromEnv(os.LookupEnv)
 	_, keeper, _ := launch.TableFromEnv(os.LookupEnv)
 	return rank || keeper
 }
 
-// outcome is the exit status and what is said about err: a line for each fault of what the user wrote, and else one
-// line, unless it quotes a dead rank's last ones.
+// outcome returns the exit status and the text to print for err: a line per error in the user's
+// input; otherwise a single line, unless a dead rank's last lines are quoted.
 func outcome(ctx context.Context, err error) (status int, text string) {
 	var usage usageError
 	var death *launch.LostProcessError
@@ -152,12 +151,13 @@ func outcome(ctx context.Context, err error) (status int, text string) {
 	}
 }
 
-// oneLine is the text of several joined faults on one line, with settings named by their flags.
+// oneLine joins errors on a line, with settings named by flag.
 func oneLine(err error) string {
 	return strings.ReplaceAll(strings.Join(setting.Lines(err, flagOf), "\n"), "\n", "; ")
 }
 
-// eachOnALine is the text of several joined faults, the later ones with the program's name before them.
+// eachOnALine joins errors on separate lines, with the program's name before each line but the
+// first.
 func eachOnALine(err error) string {
 	var lines []string
 	for _, fault := range splitErrors(err) {
@@ -166,7 +166,8 @@ func eachOnALine(err error) string {
 	return strings.Join(lines, "\nringo: ")
 }
 
-// splitErrors are the faults that err joins, at any depth; what adds words to several is one fault.
+// splitErrors returns the errors joined in err, at any depth. Joined errors with added text count
+// as a single error.
 func splitErrors(err error) (faults []error) {
 	if inner := errors.Unwrap(err); inner != nil && inner.Error() == err.Error() {
 		return splitErrors(inner)
@@ -181,10 +182,10 @@ func splitErrors(err error) (faults []error) {
 	return faults
 }
 
-// usageError is a fault of the command line, found before anything started.
+// usageError is an error of the command line, found before any process starts.
 type usageError struct{ error }
 
-// Unwrap returns the fault itself.
+// Unwrap returns the embedded error.
 func (e usageError) Unwrap() error { return e.error }
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
@@ -210,7 +211,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
 	root.AddCommand(newTrain(), newEval(), newPredict(), newRun(), newServer(), newHeter(), newTicket(), withServerCheckpoint(pscmd.Command()), plan.Command(), newBench(), datacmd.Command(), newJobs(), readsCheckpoint(export.Command()), mangen.Completion(), mangen.Man(versionLine(), mangen.Section{Command: "train", Title: "MODELS", Text: modelList()}), blackboxcmd.Command(), tracecmd.Command(), reportcmd.Command(), status.Command(), newVersion(), newWatchdog(), newAgent(), doctor.Command(ringo.Version), doctor.Answering(ringo.Version, reachedBySSH), servers.Server())
-	root.InitDefaultHelpCmd() // or it is there only once a command runs
+	root.InitDefaultHelpCmd() // cobra would add it only when a command runs
 	mangen.Complete(root, map[string][]string{"MODEL": models.Names()})
 	return root
 }

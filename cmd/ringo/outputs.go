@@ -8,9 +8,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/cli"
 )
 
-// checkOutputs reports files that cannot be written before ranks are started: they
-// would all say so, some of them only at the end of a run. It is left to rank 0 where
-// that is on another host. trace is "" of commands that draw no timeline.
+// checkOutputs reports files that cannot be written, before ranks start: otherwise all ranks would
+// report them, some only at the end of a run. If rank 0 is on another host, rank 0 checks. trace is
+// "" for commands without a timeline.
 func (f *jobFlags) checkOutputs(json, trace string) error {
 	if f.worker || f.Rank > 0 || f.part != nil && f.part.Rank > 0 {
 		return nil
@@ -25,7 +25,8 @@ func (f *jobFlags) checkOutputs(json, trace string) error {
 	return errors.Join(cli.Writable("--json", json), cli.Creatable("--trace", trace), cli.Creatable("--cost-profile", save))
 }
 
-// checkFolder makes a folder that rank 0 will write into, "" for none, and reports one in which no file can be made.
+// checkFolder creates a folder for rank 0, "" for none, and reports a folder in which no file can
+// be created.
 func (f *jobFlags) checkFolder(flag, dir string) error {
 	if dir == "" || f.worker || f.Rank > 0 || f.part != nil && f.part.Rank > 0 && flag != "--log-dir" {
 		return nil

@@ -19,7 +19,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// serveTables is `ringo server` where servers keep the parameters. A launcher is told of its fault, and tells it.
+// serveTables is `ringo server` for a parameter server. A launcher prints the error of a launched
+// server.
 func (c *serverRole) serveTables(cmd *cobra.Command) error {
 	if !c.launched {
 		return c.keepByHand(cmd)
@@ -36,13 +37,14 @@ func (c *serverRole) serveTables(cmd *cobra.Command) error {
 	return err
 }
 
-// reportedError is an error that the launcher tells.
+// reportedError is an error that the launcher prints.
 type reportedError struct{ error }
 
-// Unwrap returns the error.
+// Unwrap returns the embedded error.
 func (e reportedError) Unwrap() error { return e.error }
 
-// keepByHand is serveTables of a server that no launcher has started: what it did stays in a file if it is killed, or fails.
+// keepByHand is serveTables without a launcher: a record file remains if the server is killed or
+// fails.
 func (c *serverRole) keepByHand(cmd *cobra.Command) error {
 	folder, err := c.blackBox()
 	if err != nil {
@@ -61,7 +63,6 @@ func (c *serverRole) keepByHand(cmd *cobra.Command) error {
 	return err
 }
 
-// keepTables is serveTables in either case.
 func (c *serverRole) keepTables(cmd *cobra.Command, cfg server.Config) error {
 	c.hold()
 	var err error
@@ -81,7 +82,7 @@ func (c *serverRole) keepTables(cmd *cobra.Command, cfg server.Config) error {
 	end := "is done"
 	if err != nil && cmd.Context().Err() != nil && errors.Is(err, context.Cause(cmd.Context())) {
 		end = "was told to end"
-		if all, ok := err.(interface{ Unwrap() []error }); ok { // the command says only that it was interrupted
+		if all, ok := err.(interface{ Unwrap() []error }); ok { // the command prints only the interruption
 			for _, e := range all.Unwrap()[1:] {
 				cfg.Report(e.Error())
 			}
@@ -102,7 +103,6 @@ func (c *serverRole) keepTables(cmd *cobra.Command, cfg server.Config) error {
 	return err
 }
 
-// tableConfig is what settings and the launcher say.
 func (c *serverRole) tableConfig(cmd *cobra.Command) (server.Config, error) {
 	index := c.index
 	if c.launched {
@@ -131,8 +131,8 @@ func (c *serverRole) tableConfig(cmd *cobra.Command) (server.Config, error) {
 	return cfg, nil
 }
 
-// ticket is the secret of the job of processes that ringo does not start: of --ticket-file, or of RINGO_TICKET or
-// RINGO_TICKET_FILE.
+// ticket returns the job's secret for processes that ringo does not start, from --ticket-file,
+// RINGO_TICKET or RINGO_TICKET_FILE.
 func (g *commandSettings) ticket() (transport.Ticket, error) {
 	text, _ := os.LookupEnv(launch.TicketVar)
 	file, _ := os.LookupEnv(launch.TicketFileVar)
@@ -151,7 +151,7 @@ func (g *commandSettings) ticket() (transport.Ticket, error) {
 	return ticket, nil
 }
 
-// answerPeople opens the server's address for people, where there is one.
+// answerPeople opens the server's HTTP address, if set.
 func (c *serverRole) answerPeople(cfg *server.Config) error {
 	var err error
 	if cfg.AdminToken, err = launch.AdminTokenFromEnv(os.LookupEnv); err != nil || cfg.HTTP == "" {

@@ -20,16 +20,17 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// predictCommand is `ringo predict CHECKPOINT`. It stands on what `ringo eval` stands on: the run's settings from its checkpoint, servers that
-// begin with its parts, ranks that this process starts. But the number of ranks is its own, for what it writes does not depend on it: one,
-// in this process, unless more are asked for, so that the standard input can be read.
+// predictCommand is `ringo predict CHECKPOINT`. As in `ringo eval`, settings come from the
+// checkpoint, and servers load their parts of it. The number of ranks is independent of the run,
+// because the output does not depend on it. The default is a single rank in this process, which can
+// read standard input.
 type predictCommand struct {
 	jobFlags
-	checkpoint string // the file, or a folder whose last one is meant
+	checkpoint string // file or folder
 	out        string
 	output     predict.Config
 	text       predict.Text
-	prompted   bool // a prompt is given
+	prompted   bool // --prompt is given
 }
 
 func newPredict() *cobra.Command { return new(predictCommand).command() }
@@ -67,7 +68,7 @@ func (c *predictCommand) command() *cobra.Command {
 	return cmd
 }
 
-// predictHelp fits a terminal of 24 lines of 80 columns. The manual's page has all flags.
+// predictHelp prints help for a terminal of 24 lines of 80 columns. The manual page has all flags.
 func predictHelp(to io.Writer) {
 	var b strings.Builder
 	b.WriteString("Use what was trained: CHECKPOINT is a file, or a run's folder, whose last one is meant.\n\n" +
@@ -113,8 +114,8 @@ func (c *predictCommand) execute(cmd *cobra.Command, words []string) error {
 	return c.run(cmd, words, func(job *ringo.Job) error { return c.predict(cmd, job) })
 }
 
-// suits reports flags that do not go together, before anything is started. A rank that was started has the launcher's settings, where
-// the origin of each is not the command line any more: what was asked for is the launcher's business.
+// suits reports conflicting flags before any process starts. A launched rank has the launcher's
+// settings without their origins: the launcher checks the requested data.
 func (c *predictCommand) suits(cmd *cobra.Command) error {
 	var faults faultList
 	asked := slices.ContainsFunc(c.flags, func(a setting.Assignment) bool { return a.Path == "data.dir" }) || c.isGiven("data.dir") && !fromCheckpoint(c.table.Origin("data.dir"))
@@ -154,10 +155,9 @@ func (c *predictCommand) suits(cmd *cobra.Command) error {
 	return errors.Join(faults...)
 }
 
-// fromCheckpoint says that a value is that of the run whose checkpoint is read.
+// fromCheckpoint reports whether a value comes from the checkpoint's run.
 func fromCheckpoint(o setting.Origin) bool { return len(o) > 15 && o[:15] == "the checkpoint " }
 
-// predict is what a rank does.
 func (c *predictCommand) predict(cmd *cobra.Command, job *ringo.Job) (err error) {
 	start := 0
 	if c.start != nil {
@@ -179,8 +179,8 @@ func (c *predictCommand) predict(cmd *cobra.Command, job *ringo.Job) (err error)
 	return dirlock.WriteFile(c.out, func(w io.Writer) error { return c.find(cmd, job, p, cfg, w) })
 }
 
-// find writes what the model finds, and tells of it on stderr: stdout is for predictions alone. A file appears on rank 0 when all ranks
-// have come to their end; where one fails there is none.
+// find writes the predictions; messages go to stderr. On rank 0 a file appears when all ranks have
+// finished, and none appears if a rank fails.
 func (c *predictCommand) find(cmd *cobra.Command, job *ringo.Job, p *train.Predictor, cfg train.Config, out io.Writer) error {
 	if c.prompted {
 		return predict.Write(p, c.text, out, func(words []string) {
@@ -203,7 +203,7 @@ func (c *predictCommand) find(cmd *cobra.Command, job *ringo.Job, p *train.Predi
 	}
 	_, err = predict.Run(p, job.Rank(), in, out, how)
 	if err != nil {
-		progress.Style = "none" // how far it came is of no matter
+		progress.Style = "none" // no final count after an error
 	}
 	progress.Finish()
 	if err != nil {
@@ -218,8 +218,8 @@ func (c *predictCommand) find(cmd *cobra.Command, job *ringo.Job, p *train.Predi
 	return err
 }
 
-// leftOfAll adds up what the ranks' inputs leave out, a row that several ranks have read once, and
-// returns an error if that is more than limit. It is a collective call.
+// leftOfAll merges the samples that the ranks' inputs leave out, without duplicates, and returns an
+// error if bad samples exceed limit. It is a collective call.
 func leftOfAll(p *train.Predictor, own []data.LeftOut, limit int) (left []data.LeftOut, err error) {
 	text, err := json.Marshal(own)
 	if err != nil {

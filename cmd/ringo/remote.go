@@ -20,20 +20,21 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// remoteFolders is what a job has elsewhere than on this host.
+// remoteFolders holds the remote folders and files of a job.
 type remoteFolders struct {
 	spools map[setting.Path]*remotepath.Spool
-	urls   map[string]string // what was said, by the path that stands for it here
-	below  string            // what names of this process's files begin with, where others save to the same place
+	urls   map[string]string // URLs as given, by local path
+	below  string            // prefix of this process's files in a shared remote folder
 }
 
-// savedElsewhere are settings that name a folder in which a job saves, readElsewhere those of what it reads.
+// savedElsewhere are settings of folders that a job writes, readElsewhere settings of its inputs.
 var (
 	savedElsewhere = []setting.Path{"checkpoint.dir", "ps.dir"}                                                            // never written
 	readElsewhere  = []setting.Path{"data.dir", "data.train-file", "data.eval-file", "training.init-from", "ps.init-from"} // never written
 )
 
-// spooled has URLs of folders in which the job saves be folders of this host, and brings there what it goes on with.
+// spooled replaces URLs of folders that the job writes by local folders, and downloads the files of
+// a resumed run.
 func (g *commandSettings) spooled(cmd *cobra.Command, said, placed []setting.Assignment) error {
 	last := lastOf(slices.Concat(said, placed))
 	for i, a := range said {
@@ -73,7 +74,7 @@ func (g *commandSettings) spooled(cmd *cobra.Command, said, placed []setting.Ass
 	return nil
 }
 
-// standsFor notes what a path of this host stands for, and returns the path.
+// standsFor records the URL of a local path, and returns the path.
 func (g *commandSettings) standsFor(url, path string) string {
 	if g.remote.urls == nil {
 		g.remote.urls = map[string]string{}
@@ -82,7 +83,7 @@ func (g *commandSettings) standsFor(url, path string) string {
 	return path
 }
 
-// lastOf is the last assignment of each setting, which counts.
+// lastOf returns the effective assignment of each setting: the last.
 func lastOf(all []setting.Assignment) map[setting.Path]setting.Assignment {
 	out := map[setting.Path]setting.Assignment{}
 	for _, a := range all {
@@ -91,11 +92,12 @@ func lastOf(all []setting.Assignment) map[setting.Path]setting.Assignment {
 	return out
 }
 
-// hostedElsewhere reports a job whose processes that save would be on hosts that carry nothing.
+// hostedElsewhere reports a job that would save on other hosts, because only this host uploads
+// files.
 func hostedElsewhere(a setting.Assignment, list string) error {
 	found, err := hosts.Parse(list)
 	if list == "" || err != nil || len(found) == 0 {
-		return nil // what is wrong is told with all other faults
+		return nil // the job reports all errors together
 	}
 	if a.Path == "ps.dir" || !isHere(found[0].Name) {
 		return setting.Errorf(a.Path, "%s: it is this host that carries what is saved, and it would be saved on others: start the job on the first host of %v, without servers that keep parameters, or name a folder that all hosts have", remote.Shown(a.Text), setting.Path("job.hosts"))
@@ -103,12 +105,13 @@ func hostedElsewhere(a setting.Assignment, list string) error {
 	return nil
 }
 
-// tellsOfAway tells a person.
+// tellsOfAway returns a function that prints a line to stderr.
 func (g *commandSettings) tellsOfAway(cmd *cobra.Command) func(line string) {
 	return func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
 }
 
-// brought has URLs of what the job reads be paths of this host, and brings it there, unless settings have faults that can be told before.
+// brought replaces URLs of the job's inputs by local paths and downloads the files, unless the
+// settings are invalid.
 func (g *commandSettings) brought(cmd *cobra.Command, all []setting.Assignment) error {
 	last, checked := lastOf(all), false
 	for i, a := range all {
@@ -117,7 +120,7 @@ func (g *commandSettings) brought(cmd *cobra.Command, all []setting.Assignment) 
 		}
 		if !checked {
 			if _, _, err := job.New(all...); err != nil {
-				return nil // whoever goes on meets it
+				return nil // the caller reports the error
 			}
 			checked = true
 		}
@@ -130,7 +133,7 @@ func (g *commandSettings) brought(cmd *cobra.Command, all []setting.Assignment) 
 	return nil
 }
 
-// asSaid are settings with what was said, in place of paths of this host that stand for it.
+// asSaid replaces local paths by the URLs that were given.
 func (g *commandSettings) asSaid(all []setting.Assignment) []setting.Assignment {
 	return g.asSaidOf(all, slices.Concat(savedElsewhere, readElsewhere))
 }
@@ -144,7 +147,7 @@ func (g *commandSettings) asSaidOf(all []setting.Assignment, paths []setting.Pat
 	return all
 }
 
-// awayFault reports what cannot be kept elsewhere.
+// awayFault reports settings that are invalid with remote folders.
 func (g *commandSettings) awayFault() error {
 	if g.remote.spools["ps.dir"] != nil && g.ParameterServer.Durability == engine.WAL {
 		return setting.Errorf("ps.durability", "wal with a %v that lies elsewhere: a change is on a disk before it is acknowledged, and checkpoints alone are carried: say checkpoint, or name a folder", setting.Path("ps.dir"))
@@ -155,13 +158,13 @@ func (g *commandSettings) awayFault() error {
 	return nil
 }
 
-// carried is do, after which all that was saved is where it belongs, or the error says what is not.
+// carried runs do, then waits for all uploads and returns their errors.
 func (g *commandSettings) carried(do func() error) error {
 	err := do()
 	for _, s := range g.remote.spools {
 		if fault := s.Close(); fault != nil {
 			if err != nil {
-				fault = fmt.Errorf("%w; before: %v", fault, err) // the job may have been told to end, and to be started again: not with this
+				fault = fmt.Errorf("%w; before: %v", fault, err) // %v hides a requested stop: without the upload the job must not be restarted
 			}
 			err = fault
 		}
@@ -169,7 +172,7 @@ func (g *commandSettings) carried(do func() error) error {
 	return err
 }
 
-// withCheckpoint is do with the checkpoint that the first word names here, and not elsewhere.
+// withCheckpoint runs do with a local copy of the checkpoint that the first word names.
 func withCheckpoint(cmd *cobra.Command, words []string, do func(*cobra.Command, []string) error) error {
 	path, end, err := checkpointHere(cmd.Context(), words[0])
 	if err != nil {
@@ -178,15 +181,14 @@ func withCheckpoint(cmd *cobra.Command, words []string, do func(*cobra.Command, 
 	return errors.Join(do(cmd, append([]string{path}, words[1:]...)), end())
 }
 
-// readsCheckpoint is a command that is given a checkpoint, which may lie elsewhere.
+// readsCheckpoint lets a command accept the URL of a checkpoint.
 func readsCheckpoint(cmd *cobra.Command) *cobra.Command {
 	do := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, words []string) error { return withCheckpoint(cmd, words, do) }
 	return cmd
 }
 
-// withServerCheckpoint is the group of commands about what servers have saved, which may lie
-// elsewhere for those that only read it.
+// withServerCheckpoint lets commands that only read servers' checkpoints accept a URL.
 func withServerCheckpoint(group *cobra.Command) *cobra.Command {
 	for _, cmd := range group.Commands() {
 		do, changes := cmd.RunE, cmd.Name() == "recover"
@@ -207,14 +209,15 @@ func withServerCheckpoint(group *cobra.Command) *cobra.Command {
 	return group
 }
 
-// checkpointHere brings a checkpoint that a command reads to this host, where word is a URL.
+// checkpointHere returns the local path of a checkpoint, and downloads the checkpoint if word is a
+// URL.
 func checkpointHere(ctx context.Context, word string) (path string, end func() error, err error) {
 	return remotepath.Checkpoint(ctx, word, func(file string) (string, error) {
 		f, err := checkpoint.Load(file)
 		if err != nil {
 			return "", err
 		}
-		part, err := train.ServerParts(f.Header, "") // its servers' folders are not here yet
+		part, err := train.ServerParts(f.Header, "") // the servers' folders are not downloaded yet
 		if err = errors.Join(err, f.Close()); err != nil || part == nil {
 			return "", err
 		}

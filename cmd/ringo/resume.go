@@ -13,14 +13,14 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// checkpointAssignments is what checkpoints keep of the job for a later start. Paths of files are
-// whole: that start may have another working directory.
+// checkpointAssignments returns the settings that checkpoints store for a resumed run. Paths are
+// absolute, because a resumed run may have another working directory.
 func (g *commandSettings) checkpointAssignments() []setting.Assignment {
 	out := g.asSaid(job.Overrides(g.table, func(r setting.Row) bool { return r.OneStart }))
 	for i, a := range out {
 		word := a.Path == "data.layout" && slices.Contains(layout.Names(), a.Text) || a.Path == "data.dir" && a.Text == data.Synthetic
 		if r, _ := g.table.Row(a.Path); (r.Unit == "DIR" || r.Unit == "FILE") && a.Text != "" && !word && !remote.IsURL(a.Text) {
-			if whole, err := filepath.Abs(a.Text); err == nil { // else it is as it was given
+			if whole, err := filepath.Abs(a.Text); err == nil { // otherwise unchanged
 				out[i].Text = whole
 			}
 		}
@@ -28,7 +28,8 @@ func (g *commandSettings) checkpointAssignments() []setting.Assignment {
 	return out
 }
 
-// resumed has auto, which other launchers call it, mean what resuming is here: from the last checkpoint, or else a beginning.
+// resumed replaces auto, the word of other launchers, by true: resume from the last checkpoint, if
+// any.
 func resumed(said []setting.Assignment) []setting.Assignment {
 	for i, a := range said {
 		if a.Path == "checkpoint.resume" && a.Text == "auto" {
@@ -38,9 +39,9 @@ func resumed(said []setting.Assignment) []setting.Assignment {
 	return said
 }
 
-// begunWith is what a run was begun with that goes on from a checkpoint, nothing of one that begins. What is said otherwise now
-// and cannot change is an error that names all of it. Of a rank that a launcher has started it leaves that launcher's choices
-// alone.
+// begunWith returns the settings of the run that this job resumes, or nil. The error names all
+// settings that differ now and cannot change. For a launched rank, the result excludes the
+// launcher's choices.
 func (g *commandSettings) begunWith(said []setting.Assignment) ([]setting.Assignment, error) {
 	dir, resume := "", false
 	for _, a := range said {
@@ -66,12 +67,12 @@ func (g *commandSettings) begunWith(said []setting.Assignment) ([]setting.Assign
 	}
 	now, table, err := job.New(slices.Concat(told, said)...)
 	if now == nil || err != nil {
-		return told, nil // it is told with all other faults
+		return told, nil // the job reports all errors together
 	}
 	return told, errors.Join(otherBeginning(said, told, before.File), before.CheckChanges(now.Values(table, setting.JobFixed)))
 }
 
-// otherBeginning reports that a run which goes on shall have begun with other weights than it has.
+// otherBeginning reports a resumed run with other initial weights than before.
 func otherBeginning(said, told []setting.Assignment, file string) error {
 	const path setting.Path = "training.init-from"
 	at := func(all []setting.Assignment) int {

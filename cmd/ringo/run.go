@@ -14,7 +14,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// runRole is `ringo run`.
 type runRole struct{ jobFlags }
 
 func newRun() *cobra.Command { return new(runRole).command() }
@@ -45,7 +44,7 @@ func (c *runRole) command() *cobra.Command {
 	}
 	c.register(cmd.Flags(), setting.Run)
 	c.starts, c.anyProgram = true, true
-	cmd.Flags().SetInterspersed(false) // the program's flags are its own
+	cmd.Flags().SetInterspersed(false) // later flags belong to the program
 	return cmd
 }
 
@@ -62,13 +61,13 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 	ranks.Bind, ranks.CoresEach = c.Bind, launch.ThreadsFromEnv(os.LookupEnv)
 	cfg := c.roles(ranks, self)
 	for i, r := range cfg.Roles {
-		if r.Name == launch.Heter { // they need its code
+		if r.Name == launch.Heter { // heter-trainers need the program's code
 			cfg.Roles[i].Command = program
 		}
 	}
 	cfg.OnPlace = func(role, placed string) { fmt.Fprintf(cmd.ErrOrStderr(), "ringo: %ss are %s\n", role, placed) }
 	if !c.Sync.UsesParameterServers() {
-		cfg.Times = cluster.Times{Join: c.Times.Join} // the program says the others
+		cfg.Times = cluster.Times{Join: c.Times.Join} // the program sets the other times
 	}
 	if c.isGiven("job.transport") {
 		cfg.Env = []string{launch.TransportVar + "=" + c.Transport}
@@ -80,7 +79,7 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 	return c.watched(cmd, func() error { return c.launch(cmd, cfg, self) })
 }
 
-// saving makes the folder for what servers save of this start, and tells ranks of it.
+// saving creates the folder of this attempt's server checkpoints, and passes its path to the ranks.
 func (c *runRole) saving(cfg *launch.Config) error {
 	var said launch.CheckpointEnv
 	if dir := c.Train.Checkpoint.Dir; dir != "" {
@@ -97,7 +96,7 @@ func (c *runRole) saving(cfg *launch.Config) error {
 	return nil
 }
 
-// check reports every fault of the flags.
+// check resolves the flags and reports every error.
 func (c *runRole) check(cmd *cobra.Command) []error {
 	var faults faultList
 	if faults.addAll(c.resolve(cmd, "")); c.Spec == nil {
@@ -130,7 +129,7 @@ func (c *runRole) check(cmd *cobra.Command) []error {
 		errs = append(errs, setting.Errorf("job.rendezvous", "is where this launcher is reached from other hosts: say %v, too", setting.Path("job.hosts")))
 	}
 	given := c.Transport
-	c.Transport = "shm" // ranks are processes, whatever they use
+	c.Transport = "shm" // ranks are always processes
 	faults.addAll(c.faults(errors.Join(append(errs, c.ValidateProcesses(), c.orders(), c.partFault())...)))
 	c.Transport = given
 	return faults

@@ -13,15 +13,15 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// serverCommand is the command of a job's servers, which launchers start.
+// serverCommand is the command that launchers start as a server.
 const serverCommand = "server"
 
 // serverRole is `ringo server`.
 type serverRole struct {
 	commandSettings
 	index    int
-	place    launch.RoleEnv // of one that keeps parameters and that a launcher has started
-	launched bool           // it has such a place
+	place    launch.RoleEnv // assignment of a launched parameter server
+	launched bool           // place is set
 }
 
 func newServer() *cobra.Command { return new(serverRole).command() }
@@ -75,10 +75,10 @@ func (c *serverRole) execute(cmd *cobra.Command) error {
 	return nil
 }
 
-// check makes the job of what is given and reports every fault.
+// check resolves the settings and reports every error.
 func (c *serverRole) check(cmd *cobra.Command) []error {
 	var faults faultList
-	if cmd.Flags().Changed("index") { // the others are started by hand, too
+	if cmd.Flags().Changed("index") { // all servers are started by hand
 		c.remote.below = fmt.Sprintf("server-%d/", c.index)
 	}
 	if faults.addAll(c.resolve(cmd, "")); c.Spec == nil {
@@ -115,7 +115,7 @@ func (c *serverRole) check(cmd *cobra.Command) []error {
 	return faults
 }
 
-// byHand reports what a server lacks that is started by hand.
+// byHand reports settings that a server started by hand lacks.
 func (c *serverRole) byHand() error {
 	switch n := c.Servers.Count; {
 	case !c.isGiven("job.ranks"):

@@ -22,41 +22,39 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// commandSettings is the settings of a command: its flags, which are rows of a job's table, a job
-// file and --set. Flags win over --set, and that over the file. A process that a launcher has
-// started has them from there.
+// commandSettings holds a command's settings. Flags win over --set, and --set wins over the job
+// file. A launched process has the launcher's settings.
 type commandSettings struct {
-	command setting.Commands // the command, in the column of the settings
+	command setting.Commands
 	file    string
 	set     []string
-	flags   []setting.Assignment // in their order
-	notes   []string             // names of earlier versions among them, with those of now
-	renamed []setting.Assignment // given by these names, which are the origins
-	usual   []setting.Assignment // what the command has otherwise than a job has it, where nothing is given
+	flags   []setting.Assignment // command-line order
+	notes   []string             // old names in use, with the new names
+	renamed []setting.Assignment // settings given by old names, with the name as origin
+	usual   []setting.Assignment // defaults that differ from the job's
 
 	*job.Spec
 	table          *setting.Table
-	start          *job.Attempt // of a job whose servers are saved with it
+	start          *job.Attempt // attempt of a job that saves its servers
 	env            launch.RankEnv
-	unused         map[setting.Path]bool // settings that were told to have no effect
-	worker         bool                  // a launcher has started this process as a rank or a server that sums
-	checkpointPath string                // the checkpoint, or its folder, of a command that only reads it
+	unused         map[setting.Path]bool // settings reported as without effect
+	worker         bool                  // launched rank or aggregation server
+	checkpointPath string                // checkpoint or folder of a command that only reads
 
-	ranks            bool            // other launchers may start it, as its ranks
-	starts           bool            // it is started once where it is to start ranks, such as by a pod
-	part             *launch.RankEnv // the place of the ranks that it starts in a job of several such processes; nil: all are its own
-	each             int             // how many it starts then
-	externalLauncher string          // in words, the one that has, and by which variables it says so
-	remote           remoteFolders   // what lies on no disk of this host
-	anyProgram       bool            // it starts programs of one's own: what these were begun with is theirs
-	predicts         bool            // that command predicts: by as many ranks as are said, whatever the run had
+	ranks            bool            // external launchers may start the ranks
+	starts           bool            // external launchers may start the command once per host, such as a pod
+	part             *launch.RankEnv // first rank of this process if several start ranks; nil: this process starts all
+	each             int             // ranks to start if part is set
+	externalLauncher string          // name of the external launcher, with its variables
+	remote           remoteFolders   // remote folders and files
+	anyProgram       bool            // starts a user's program, which restores its settings itself
+	predicts         bool            // ringo predict: the number of ranks is independent of the run
 }
 
-// letters are flags of one letter, as other launchers have them.
+// letters maps flags to single letters, as in other launchers.
 var letters = map[string]string{"np": "n"} // never written
 
-// register adds the flags of the settings that a command takes. It hides those that server and
-// heter only accept.
+// register adds the command's flags. Flags that server and heter only accept are hidden.
 func (g *commandSettings) register(fs *pflag.FlagSet, command setting.Commands) {
 	g.command = command
 	g.ranks = g.accepts("job.rank") && command&(setting.Server|setting.Heter) == 0 // other launchers start ranks
@@ -95,11 +93,12 @@ func (g *commandSettings) accepts(p setting.Path) bool {
 	return r.Commands.Has(g.command) || g.command&(setting.Server|setting.Heter) != 0
 }
 
-// usualTable is the settings of a job with their usual values. A dozen commands read it at every start, so it is made once.
+// usualTable returns the default settings of a job. A dozen commands read the table at every start,
+// so it is created once.
 var usualTable = sync.OnceValue(func() *setting.Table {
 	_, table, err := job.New()
 	if err != nil {
-		panic(err) // rows that collide, which the tests find
+		panic(err) // duplicate rows: tests find them
 	}
 	return table
 })
@@ -108,16 +107,16 @@ func isBool(r setting.Row) bool {
 	return slices.Equal(setting.Known(r.Value), []string{"true", "false"})
 }
 
-// settingFlag is the flag of a setting. What it is given is looked at with all other settings.
+// settingFlag is the flag of a setting. resolve validates all settings together.
 type settingFlag struct {
 	given  *commandSettings
 	row    setting.Row
 	text   string
-	former string       // its name in an earlier version, where that was given
+	former string       // name in an earlier version, if given
 	path   setting.Path // the setting's path in that version
 }
 
-// Set notes what the command line says.
+// Set stores the value.
 func (f *settingFlag) Set(text string) error {
 	f.text = text
 	a := setting.Assignment{Path: f.row.Path, Text: text, Origin: setting.Origin(flagOf(f.row.Path))}
@@ -140,7 +139,7 @@ func (f *settingFlag) Set(text string) error {
 	return nil
 }
 
-// String is the value as it was given.
+// String returns the value as given.
 func (f *settingFlag) String() string {
 	if f == nil {
 		return ""
@@ -148,10 +147,10 @@ func (f *settingFlag) String() string {
 	return f.text
 }
 
-// Words are the values that completion offers.
+// Words returns the values for completion.
 func (f *settingFlag) Words() []string { return setting.Known(f.row.Value) }
 
-// Type is what help calls the value.
+// Type returns the kind of value in help texts.
 func (f *settingFlag) Type() string {
 	switch {
 	case isBool(f.row):
@@ -164,10 +163,10 @@ func (f *settingFlag) Type() string {
 	return "value"
 }
 
-// resolve makes the job of all that is given: with model, where the command line names one. What a launcher says comes
-// first, then what a run was begun with that goes on, the file, --set, and flags.
+// resolve creates the job from all sources, and the command line's model, if any. In rising
+// precedence: the launcher, the resumed run, the job file, --set, flags.
 func (g *commandSettings) resolve(cmd *cobra.Command, model string) error {
-	g.env, g.worker, _ = launch.RankFromEnv(os.LookupEnv) // joining the job tells of its faults
+	g.env, g.worker, _ = launch.RankFromEnv(os.LookupEnv) // joining the job reports errors
 	told, err := g.launched()
 	if err != nil {
 		return err
@@ -195,7 +194,7 @@ func (g *commandSettings) resolve(cmd *cobra.Command, model string) error {
 	return g.faults(err)
 }
 
-// launched is what a launcher says, nothing without one.
+// launched returns the launcher's spec, empty without a launcher.
 func (g *commandSettings) launched() (told job.LaunchSpec, err error) {
 	text, there := launch.JobSpecFromEnv(os.LookupEnv)
 	if there {
@@ -204,8 +203,8 @@ func (g *commandSettings) launched() (told job.LaunchSpec, err error) {
 	return told, err
 }
 
-// gather is everything that the command line says, over what a launcher of another command says: of that a setting has
-// its value, but was not given.
+// gather returns all settings of the command line. Settings of another command's launcher come
+// first, without origin: they count as not given.
 func (g *commandSettings) gather(cmd *cobra.Command, told job.LaunchSpec, model string) (all []setting.Assignment, err error) {
 	usual := func(path setting.Path, text string) {
 		all = append(all, setting.Assignment{Path: path, Text: text})
@@ -213,7 +212,7 @@ func (g *commandSettings) gather(cmd *cobra.Command, told job.LaunchSpec, model 
 	for _, a := range append(g.usual, told.Settings...) {
 		usual(a.Path, a.Text)
 	}
-	if g.start = told.Start; g.worker && g.env.WorldSize > 0 { // else joining the job tells what is wrong
+	if g.start = told.Start; g.worker && g.env.WorldSize > 0 { // otherwise joining the job reports the error
 		usual("job.ranks", strconv.Itoa(g.env.WorldSize))
 		if n := max(g.env.Servers, len(g.env.Tables)); n > 0 {
 			usual("servers.count", strconv.Itoa(n))
@@ -250,7 +249,7 @@ func (g *commandSettings) gather(cmd *cobra.Command, told job.LaunchSpec, model 
 	return slices.Concat(all, before, said, placed), err
 }
 
-// read is all that the file and --set give, in this order.
+// read returns the settings of the job file, then of --set.
 func (g *commandSettings) read() (out []setting.Assignment, err error) {
 	if g.file != "" {
 		if out, err = readJob(g.file); err != nil {
@@ -273,7 +272,7 @@ func (g *commandSettings) read() (out []setting.Assignment, err error) {
 	return out, err
 }
 
-// current returns assignments with the names of this version, and notes the others for the user.
+// current translates assignments to this version's names, and records old names for the user.
 func (g *commandSettings) current(all []setting.Assignment) (out []setting.Assignment, err error) {
 	for _, a := range all {
 		now, note, exists, fault := setting.Current(a)
@@ -293,8 +292,8 @@ func (g *commandSettings) current(all []setting.Assignment) (out []setting.Assig
 	return out, err
 }
 
-// rename notes a setting that was given by a name of an earlier version. Two such names of one
-// setting need one value.
+// rename records a setting that was given by an old name. Two old names of a setting must have
+// equal values.
 func (g *commandSettings) rename(a setting.Assignment, former string) error {
 	for _, b := range g.renamed {
 		if b.Path == a.Path && b.Text != a.Text && string(b.Origin) != former {
@@ -306,7 +305,7 @@ func (g *commandSettings) rename(a setting.Assignment, former string) error {
 	return nil
 }
 
-// readJob reads a job file, or a preset where there is no such file.
+// readJob reads the preset of this name, or else a job file.
 func readJob(name string) ([]setting.Assignment, error) {
 	if text, ok := job.Preset(name); ok {
 		return jobfile.Read(name, strings.NewReader(text))
@@ -319,10 +318,10 @@ func readJob(name string) ([]setting.Assignment, error) {
 	return jobfile.Read(name, f)
 }
 
-// bySet is the origin of what --set says.
+// bySet is the origin of values of --set.
 const bySet setting.Origin = "--set"
 
-// faults are those of settings, as a person reads them: each with the file and line where its value stands, or the flag.
+// faults formats errors of settings for the user, with the file and line of the value, or the flag.
 func (g *commandSettings) faults(err error) error {
 	if err == nil {
 		return nil
@@ -341,7 +340,7 @@ func (g *commandSettings) faults(err error) error {
 
 func (g *commandSettings) faultText(f *setting.Error) string {
 	if g.unused[f.Path] {
-		return "" // that it has no effect was said
+		return "" // already reported as without effect
 	}
 	origin := f.Origin
 	if origin == "" && g.table != nil {
@@ -360,7 +359,8 @@ func (g *commandSettings) faultText(f *setting.Error) string {
 	})
 }
 
-// name is what a person calls a setting: the flag where there is one, and the file does not say its path.
+// name returns a setting's name for the user: the path if a file gives the value, else the flag, if
+// any.
 func (g *commandSettings) name(p setting.Path) string {
 	if g.table != nil && inFile(g.table.Origin(p)) {
 		return string(p)
@@ -368,10 +368,10 @@ func (g *commandSettings) name(p setting.Path) string {
 	return flagOf(p)
 }
 
-// inFile says that a value stands in a file, at a line.
+// inFile reports whether a value comes from a line of a file.
 func inFile(o setting.Origin) bool { return strings.Contains(string(o), ":") }
 
-// flagOf is a setting's flag, or its path where it has none.
+// flagOf returns a setting's flag, or the path without a flag.
 func flagOf(p setting.Path) string {
 	if r, _ := usualTable().Row(p); r.Flag != "" {
 		return "--" + r.Flag
@@ -379,7 +379,6 @@ func flagOf(p setting.Path) string {
 	return string(p)
 }
 
-// idleFaults are those of settings that have no effect.
 func (g *commandSettings) idleFaults() error {
 	faults := g.Unused(g.table)
 	err := g.faults(faults.Err())
@@ -390,20 +389,20 @@ func (g *commandSettings) idleFaults() error {
 	return err
 }
 
-// isGiven says whether a setting was given, and does not have its usual value.
+// isGiven reports whether a setting was given, not left at the default.
 func (g *commandSettings) isGiven(p setting.Path) bool { return g.table.Origin(p) != "" }
 
-// handed is what the processes of the job are told.
+// handed returns the launch spec of the job's processes.
 func (g *commandSettings) handed(cmd *cobra.Command, progress string) (string, error) {
 	said := job.Overrides(g.table, nil)
-	if g.Hosts != "" { // which bring it themselves
+	if g.Hosts != "" { // other hosts download files themselves
 		said = g.asSaidOf(said, readElsewhere)
 	}
 	decided := func(path setting.Path, text string) {
 		said = append(said, setting.Assignment{Path: path, Text: text, Origin: "the launcher"})
 	}
 	switch {
-	case g.Hosts != "": // each rank finds what its host has
+	case g.Hosts != "": // each rank counts its host's cores
 	case g.part != nil && g.Train.Threads == 0:
 		decided("training.threads", strconv.Itoa(max(1, placement.Usable()/g.each)))
 	default:
@@ -413,7 +412,7 @@ func (g *commandSettings) handed(cmd *cobra.Command, progress string) (string, e
 	return job.LaunchSpec{Command: cmd.CommandPath(), Settings: said, Start: g.start, URLs: g.remote.urls}.Text()
 }
 
-// blackBox is the folder of what tells why a job failed; "": there is to be none.
+// blackBox returns the folder of records that explain a failed job; "" for none.
 func (g *commandSettings) blackBox() (string, error) {
 	switch at := g.Output.BlackBox; at {
 	case "none":

@@ -17,27 +17,25 @@ import (
 	"github.com/ringo-ml/ringo/internal/launch"
 )
 
-// Three signals tell a command to end: SIGINT, SIGHUP and SIGTERM. The first lets a job that can
-// stop after a step save a last checkpoint, within lastSave; where there is none, or for the
-// second, the command's context ends, and a third one ends a process that does not heed that. The
-// status is 128 and the signal's number, as of a process that the signal has ended. The end of the
-// program that reads a job's output, such as `head`, counts as a signal of its own, SIGPIPE: the
-// job saves and ends, too.
+// SIGINT, SIGHUP and SIGTERM end a command. At the first signal, a job that can stop after a step
+// saves a last checkpoint, within lastSave. Without such a job, or at the second signal, the
+// command's context ends. A third signal ends a process that ignores the end of the context. The
+// exit status is 128 plus the signal's number, as for a process that the signal ended. The end of
+// the program that reads a job's output, such as `head`, counts as SIGPIPE: the job saves and ends.
 
-// lastSave bounds how long a job that was told to end may take to save a last checkpoint. Schedulers kill what has not
-// ended 30 s after SIGTERM (Slurm, Kubernetes).
+// lastSave is the maximum time to save a last checkpoint after a signal. Schedulers kill a process
+// 30 s after SIGTERM (Slurm, Kubernetes).
 const lastSave = 25 * time.Second
 
-// sigPipe is the name of the signal that the end of a reader counts as.
+// sigPipe is the name of the signal for the end of a reader.
 const sigPipe = "SIGPIPE"
 
-// signalError is why a context has ended.
+// signalError is the cause of the end of a context.
 type signalError struct{ name string }
 
 // Error names the signal.
 func (e *signalError) Error() string { return "interrupted by " + e.name }
 
-// statusOf is the exit status of a command that a signal has ended.
 func statusOf(name string) int {
 	if n := unix.SignalNum(name); n > 0 {
 		return 128 + int(n)
@@ -45,19 +43,19 @@ func statusOf(name string) int {
 	return exitInterrupted
 }
 
-// signals are those that tell this process to end.
+// signals handles the signals that end this process.
 type signals struct {
 	cancel context.CancelCauseFunc
 
 	mu            sync.Mutex
-	stop          func(name string) bool // what the first one does; false: the context is to end
+	stop          func(name string) bool // action of the first signal; false ends the context
 	stopRequested bool
 }
 
 type signalsKey struct{}
 
-// withSignals returns a context that ends with the signals that this process gets, and knows them. What its
-// parent ignores, as nohup does SIGHUP, stays ignored.
+// withSignals returns a context that ends with this process's signals; signalsOf returns their
+// handler. SIGHUP remains ignored if the parent process ignores it, as nohup does.
 func withSignals(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	s := &signals{cancel: cancel}
@@ -80,11 +78,10 @@ func nameOf(sig os.Signal) string {
 	return unix.SignalName(n)
 }
 
-// take acts on a signal.
 func (s *signals) take(name string) {
 	s.mu.Lock()
 	stop := s.stop
-	if s.stopRequested && name == sigPipe { // Ctrl-C ends `tee`, too, and the job is to save all the same
+	if s.stopRequested && name == sigPipe { // Ctrl-C also ends `tee`, and the job must still save
 		s.mu.Unlock()
 		return
 	}
@@ -97,19 +94,19 @@ func (s *signals) take(name string) {
 		s.cancel(&signalError{name})
 		return
 	}
-	go func() { // the next signal must be heard meanwhile
+	go func() { // the next signal must be received during stop
 		if !stop(name) {
 			s.cancel(&signalError{name})
 		}
 	}()
 }
 
-// outliveReaders makes a write to a pipe without a reader an error, which noting passes to
-// readerEnded. Otherwise such a write ends the process, as suits commands that have no job to save.
+// outliveReaders turns a write to a pipe without a reader into an error, which noting passes to
+// readerEnded. By default such a write ends the process, as suits commands without a job to save.
 func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// readerEnded acts as on a signal, because no process reads the stream of that name any more, and
-// reports that to other.
+// readerEnded handles the end of the process that reads the named stream, like a signal, and
+// reports the end to other.
 func (s *signals) readerEnded(stream string, err error, other io.Writer) {
 	fmt.Fprintf(other, "ringo: %s: its reader has ended (%v): the job ends, as at SIGTERM\n", stream, err)
 	if s != nil {
@@ -117,20 +114,21 @@ func (s *signals) readerEnded(stream string, err error, other io.Writer) {
 	}
 }
 
-// signalsOf are those of a command's process; nil where it is run without.
+// signalsOf returns the signals of a command's process, or nil.
 func signalsOf(ctx context.Context) *signals {
 	s, _ := ctx.Value(signalsKey{}).(*signals)
 	return s
 }
 
-// onFirst has the first signal do stop, which returns false where the context is to end at once.
+// onFirst sets the action of the first signal. If stop returns false, the context ends.
 func (s *signals) onFirst(stop func(name string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop = stop
 }
 
-// stopsJob has the first signal stop all ranks of a job after the same step; report is told of it.
+// stopsJob makes the first signal stop all ranks of a job after the same step. report receives the
+// line for the user.
 func (s *signals) stopsJob(job *ringo.Job, report func(line string)) {
 	if s == nil {
 		return
@@ -146,7 +144,7 @@ func (s *signals) stopsJob(job *ringo.Job, report func(line string)) {
 	})
 }
 
-// signalledText says that a signal has ended a command, and what is saved.
+// signalledText describes the end by a signal, and the saved checkpoint.
 func signalledText(name string, err error) string {
 	var stopped *ringo.StoppedError
 	if errors.As(err, &stopped) && stopped.Step >= 0 {
@@ -155,7 +153,7 @@ func signalledText(name string, err error) string {
 	return (&signalError{name}).Error()
 }
 
-// signalled is the signal that has ended ctx, or that a job was stopped for; "": none.
+// signalled returns the signal that ended ctx or stopped the job; "" for none.
 func signalled(ctx context.Context, err error) string {
 	var stopped *ringo.StoppedError
 	var why *signalError

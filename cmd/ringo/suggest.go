@@ -12,7 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// flagError is a fault of parsing flags, with those that may have been meant.
+// flagError returns an error of flag parsing with suggestions.
 func flagError(cmd *cobra.Command, err error) error {
 	hint := ""
 	if given := givenFlag(err); given != "" {
@@ -23,8 +23,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usagef("%w%s; see `%s --help`", err, hint, cmd.CommandPath())
 }
 
-// givenFlag is the name of a flag that does not exist, "" of another fault.
-// -np is a name here, and not two letters.
+// givenFlag returns the name of an unknown flag, "" for other errors. -np is a name here, not two
+// letters.
 func givenFlag(err error) string {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
@@ -37,8 +37,8 @@ func givenFlag(err error) string {
 	return unknown.GetSpecifiedName()
 }
 
-// meantFlags are the flags of a command that a name may stand for: those that other tools
-// call so, or else those that are spelt alike.
+// meantFlags returns the flags that a name may mean: equivalents of other tools, or else similar
+// names.
 func meantFlags(cmd *cobra.Command, given string) []string {
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -59,13 +59,14 @@ func meantFlags(cmd *cobra.Command, given string) []string {
 	if path := pathNear(cmd, given); path != "" {
 		return []string{"set " + path}
 	}
-	if len(given) < 2 { // a letter is near to many
+	if len(given) < 2 { // a letter resembles many flags
 		return nil
 	}
 	return spelling.Near(given, known...)
 }
 
-// pathNear is the path of a setting whose last part a name is, or was as a flag: those that few people need have no flag.
+// pathNear returns the path of a setting without a flag if given is the path's last part, or the
+// group and the last part.
 func pathNear(cmd *cobra.Command, given string) string {
 	if cmd.Flags().Lookup("set") == nil {
 		return ""
@@ -79,8 +80,8 @@ func pathNear(cmd *cobra.Command, given string) string {
 	return ""
 }
 
-// calledElsewhere is a flag and what PyTorch's launcher and examples, Horovod, MPI, Slurm,
-// DeepSpeed, Hugging Face and Paddle call it, without dashes and underscores.
+// calledElsewhere is a flag and its names in PyTorch's launcher and examples, Horovod, MPI, Slurm,
+// DeepSpeed, Hugging Face and Paddle, without dashes and underscores.
 type calledElsewhere struct{ flag, names string }
 
 func elsewhere() []calledElsewhere {

@@ -9,12 +9,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/launch"
 )
 
-// goOn is how long after it has asked to be suspended a launcher goes on in any case: the system does not suspend a
-// process of whose group no shell takes care.
+// goOn is the time after which a launcher that has requested suspension continues: the system does
+// not suspend a process of a group without a shell.
 const goOn = time.Second
 
-// heedSignals has a launcher act on the signals of its process: those that tell it to end, and SIGTSTP (Ctrl-Z), which
-// suspends the whole job, until SIGCONT. end ends that.
+// heedSignals passes signals to a launcher: signals that end the job, and SIGTSTP (Ctrl-Z), which
+// suspends the whole job until SIGCONT. end restores SIGTSTP and SIGCONT.
 func heedSignals(s *signals, cfg *launch.Config) (end func()) {
 	if s == nil {
 		return func() {}
@@ -30,7 +30,7 @@ func heedSignals(s *signals, cfg *launch.Config) (end func()) {
 	signal.Notify(resumed, syscall.SIGCONT)
 	cfg.Suspends, cfg.Resumed = suspends, resumed
 	cfg.Suspend = func() {
-		restore := suspendSelf() // it is stopped now or in a moment, or not at all
+		restore := suspendSelf() // the system stops this process now, soon or never
 		select {
 		case <-resumed:
 		case <-time.After(goOn):

@@ -6,6 +6,6 @@ import "syscall"
 
 // suspendSelf suspends this process.
 func suspendSelf() (restore func()) {
-	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) // it has a number of its own
+	_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) // this process exists
 	return func() {}
 }

@@ -9,22 +9,21 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/trace"
 )
 
-// tracing is the file of --trace, or empty.
+// tracing is the configuration of --trace: the file and the number of steps.
 type tracing string
 
 // traceSteps is the number of recorded steps: enough for every kind of step, and few enough for a
 // viewer in a browser.
 const traceSteps = 200
 
-// traced is one rank's timeline, from the start of a command to its end. Without
-// --trace its timeline is nil.
+// traced is a rank's timeline for the duration of a command. line is nil without --trace.
 type traced struct {
 	job  *ringo.Job
 	path string
 	line *trace.Timeline
 }
 
-// begin makes a rank's timeline. It is a collective call.
+// begin creates a rank's timeline. It is a collective call.
 func (t tracing) begin(job *ringo.Job) (*traced, error) {
 	out := &traced{job: job, path: string(t)}
 	if t == "" {
@@ -41,9 +40,9 @@ func (t tracing) begin(job *ringo.Job) (*traced, error) {
 	return out, err
 }
 
-// end writes the timeline and says where it is, or that there is none, since what was
-// recorded has failed with err: the ranks' spans can then not be gathered, and a file that
-// was there stays. It is a collective call if err is nil on every rank.
+// end writes the timeline and prints the path. After an error of the traced run, the ranks' spans
+// cannot be gathered: end writes no file and returns err. It is a collective call if err is nil on
+// every rank.
 func (t *traced) end(err error, say io.Writer) error {
 	if t.line == nil {
 		return err

@@ -77,7 +77,7 @@ func modelList() string {
 	return b.String()
 }
 
-// oneModel wants exactly one known model.
+// oneModel rejects a missing, second or unknown model.
 func oneModel(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return usagef("`%s` needs a model, for instance `%s mnist`; see `%s --help`", cmd.CommandPath(), cmd.CommandPath(), cmd.CommandPath())
@@ -91,8 +91,8 @@ func oneModel(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// dataAsModel is the error of a file or folder in place of a model, with the command that trains on
-// it; nil: it is none.
+// dataAsModel returns an error, with the right command, if a file or folder is given instead of a
+// model.
 func dataAsModel(cmd *cobra.Command, words []string) error {
 	if len(words) != 1 {
 		return nil
@@ -111,7 +111,7 @@ func dataAsModel(cmd *cobra.Command, words []string) error {
 	return usagef("%s is no model, but data: name the model first, for instance `%s %s --data %s`", path, cmd.CommandPath(), model, path)
 }
 
-// settle makes the job of what is given and reports every fault.
+// settle resolves the settings and reports every error.
 func (c *trainCommand) settle(cmd *cobra.Command, words []string) error {
 	if err := dataAsModel(cmd, words); err != nil {
 		return err
@@ -132,14 +132,14 @@ func (c *trainCommand) settle(cmd *cobra.Command, words []string) error {
 }
 
 func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
-	if is, err := startedAsHeter(); is || err != nil { // by `ringo run`
+	if is, err := startedAsHeter(); is || err != nil { // started by `ringo run`
 		return (&heterRole{commandSettings: c.commandSettings, model: strings.Join(words, "")}).execute(cmd)
 	}
 	if err := c.settle(cmd, words); err != nil {
 		return err
 	}
 	cfg := c.config()
-	if cfg.Data != data.Synthetic && !c.worker { // a launcher says it once, for all ranks
+	if cfg.Data != data.Synthetic && !c.worker { // the launcher reports once for all ranks
 		if err := train.FindData(cfg); err != nil {
 			return err
 		}
@@ -157,7 +157,7 @@ func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
 		if err != nil {
 			return err
 		}
-		cfg := cfg // each rank has a timeline of its own
+		cfg := cfg // ranks of a process have separate timelines
 		cfg.Threads = c.Threads()
 		cfg.Traced, cfg.Labelled = timeline.line != nil, c.Output.HTTP != ""
 		end, err := c.profiled(job.Rank())
@@ -168,7 +168,6 @@ func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
 	})
 }
 
-// config is the training of a rank.
 func (c *trainCommand) config() train.Config {
 	start := 0
 	if c.start != nil {
@@ -179,13 +178,12 @@ func (c *trainCommand) config() train.Config {
 	return cfg
 }
 
-// trainOn is what a rank does: rank 0 tells of it.
 func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Config) error {
 	feed := c.feed()
 	defer feed.Close()
 	cfg.EachStep = feed.Steps(job.Rank(), cfg.LogEvery > 0)
 	cfg.Heter.Note = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
-	if !c.worker { // else the launcher tells of who is lost
+	if !c.worker { // otherwise the launcher reports lost processes
 		cfg.Heter.Report = cfg.Heter.Note
 	}
 	if job.Rank() != 0 {
@@ -203,7 +201,7 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 	if c.Output.TensorBoard != "" {
 		rep.TensorBoard(c.Output.TensorBoard, c.Seeds > 1)
 	}
-	// The other ranks may be in this process.
+	// Only rank 0 reports: other ranks may be in this process.
 	cfg.Tuning.Report, cfg.Tuning.Measuring, cfg.Tuning.Save = rep.Choice, rep.Measuring, c.tuning.planned
 	var last train.Summary
 	cfg.Observer = feed.Observe(rep)
@@ -214,7 +212,7 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 	return errors.Join(err, rep.Finish())
 }
 
-// record is what the job is, as --json begins.
+// record returns the first record of --json, which describes the job.
 func (c *trainCommand) record() runlog.Job {
 	r := runlog.Job{Event: "job", Ringo: ringo.Version, Started: time.Now().UTC().Format(time.RFC3339), Settings: map[string]string{}, Machine: runlog.LocalMachine()}
 	for _, a := range c.asSaid(c.Resolved(c.table)) {
@@ -223,7 +221,7 @@ func (c *trainCommand) record() runlog.Job {
 	return r
 }
 
-// train runs every seed and tells of each run and, of several, of all.
+// train runs every seed. each receives the summary of a run, all the summary of several runs.
 func (c *trainCommand) train(job *ringo.Job, cfg train.Config, each func(train.Summary), all func(train.Seeds)) error {
 	if c.Seeds == 1 {
 		sum, err := train.Run(job.Context(), job, cfg.Model, nil, cfg)
@@ -245,7 +243,7 @@ func (c *trainCommand) train(job *ringo.Job, cfg train.Config, each func(train.S
 	return err
 }
 
-// reporter is what rank 0 tells; with more, behind what the file of --json holds.
+// reporter returns rank 0's reporter, which with more appends to the file of --json.
 func (f *jobFlags) reporter(cmd *cobra.Command, job *ringo.Job, json string, more bool) (*progress.Reporter, error) {
 	out, err := cli.OpenMore(cmd, json, more)
 	if err != nil {

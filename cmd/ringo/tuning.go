@@ -12,17 +12,17 @@ import (
 	"github.com/ringo-ml/ringo/internal/tune"
 )
 
-// tuning is what a job chooses by: by fixed rules, by what is measured at its start, or by what an earlier job saved.
+// tuning selects fixed rules, measurements at the start, or the profile of an earlier job.
 type tuning struct {
 	tune bool
-	save string // the file
+	save string // file of --save-cost-profile
 
 	saved  bool
-	loaded tune.Profile // to choose by
-	found  tune.Profile // so far, of this job
+	loaded tune.Profile // profile of an earlier job
+	found  tune.Profile // measurements of this job
 }
 
-// load takes over what a job says and reads its profile.
+// load reads the job's tuning settings and profile.
 func (t *tuning) load(s *job.Spec) error {
 	path := s.Tuning.Profile
 	if t.tune = s.Tuning.Tune; t.tune {
@@ -43,7 +43,6 @@ func (t *tuning) load(s *job.Spec) error {
 	return fault
 }
 
-// before is body after the tuning of collectives.
 func (t *tuning) before(body func(*ringo.Job) error) func(*ringo.Job) error {
 	if !t.tune {
 		return body
@@ -65,7 +64,7 @@ func (t *tuning) before(body func(*ringo.Job) error) func(*ringo.Job) error {
 	}
 }
 
-// planned keeps what rank 0 measured of its steps.
+// planned saves rank 0's measurements of steps.
 func (t *tuning) planned(f bucket.Profile) error {
 	t.found.Planner = &f
 	return t.saveFound()
@@ -82,7 +81,7 @@ func (t *tuning) saveFound() error {
 	return nil
 }
 
-// unsaved is the fault of a run that ended before there was anything to save.
+// unsaved reports a run that ended before any measurement was saved.
 func (t *tuning) unsaved() error {
 	if t.save == "" || t.saved {
 		return nil
