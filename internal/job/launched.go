@@ -8,24 +8,25 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// LaunchSpec is what a launcher tells the processes that it starts, in one variable
-// (launch.JobVar). It holds no ticket.
+// LaunchSpec is the part of a job that a launcher passes to its processes, in launch.JobVar.
+// LaunchSpec holds no ticket.
 type LaunchSpec struct {
-	// Command is the launcher's, such as "ringo train". A process of the same command has all its settings from here;
-	// of another they are usual values, which its own command line may change.
+	// Command is the launcher's command, such as "ringo train". Settings are final in a process of
+	// the same command; the command line of another command may change them.
 	Command string
-	// Settings are those that were given.
+	// Settings are the assignments given.
 	Settings []setting.Assignment
-	// Start, where it is not nil, says how servers that keep parameters take part in checkpoints.
+	// Start, if not nil, describes how parameter servers take part in checkpoints.
 	Start *Attempt `json:",omitempty"`
-	// URLs are what was said where settings have paths of this host that stand for something elsewhere, by path.
+	// URLs are the original remote addresses of settings that now hold local paths, by setting
+	// path.
 	URLs map[string]string `json:",omitempty"`
 }
 
-// maxLaunched is how long a variable may be on all systems that ringo runs on.
+// maxLaunched is the longest environment variable that all supported systems accept, in bytes.
 const maxLaunched = 100 << 10
 
-// Text is what ParseLaunched reads. It fails where it is too long for a variable.
+// Text returns the JSON that ParseLaunched reads. It fails above maxLaunched bytes.
 func (l LaunchSpec) Text() (string, error) {
 	b, err := json.Marshal(l)
 	if err == nil && len(b) > maxLaunched {
@@ -34,7 +35,7 @@ func (l LaunchSpec) Text() (string, error) {
 	return string(b), err
 }
 
-// ParseLaunched reads what a launcher tells.
+// ParseLaunched parses the result of LaunchSpec.Text.
 func ParseLaunched(text string) (l LaunchSpec, err error) {
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))
 	d.DisallowUnknownFields()

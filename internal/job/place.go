@@ -12,34 +12,35 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// training is what train.Config leaves to the processes.
+// training returns Train with the number of threads of a rank.
 func (s *Spec) training() train.Config {
 	c := s.Train
 	c.Threads = s.Threads()
 	return c
 }
 
-// Training is the configuration of a rank's training. start is which start of a job with checkpoints of servers this
-// is, 0 without.
+// Training returns a rank's training configuration. start is the number of the attempt of a job
+// with server checkpoints, or 0.
 func (s *Spec) Training(start int) train.Config {
 	c := s.training()
 	if s.Sync.UsesParameterServers() {
-		c.Servers.Start, c.Servers.Begin = start, true // the servers have agreed: see SharedSettings
+		c.Servers.Start, c.Servers.Begin = start, true // SharedSettings ensures that the servers agree
 	}
 	c.Servers.OpenServerCheckpoint = openServerCheckpoint
 	return c
 }
 
-// openServerCheckpoint is train.Servers.OpenServerCheckpoint.
+// openServerCheckpoint implements train.Servers.OpenServerCheckpoint.
 func openServerCheckpoint(dir string, step uint64, numbers []uint64) (train.ServerCheckpoint, error) {
 	j, err := offline.At(dir, step, numbers)
 	if err != nil {
-		return nil, err // not a nil *offline.Job, which would be no nil
+		return nil, err // a nil *offline.Job would be a non-nil interface
 	}
 	return j, nil
 }
 
-// Run is the configuration of a rank, or of a server that sums: Size and Rank place one that is started by hand.
+// Run returns the configuration of a rank or an aggregation server. Size and Rank are set only if
+// the process was started by hand.
 func (s *Spec) Run(t *setting.Table) ringo.Config {
 	cfg := ringo.Config{
 		Servers: s.AggregationServers(), ParameterServers: s.Servers.Addresses, Heters: s.HeterAddresses, ServersOnly: s.ContinueOnLoss(), Bind: s.Bind, Threads: s.Train.Threads, Times: s.Times, Network: s.Network, Settings: s.SharedSettings(t, true),
@@ -56,10 +57,10 @@ func (s *Spec) Run(t *setting.Table) ringo.Config {
 
 const pathInitFrom setting.Path = "training.init-from"
 
-// SharedSettings is what other processes of the job must have been told, too. A rank decides by all
-// settings; a server by those that it was given and those of servers. Both tell the file that
-// tables on servers begin with, which is none's result: servers that are not told of it would begin
-// with other rows, and nobody would know. Folders may differ from host to host.
+// SharedSettings returns the settings that must be equal on other processes of the job. A rank
+// shares all settings of the job; a server shares explicit settings and settings of servers. Both
+// add the base name of the initial rows' file: otherwise a server could begin with other rows
+// undetected. Folders may differ among hosts.
 func (s *Spec) SharedSettings(t *setting.Table, rank bool) setting.Values {
 	all := s.Values(t, setting.JobFixed, setting.JobMutable)
 	for p := range all {
@@ -68,7 +69,7 @@ func (s *Spec) SharedSettings(t *setting.Table, rank bool) setting.Values {
 		}
 	}
 	if s.Sync.UsesParameterServers() {
-		all[pathInitFrom] = "" // none
+		all[pathInitFrom] = "" // no initial rows
 		if from := s.Train.Start.From; from != "" {
 			all[pathInitFrom] = filepath.Base(from)
 		}
@@ -76,7 +77,7 @@ func (s *Spec) SharedSettings(t *setting.Table, rank bool) setting.Values {
 	return all
 }
 
-// Values are the texts of settings of some scopes, with the model by its own name.
+// Values returns the settings of some scopes as text, with the model's canonical name.
 func (s *Spec) Values(t *setting.Table, scopes ...setting.Scope) setting.Values {
 	all := t.Values(scopes...)
 	if name := s.Train.Model.Name; name != "" {
@@ -85,14 +86,14 @@ func (s *Spec) Values(t *setting.Table, scopes ...setting.Scope) setting.Values 
 	return all
 }
 
-// What servers that keep parameters have time for.
+// Time limits of parameter servers.
 const (
-	fullWait     = 5 * time.Minute  // until there is room on a full disk for their last checkpoint
-	saveGrace    = 10 * time.Minute // to save it, once all ranks have ended
-	trainerGrace = time.Minute      // for a trainer that its own mesh watches
+	fullWait     = 5 * time.Minute  // maximum wait for space on a full disk, for the last checkpoint
+	saveGrace    = 10 * time.Minute // maximum time to save the last checkpoint after all ranks have ended
+	trainerGrace = time.Minute      // minimum wait for a disconnected trainer that a mesh monitors
 )
 
-// SaveGrace is how long launched servers may take to end.
+// SaveGrace returns the maximum time of a launched server's exit.
 func (s *Spec) SaveGrace() time.Duration {
 	if s.ParameterServer.Durability == engine.None {
 		return 0
@@ -100,22 +101,23 @@ func (s *Spec) SaveGrace() time.Duration {
 	return saveGrace
 }
 
-// keep is what all servers that keep parameters have in common.
+// keep returns the configuration that all parameter servers share.
 func (s *Spec) keep() server.Config {
 	c := s.ParameterServer
 	c.Servers, c.Trainers, c.Sessions = s.Servers.Count, s.Ranks, max(1, s.Train.Servers.Threads)
-	if c.Dir == "" { // each start of a job that is saved has its own folder there
+	if c.Dir == "" { // each attempt of a job with checkpoints has a subfolder
 		c.Dir = s.Train.Checkpoint.Dir
 	}
 	c.Mode, c.Staleness = engine.Mode(s.Sync), s.Train.Servers.Staleness
 	return c
 }
 
-// Server is the configuration of server index that keeps parameters, but for where it listens, and what a launcher says.
+// Server returns the configuration of parameter server index. The caller adds the listen address
+// and the launcher's values.
 //
-// Where ranks form a mesh that finds those that are lost, and a trainer may be away from its servers for longer. A server
-// that was launched waits longer for the first to come, too: its time has begun before that of the ranks, and the
-// launcher names those that did not join.
+// A mesh among the ranks detects lost ranks, so a trainer may be disconnected from its servers for
+// longer. A launched server waits longer for the first trainer too: its wait begins before the
+// ranks start, and the launcher names missing ranks.
 func (s *Spec) Server(t *setting.Table, index int, launched bool) server.Config {
 	c := s.keep()
 	c.Index, c.Version, c.HTTP = index, ringo.Version, s.Output.HTTP
@@ -132,9 +134,9 @@ func (s *Spec) Server(t *setting.Table, index int, launched bool) server.Config 
 	return c
 }
 
-// Overrides are the texts of settings that were given, as assignments: what a launcher hands to its
-// processes, and a checkpoint keeps for a later start. Rows for which without is true are left out;
-// nil leaves out none.
+// Overrides returns the explicit settings as assignments: a launcher passes them to its processes,
+// and a checkpoint stores them for a resumed run. Rows that without accepts are omitted; nil omits
+// no row.
 func Overrides(t *setting.Table, without func(setting.Row) bool) (out []setting.Assignment) {
 	for _, r := range t.Rows() {
 		if o := t.Origin(r.Path); o != "" && (without == nil || !without(r)) {

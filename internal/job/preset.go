@@ -9,9 +9,9 @@ import (
 //go:embed presets/*.yaml
 var presets embed.FS
 
-// Presets are the names of the job files that come with ringo, in order.
+// Presets returns the sorted names of the job files that ringo contains.
 func Presets() (names []string) {
-	entries, _ := presets.ReadDir("presets") // it is there
+	entries, _ := presets.ReadDir("presets") // the folder is embedded
 	for _, e := range entries {
 		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
 	}
@@ -19,7 +19,7 @@ func Presets() (names []string) {
 	return names
 }
 
-// Preset is the text of one of them, whose first line is a comment that says what it is.
+// Preset returns the text of a preset. Its first line is a comment with a description.
 func Preset(name string) (text string, known bool) {
 	b, err := presets.ReadFile("presets/" + name + ".yaml")
 	return string(b), err == nil

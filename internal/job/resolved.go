@@ -6,9 +6,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Resolved is all that this job has decided, so that a job of these assignments alone has the same result: given or not, but
-// for what is of one process, one start or has no effect. chosen are settings that were chosen while it ran, in the place
-// of those that said so.
+// Resolved returns the assignments that reproduce the job's result: all settings, given or default,
+// except those of one process or one start and those without effect. chosen are settings that the
+// running job has selected; they replace the settings that requested a selection.
 func (s *Spec) Resolved(t *setting.Table, chosen ...setting.Assignment) []setting.Assignment {
 	var all []setting.Assignment
 	for _, r := range t.Rows() {
@@ -24,7 +24,7 @@ func (s *Spec) Resolved(t *setting.Table, chosen ...setting.Assignment) []settin
 	}
 	again, table, err := New(all...)
 	if err != nil {
-		return all // reading it will say why
+		return all // reading the assignments reports the error
 	}
 	idle := again.Unused(table)
 	return slices.DeleteFunc(all, func(a setting.Assignment) bool {

@@ -9,15 +9,15 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// SettingGroup is settings that belong together: a page of help, and a mapping in job files.
+// SettingGroup is a group of settings: a page of help, and a mapping in job files.
 type SettingGroup struct {
-	// Name is what their paths begin with; empty: those of the whole job.
+	// Name is the path prefix of the settings; empty for settings of the whole job.
 	Name string
-	// About says in a few words what they are for.
+	// About describes the settings in a few words.
 	About string
 }
 
-// Groups are all of them, in the order in which they are shown.
+// Groups returns all groups in display order.
 func Groups() []SettingGroup {
 	return []SettingGroup{
 		{"", "the whole job"},
@@ -35,7 +35,7 @@ func Groups() []SettingGroup {
 	}
 }
 
-// GroupOf is the name of a setting's group.
+// GroupOf returns the name of a setting's group.
 func GroupOf(p setting.Path) string {
 	group, _, in := strings.Cut(string(p), ".")
 	if !in {
@@ -44,7 +44,7 @@ func GroupOf(p setting.Path) string {
 	return group
 }
 
-// Settings are the rows of the job, group by group.
+// Settings returns the rows of the job, ordered by group.
 func (s *Spec) Settings() []setting.Row {
 	rows := slices.Concat(s.jobSettings(), s.Train.Settings(), s.processes(), s.Collective.Settings(), s.Times.Settings(), s.tuning(), s.servers(), s.ParameterServer.Settings(), s.Network.Settings(), s.output())
 	at := map[string]int{}

@@ -1,7 +1,8 @@
-// Package job describes a training job as one value: which model, how it is trained, which processes there are and
-// how they meet. A Spec is made of assignments, whose texts come from flags, a job file, a checkpoint or a launcher:
-// a model's own defaults first, each later assignment over the earlier ones. Its rows are those of the packages that it
-// joins (setting), so a setting has one name, one default and one check wherever it is given.
+// Package job describes a training job as one value: its model, training, processes and rendezvous.
+// A Spec is built from assignments: flags, a job file, a checkpoint or a launcher's. A model's
+// defaults come first, and later assignments override earlier ones. The rows come from the packages
+// with the settings (package setting), so a setting has one name, one default and one check in
+// every source.
 package job
 
 import (
@@ -24,124 +25,133 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// Sync is how ranks agree on parameters.
+// Sync is the method by which ranks agree on parameters.
 type Sync string
 
 const (
 	// AllReduce: ranks sum gradients among themselves.
 	AllReduce Sync = "allreduce"
-	// Sum: servers sum gradients for the ranks, which keep the parameters.
+	// Sum: aggregation servers sum gradients for the ranks, and ranks update the parameters.
 	Sum Sync = "sum"
-	// BSP: servers keep the parameters and update them by the mean of all ranks' gradients, in step.
+	// BSP: parameter servers update in steps, by the mean of all ranks' gradients.
 	BSP Sync = "bsp"
-	// SSP: servers update as gradients come, and no rank is more than a number of steps ahead of the slowest.
+	// SSP: parameter servers update as gradients arrive, and the staleness limits a rank's lead
+	// over the slowest.
 	SSP Sync = "ssp"
-	// Async: servers update as gradients come.
+	// Async: parameter servers update as gradients arrive.
 	Async Sync = "async"
-	// Geo: ranks update copies of their own and exchange by how much these moved, every few steps.
+	// Geo: ranks update local copies, and exchange the differences every few steps.
 	Geo Sync = "geo"
 )
 
-// Syncs are all of them.
+// Syncs returns all values.
 func Syncs() []Sync { return []Sync{AllReduce, Sum, BSP, SSP, Async, Geo} }
 
-// UsesParameterServers says that servers keep the parameters.
+// UsesParameterServers reports whether parameter servers store the parameters.
 func (s Sync) UsesParameterServers() bool { return slices.Contains([]Sync{BSP, SSP, Async, Geo}, s) }
 
-// What Transport may say besides the names of package ringo.
+// Values of Transport in addition to those of package ringo.
 const (
-	// TransportAuto: memory of one process for one rank, else shared memory.
+	// TransportAuto: goroutines of one process for one rank, else shared memory.
 	TransportAuto = "auto"
 	// TransportMem: ranks are goroutines of one process.
 	TransportMem = "mem"
 )
 
-// Spec is a job. New makes one with its defaults.
+// Spec is a job. New returns a Spec with its defaults.
 type Spec struct {
-	// Model is a name known to models.Lookup, empty for a job that trains no model of ours.
+	// Model is a name accepted by models.Lookup; empty for a job without a built-in model.
 	Model string
-	// Sync is how ranks agree on parameters.
+	// Sync is the method by which ranks agree on parameters.
 	Sync Sync
-	// Train is the training itself. Sync decides its Servers.Consistency, and Complete what else follows.
+	// Train is the training configuration. Sync sets its Servers.Consistency, and complete sets the
+	// dependent fields.
 	Train train.Config
-	// Seeds is how many seeds are trained one after the other.
+	// Seeds is the number of seeds to train sequentially.
 	Seeds int
 
 	// Ranks is the world size.
 	Ranks int
-	// Rank is which rank this process is, started by hand; -1: a launcher places it.
+	// Rank is this process's rank if it was started by hand. -1 means the launcher's.
 	Rank int
-	// Rendezvous is where rank 0 meets the others, for processes that ringo does not start: its HOST:PORT, or where it says that, the
-	// absolute path of a file on a folder that all have, or a key of etcd.
+	// Rendezvous is the HOST:PORT of rank 0 for processes that ringo does not start; or the
+	// absolute path of a shared file, or a key of etcd, with that address.
 	Rendezvous string
-	// Hosts are those on which the launcher starts ranks, by ssh, HOST:N,HOST:N; "": this one.
+	// Hosts are the hosts for ranks, HOST:N,HOST:N, reached by ssh. Empty means this host.
 	Hosts string
-	// HeterHosts are those on which it starts heter-trainers; "": dealt to those of the ranks in turn.
+	// HeterHosts are the hosts for heter-trainers. Empty means the hosts of the ranks, round-robin.
 	HeterHosts string
-	// HeterAddresses are where heter-trainers listen, HOST:PORT each by number, where they are started by hand.
+	// HeterAddresses are the listen addresses, HOST:PORT, of heter-trainers started by hand, by
+	// number.
 	HeterAddresses []string
 	// MaxRestarts limits the restarts of each lost parameter server with a log and heter-trainer.
 	MaxRestarts int
-	// SSH is the command that does, with its options; "": ssh.
+	// SSH is the command that starts a program on another host, with options. Empty means ssh.
 	SSH string
-	// Copy says that hosts get a copy of this program where they have none.
+	// Copy enables copying this program to hosts without a copy.
 	Copy bool
-	// TicketFile has the ticket of such processes, where RINGO_TICKET and RINGO_TICKET_FILE do not say it.
+	// TicketFile is a file with the ticket of processes started by hand, if neither RINGO_TICKET
+	// nor RINGO_TICKET_FILE is set.
 	TicketFile string
-	// Transport is TransportAuto, TransportMem, or one of ringo's.
+	// Transport is TransportAuto, TransportMem, or a value of package ringo.
 	Transport string
-	// Collective says how the ranks' operations go.
+	// Collective configures the ranks' operations.
 	Collective collective.Config
-	// Times say how long processes wait for each other, and when one is lost.
+	// Times are the maximum waits for other processes, and the time limits of the failure detector.
 	Times cluster.Times
-	// Bind says whether ranks are bound to processors.
+	// Bind selects whether ranks are bound to CPUs.
 	Bind launch.Bind
-	// Cores, when above 0, is how many cores a rank has found for itself that was started by hand, or is one of several hosts.
+	// Cores is the number of cores that a rank has detected, if it was started by hand or the job
+	// has several hosts. 0 means unknown.
 	Cores int
-	// Network is how processes are connected.
+	// Network configures the connections between processes.
 	Network ringo.Network
 
-	// Servers say which servers there are.
+	// Servers configures the number, hosts and addresses of servers.
 	Servers Servers
-	// ParameterServer is what servers do that keep parameters. Server completes it.
+	// ParameterServer configures parameter servers. Server completes it.
 	ParameterServer server.Config
 
-	// Tuning is what is chosen by measurements.
+	// Tuning configures choices by measurement.
 	Tuning Tuning
 	// Output is what is told and written.
 	Output Output
 }
 
-// Servers are the servers of a job.
+// Servers describes the servers of a job.
 type Servers struct {
-	// Count is how many there are; 0: one, where Sync needs any.
+	// Count is the number of servers. 0 means 1 if Sync needs servers.
 	Count int
-	// Hosts are those on which a launcher starts them, as Spec.Hosts; "": dealt to those of the ranks in turn.
+	// Hosts are the hosts for servers, in the format of Spec.Hosts. Empty means the hosts of the
+	// ranks, round-robin.
 	Hosts string
-	// Addresses are where those that keep parameters listen, HOST:PORT each by number, where they are started by hand.
+	// Addresses are the listen addresses, HOST:PORT, of parameter servers started by hand, by
+	// number.
 	Addresses []string
 }
 
-// Tuning says by what plans, strategies and algorithms are chosen.
+// Tuning configures how plans, strategies and algorithms are chosen.
 type Tuning struct {
-	// Tune measures the links and, for a plan that needs it, the first steps.
+	// Tune measures the links and, if a plan needs them, the first steps.
 	Tune bool
-	// Profile is the file of measured costs: with Tune it is written, else read to choose by.
+	// Profile is the file of measured costs. With Tune the job writes the file, else the job reads
+	// it to choose by.
 	Profile string
 }
 
 // Output says what rank 0 tells and writes.
 type Output struct {
-	// BlackBox is the folder of a file that says what every process was doing when the job failed;
-	// "none": nowhere; "": a folder of the user's own in the system's folder for temporary files.
+	// BlackBox is the folder of the record of every process if the job fails. "none" disables the
+	// record. Empty means the user's folder in the system's folder for temporary files.
 	BlackBox string
-	// LogDir is the folder of a file with the output of each process; "": there are none.
+	// LogDir is the folder of one output file per process. Empty means none.
 	LogDir string
-	// JSON is the file of one object per epoch and a summary; "-" is standard output.
+	// JSON is a file with one object per epoch and a summary. "-" means standard output.
 	JSON string
-	// HTTP is the HOST:PORT of the dashboard, metrics and profiles of this host's ranks; "": none.
+	// HTTP is the HOST:PORT of the dashboard, metrics and profiles of this host's ranks. Empty
+	// means none.
 	HTTP string
-	// Progress is how progress is shown: auto, bar, plain or none.
+	// Progress is the progress output: auto, bar, plain or none.
 	Progress string
 	// TensorBoard is the folder of event files.
 	TensorBoard string
@@ -149,14 +159,14 @@ type Output struct {
 	Trace string
 }
 
-// Defaults of settings whose packages leave a choice.
+// defaultTimeout is the default of Collective.Timeout.
 const defaultTimeout = 10 * time.Minute
 
-// newSpec is the job of a model with a certain optimizer, both perhaps empty, and all else as usual.
+// newSpec returns the defaults of a job with a model and an optimizer; both can be empty.
 func newSpec(name, optimizer string) *Spec {
 	var known model.Spec
 	if name != "" {
-		known, _ = models.Lookup(name) // who starts the job says what there are
+		known, _ = models.Lookup(name) // the caller reports an unknown model
 	}
 	s := &Spec{
 		Model: name, Sync: AllReduce, Train: train.Defaults(known, ""), Seeds: 1,
@@ -170,8 +180,8 @@ func newSpec(name, optimizer string) *Spec {
 	return s
 }
 
-// New makes the job that assignments describe, later ones over earlier ones, and its table of settings. Faults are
-// texts that are no values, and settings that do not exist; the others are set all the same.
+// New returns the job of some assignments, later ones overriding earlier ones, and its table of
+// settings. Errors: invalid values and unknown settings; all other settings are applied.
 func New(given ...setting.Assignment) (*Spec, *setting.Table, error) {
 	given = implied(given)
 	s := newSpec(last(given, "model"), last(given, "training.optimizer"))
@@ -185,8 +195,8 @@ func New(given ...setting.Assignment) (*Spec, *setting.Table, error) {
 	return s, t, faults.Err()
 }
 
-// implied adds what has one choice once something else is given: there are as many servers and heter-trainers as have addresses, and
-// heter-trainers need servers that are in step.
+// implied adds assignments that follow from others: the number of servers and heter-trainers from
+// their addresses, and BSP for a job with heter-trainers.
 func implied(given []setting.Assignment) []setting.Assignment {
 	at := func(path setting.Path) int {
 		return slices.IndexFunc(given, func(a setting.Assignment) bool { return a.Path == path })
@@ -205,7 +215,7 @@ func implied(given []setting.Assignment) []setting.Assignment {
 	return append(slices.Clip(given), setting.Assignment{Path: "sync", Text: string(BSP), Origin: given[i].Origin})
 }
 
-// last is what the last assignment of a path says.
+// last returns the last text assigned to a path, or "".
 func last(given []setting.Assignment, path setting.Path) (text string) {
 	for _, a := range given {
 		if a.Path == path {
@@ -215,7 +225,7 @@ func last(given []setting.Assignment, path setting.Path) (text string) {
 	return text
 }
 
-// complete sets what follows from settings and is none itself.
+// complete sets the fields that follow from settings.
 func (s *Spec) complete() {
 	s.Train.Name, s.Train.Tuning.Measure = s.Model, s.Tuning.Tune
 	if s.Sync != AllReduce {
@@ -226,7 +236,7 @@ func (s *Spec) complete() {
 	}
 }
 
-// AggregationServers is how many servers sum gradients.
+// AggregationServers returns the number of aggregation servers.
 func (s *Spec) AggregationServers() int {
 	if s.Sync == Sum {
 		return s.Servers.Count
@@ -234,7 +244,7 @@ func (s *Spec) AggregationServers() int {
 	return 0
 }
 
-// ParameterServers is how many servers keep parameters.
+// ParameterServers returns the number of parameter servers.
 func (s *Spec) ParameterServers() int {
 	if s.Sync.UsesParameterServers() {
 		return s.Servers.Count
@@ -242,20 +252,20 @@ func (s *Spec) ParameterServers() int {
 	return 0
 }
 
-// ByHand says that this process is one rank, started by a person.
+// ByHand reports whether this process is one rank, started by a user.
 func (s *Spec) ByHand() bool { return s.Rank >= 0 }
 
-// InProcess says that all ranks are goroutines of one process.
+// InProcess reports whether all ranks are goroutines of one process.
 func (s *Spec) InProcess() bool {
 	return s.Transport == TransportMem || s.Transport == TransportAuto && s.Ranks == 1 && !s.Sync.UsesParameterServers() && s.Hosts == ""
 }
 
-// ContinueOnLoss says that ranks go on without one that is lost. They form no mesh then.
+// ContinueOnLoss reports whether ranks continue without a lost rank. Such ranks form no mesh.
 func (s *Spec) ContinueOnLoss() bool {
 	return s.Sync.UsesParameterServers() && s.ParameterServer.OnLost == engine.ContinueJob
 }
 
-// Threads is how many threads a rank computes on: those given, or its share of this machine's cores.
+// Threads returns the number of threads of a rank: the setting, or a share of this machine's cores.
 func (s *Spec) Threads() int {
 	switch {
 	case s.Train.Threads > 0:

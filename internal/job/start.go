@@ -13,28 +13,28 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// Attempt is one start of a job whose servers are saved together with its ranks. A launcher tells
-// it to all processes.
+// Attempt is one start of a job with checkpoints of servers and ranks. A launcher sends the attempt
+// to all processes.
 type Attempt struct {
-	// Number counts the starts of a folder of checkpoints, from 1: see train.AttemptDir.
+	// Number is the attempt's number in a checkpoint folder, from 1: see train.AttemptDir.
 	Number int
-	// Dir is where the servers of this start save.
+	// Dir is the folder in which the servers of this attempt save.
 	Dir string
-	// Name is train.JobName, by which ranks and servers of other starts refuse each other.
+	// Name is train.JobName. Ranks and servers reject processes of other attempts by name.
 	Name string
-	// Step is that of the checkpoint to begin with, 0 without one.
+	// Step is the step of the initial checkpoint, or 0.
 	Step int64
-	// From is the folder of the servers that have saved that checkpoint; empty: there is none.
+	// From is the folder of the servers' parts of that checkpoint, or empty.
 	From string
-	// Parts are the numbers of the servers' parts of it, by server.
+	// Parts are the numbers of the servers' parts, by server.
 	Parts []uint64
 }
 
-// Begin finds, to resume, the last checkpoint of a job's folder and looks that all its parts are there, and makes
-// the folder of this start's servers. Rank 0 takes the folder of the checkpoints for as long as it runs; here that is done for
-// a moment, so that what is found is of no job that still saves.
+// Begin creates the folder of a new attempt's servers. If resume is set, Begin first finds the last
+// checkpoint of dir and checks that all parts exist. Begin holds the lock of the checkpoint folder
+// for this time, so that no running job still saves there; later rank 0 holds the lock.
 func Begin(dir string, resume bool) (*Attempt, error) {
-	hold, _, err := checkpoint.Take(dir, !resume) // rank 0 tells what is to be told
+	hold, _, err := checkpoint.Take(dir, !resume) // rank 0 prints the messages
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +48,8 @@ func Begin(dir string, resume bool) (*Attempt, error) {
 	return s, errors.Join(err, hold.Release())
 }
 
-// Look finds the parts of a checkpoint, or of a folder's last one, for servers that only read them: they save nothing, and what they
-// write while they run goes to scratch.
+// Look finds the parts of a checkpoint, or of a folder's last checkpoint, for servers that only
+// read. Such servers save no checkpoint, and write their temporary files to scratch.
 func Look(path, scratch string) (*Attempt, error) {
 	file, err := checkpoint.Of(path)
 	if err != nil {
@@ -60,12 +60,13 @@ func Look(path, scratch string) (*Attempt, error) {
 		return nil, err
 	}
 	all, err := train.Attempts(filepath.Dir(file))
-	s.Number = 1 + slices.Max(append(all, 0)) // that of no other start that has been
+	s.Number = 1 + slices.Max(append(all, 0)) // a new number
 	s.Name = train.JobName(s.Number, s.Step)
 	return s, err
 }
 
-// find finds a checkpoint, or a folder's last one, if there is one; the servers' parts lie in dir.
+// find fills s from a checkpoint, or from a folder's last checkpoint if one exists. dir has the
+// servers' parts.
 func (s *Attempt) find(path, dir string) error {
 	file, step, part, err := train.LastServerParts(path)
 	if errors.Is(err, checkpoint.ErrNone) {
@@ -82,7 +83,7 @@ func (s *Attempt) find(path, dir string) error {
 	return nil
 }
 
-// claim makes the folder of a start that nobody else has.
+// claim creates the folder of a new attempt, with a number that no other process has.
 func (s *Attempt) claim(dir string) error {
 	all, err := train.Attempts(dir)
 	if err != nil {

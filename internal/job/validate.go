@@ -17,13 +17,14 @@ import (
 )
 
 const (
-	// MaxRanks bounds a slip of the finger: each rank is a process with a connection to every other.
+	// MaxRanks limits the effect of a typing error: each rank is a process with a connection to
+	// every other rank.
 	MaxRanks = 1024
-	// maxSeeds does, too.
+	// maxSeeds limits the effect of a typing error.
 	maxSeeds = 1000
 )
 
-// faults collects what is wrong.
+// faults collects validation errors.
 type faults []error
 
 func (l *faults) add(wrong bool, path setting.Path, format string, args ...any) {
@@ -32,8 +33,7 @@ func (l *faults) add(wrong bool, path setting.Path, format string, args ...any) 
 	}
 }
 
-// Validate reports every fault of a training job at once. Settings without effect are for the table
-// to find (Unused).
+// Validate returns all errors of a training job together. Unused finds settings without effect.
 func (s *Spec) Validate() error {
 	return errors.Join(s.ValidateProcesses(), s.ValidateTraining())
 }
@@ -53,7 +53,7 @@ func (s *Spec) ValidateTraining() error {
 	return errors.Join(errs...)
 }
 
-// ValidateProcesses reports every fault of which processes there are and how they meet.
+// ValidateProcesses returns all errors of the processes and their rendezvous.
 func (s *Spec) ValidateProcesses() error {
 	errs := faults{s.Times.Validate(), s.Network.Validate()}
 	errs.add(s.Ranks < 1 || s.Ranks > MaxRanks, "job.ranks", "%d: want 1 to %d", s.Ranks, MaxRanks)
@@ -76,7 +76,7 @@ func (s *Spec) ValidateProcesses() error {
 	return errors.Join(append(errs, s.validateServers())...)
 }
 
-// validateHosts reports faults of which hosts there are.
+// validateHosts returns the errors of the hosts.
 func (s *Spec) validateHosts() error {
 	if s.Hosts == "" {
 		return nil
@@ -97,7 +97,7 @@ func (s *Spec) validateHosts() error {
 	return errors.Join(errs...)
 }
 
-// validateServers reports faults of which servers there are.
+// validateServers returns the errors of the servers.
 func (s *Spec) validateServers() error {
 	var errs faults
 	v := s.Servers
@@ -121,7 +121,7 @@ func (s *Spec) validateServers() error {
 	return errors.Join(errs...)
 }
 
-// validateWhole reports what does not go with checkpoints of ranks and servers together.
+// validateWhole returns the settings that conflict with joint checkpoints of ranks and servers.
 func (s *Spec) validateWhole() error {
 	dir := s.Train.Checkpoint.Dir
 	if dir == "" || !s.Sync.UsesParameterServers() {
@@ -135,8 +135,8 @@ func (s *Spec) validateWhole() error {
 	return errors.Join(errs...)
 }
 
-// Unused are the settings that were given and have no effect: those that the table finds, and those
-// of connections that there are none of.
+// Unused returns the explicit settings without effect: those found by the table, and settings of
+// connections that the job does not have.
 func (s *Spec) Unused(t *setting.Table) setting.ErrorList {
 	out := t.Idle()
 	given := func(p setting.Path) bool { return t.Origin(p) != "" }

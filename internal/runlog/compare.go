@@ -12,17 +12,17 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// RunSet is runs that differ in the seed alone.
+// RunSet is a set of runs that differ in the seed alone.
 type RunSet struct {
-	// Label tells it from the others: by the settings that differ, or by the file.
+	// Label is unique among the sets: the settings that differ, or the file's name.
 	Label string
 	Runs  []*Run
 }
 
-// seeds are settings in which runs of a group may differ.
+// seeds are the settings that can differ within a RunSet.
 var seeds = []string{"training.seed", "training.seeds"}
 
-// settings are a run's, but for its seed, with what was not set but decides on the figures.
+// settings returns a run's settings without its seed.
 func (r *Run) settings() map[string]string {
 	out := map[string]string{}
 	if r.Job == nil {
@@ -35,7 +35,7 @@ func (r *Run) settings() map[string]string {
 	return out
 }
 
-// machine is where a run took place, by name.
+// machine returns the machine of a run, as names and values.
 func (r *Run) machine() [][2]string {
 	i := r.Info
 	out := [][2]string{}
@@ -61,9 +61,9 @@ func (r *Run) machine() [][2]string {
 	return out
 }
 
-// key is the same of runs that differ in the seed alone, on machines of one kind.
+// key returns equal text for runs that differ in the seed alone, on machines of one kind.
 func (r *Run) key() string {
-	if r.Job == nil { // nothing says what the run was: it is of a kind with those of its file
+	if r.Job == nil { // no settings are recorded: the runs of a file belong together
 		return r.Source
 	}
 	var b strings.Builder
@@ -79,8 +79,9 @@ func (r *Run) key() string {
 	return b.String()
 }
 
-// GroupsOf puts runs together that differ in the seed alone, in the order in which they come. Settings, version, number of ranks and kind of
-// machine must agree, or rates and times of different things would be averaged; the host's name need not.
+// GroupsOf groups runs that differ in the seed alone, in order of first appearance. Settings,
+// version, number of ranks and kind of machine must agree: otherwise unrelated rates and times
+// would be averaged. The host's name can differ.
 func GroupsOf(all []*Run) []RunSet {
 	var out []RunSet
 	at := map[string]int{}
@@ -97,10 +98,10 @@ func GroupsOf(all []*Run) []RunSet {
 	return out
 }
 
-// label gives each group a label that no other has.
+// label assigns a unique label to each group.
 func label(all []RunSet) {
 	differ := Differences(all)
-	const most = 3 // more would make labels that no legend has room for
+	const most = 3 // more make labels too long for a legend
 	for i := range all {
 		var parts []string
 		for _, d := range differ {
@@ -122,14 +123,14 @@ func label(all []RunSet) {
 	}
 }
 
-// Row is something of each group, as a report's tables have it: a name, such as the path of a setting or a part of the machine, and a
-// value for each group in their order. A group that does not say has "".
+// Row is a row of a report's table: a name, such as a setting's path, and a value per group. An
+// unknown value is "".
 type Row struct {
 	Name   string
-	Values []string // by group
+	Values []string // one per group
 }
 
-// Differences are the settings in which groups differ, sorted; "" of a group that does not say.
+// Differences returns the settings that differ among groups, sorted; an unknown value is "".
 func Differences(all []RunSet) []Row {
 	byGroup := make([]map[string]string, len(all))
 	paths := map[string]bool{}
@@ -142,7 +143,7 @@ func Differences(all []RunSet) []Row {
 	return rows(slices.Sorted(maps.Keys(paths)), byGroup, true)
 }
 
-// Machines are where the groups' runs took place.
+// Machines returns the machines of the groups' runs.
 func Machines(all []RunSet) []Row {
 	byGroup := make([]map[string]string, len(all))
 	var names []string
@@ -158,7 +159,7 @@ func Machines(all []RunSet) []Row {
 	return rows(names, byGroup, false)
 }
 
-// rows are what groups have of some names, in that order; differing: only where not all have the same.
+// rows returns the values of names by group, in that order. differing omits rows with equal values.
 func rows(names []string, byGroup []map[string]string, differing bool) (out []Row) {
 	for _, name := range names {
 		row := Row{Name: name}
@@ -174,14 +175,15 @@ func rows(names []string, byGroup []map[string]string, differing bool) (out []Ro
 	return out
 }
 
-// Spread is a figure of several runs: mean, standard deviation of a sample, least and greatest. N is how many have it; of none all
-// but N and SD are NaN.
+// Spread summarizes a value over several runs: mean, sample standard deviation, minimum and
+// maximum. N is the number of runs with the value. If N is 0, the mean, minimum and maximum are
+// NaN.
 type Spread struct {
 	Mean, SD, Low, High float64
 	N                   int
 }
 
-// SpreadOf is that of some figures; those that are no numbers do not count.
+// SpreadOf returns the spread of some values. NaN values are ignored.
 func SpreadOf(values []float64) Spread {
 	out := Spread{Low: math.Inf(1), High: math.Inf(-1)}
 	for _, v := range values {
@@ -204,21 +206,23 @@ func SpreadOf(values []float64) Spread {
 	return out
 }
 
-// Point is a place of a curve: the runs of a group that have a record there.
+// Point is a point of a curve: the runs of a group with a record there.
 type Point struct {
 	Done  int64
 	Epoch int
-	WallS float64 // a mean
+	WallS float64 // mean over these runs
 	Spread
 }
 
-// Curve is a field of the group's records of epochs or steps, by step, where any run has it.
+// Curve returns a field of the group's epoch or step records, at each step where any run has a
+// value.
 func (g RunSet) Curve(table func(*Run) *Table, field string) []Point {
 	type place struct {
 		values, walls []float64
 		epoch         int
 	}
-	// Runs of one group have evaluations after the same steps, but one may have ended earlier: a place has those that are there.
+	// Runs of one group are evaluated after the same steps, but some can end earlier: a place has
+	// only the runs with a value.
 	at := map[int64]*place{}
 	for _, r := range g.Runs {
 		t := table(r)
@@ -242,13 +246,14 @@ func (g RunSet) Curve(table func(*Run) *Table, field string) []Point {
 	return out
 }
 
-// OfSteps is a run's table of steps, for Curve.
+// OfSteps returns a run's table of steps, for Curve.
 func OfSteps(r *Run) *Table { return &r.Steps }
 
-// OfEpochs is a run's table of epochs, for Curve.
+// OfEpochs returns a run's table of epochs, for Curve.
 func OfEpochs(r *Run) *Table { return &r.Epochs }
 
-// Thin makes at most n points of more: each is of neighbours, with the mean of their means and the whole of their spread.
+// Thin reduces points to at most n. Each result merges neighbours: the mean of their means, and
+// their whole range.
 func Thin(points []Point, n int) []Point {
 	if len(points) <= n {
 		return points
@@ -256,7 +261,7 @@ func Thin(points []Point, n int) []Point {
 	out := make([]Point, 0, n)
 	for i := range n {
 		some := points[i*len(points)/n : (i+1)*len(points)/n]
-		p := some[len(some)-1] // where the neighbours end, so that the curve ends where the run does
+		p := some[len(some)-1] // the last neighbour, so that the curve ends where the run ends
 		p.Mean = 0
 		for _, s := range some {
 			p.Mean += s.Mean / float64(len(some))

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Last is the field of the last record that has it, by run.
+// Last returns the spread over runs of a field's last value.
 func (g RunSet) Last(table func(*Run) *Table, field string) Spread {
 	var values []float64
 	for _, r := range g.Runs {
@@ -20,7 +20,8 @@ func (g RunSet) Last(table func(*Run) *Table, field string) Spread {
 	return SpreadOf(values)
 }
 
-// Steady is the mean of a field over a run's epochs but the first, in which much happens once, where there are more, by run.
+// Steady returns the spread over runs of a field's mean over epochs. A run's first epoch is
+// excluded if others follow, because of one-time work in that epoch.
 func (g RunSet) Steady(field string) Spread {
 	var values []float64
 	for _, r := range g.Runs {
@@ -33,7 +34,8 @@ func (g RunSet) Steady(field string) Spread {
 	return SpreadOf(values)
 }
 
-// Total is the sum of a field over a run's epochs, by run; of a run without it there is none.
+// Total returns the spread over runs of a field's sum over epochs. Runs without the field are
+// ignored.
 func (g RunSet) Total(field string) Spread {
 	var values []float64
 	for _, r := range g.Runs {
@@ -50,13 +52,13 @@ func (g RunSet) Total(field string) Spread {
 	return SpreadOf(values)
 }
 
-// Part is where some of a step's time goes.
+// Part is a part of a step's time.
 type Part struct {
 	Name string
 	MS   Spread
 }
 
-// Parts are where a step's time goes, one after the other: a mean over epochs but the first.
+// Parts returns the sequential parts of a step's time: means over epochs except the first.
 func (g RunSet) Parts() []Part {
 	data, pull := g.Steady("data_wait_ms"), g.Steady("pull_wait_ms")
 	compute := g.Steady("compute_ms")
@@ -72,8 +74,8 @@ func (g RunSet) Parts() []Part {
 	}
 }
 
-// Metrics are those that all runs say of themselves or, of older files, what their epochs have; details are left out. A figure of the
-// loss is the last one.
+// Metrics returns the metrics that any run declares or, in older files, the metrics in the epochs'
+// records; metrics for records alone are excluded. The loss is the last one.
 func Metrics(all []RunSet) (out []Metric) {
 	add := func(m Metric) {
 		if !m.Detail && !slices.ContainsFunc(out, func(o Metric) bool { return o.Name == m.Name }) {
@@ -92,11 +94,12 @@ func Metrics(all []RunSet) (out []Metric) {
 			}
 		}
 	}
-	// The first one is what runs are compared by unless another is asked for: the model's own, where it has any.
+	// Runs are compared by the first metric by default: the model's main metric, if the model has
+	// any.
 	return append(out, Metric{Name: "loss", Title: "loss", Lower: true})
 }
 
-// Better says whether a figure is at least as good as another.
+// Better reports whether v is at least as good as than.
 func (m Metric) Better(v, than float64) bool {
 	if m.Lower {
 		return v <= than
@@ -104,9 +107,10 @@ func (m Metric) Better(v, than float64) bool {
 	return v >= than
 }
 
-// Best is the best figure of a run's evaluations, NaN without any.
+// Best returns the best value of a metric over a run's evaluations, or NaN without a value.
 func (r *Run) Best(m Metric) float64 {
-	// A run that has had a figure once has reached it, whatever came later: who waits for it would have stopped there.
+	// A run that once had a value has reached the value, regardless of later ones: a user who waits
+	// for the value would have stopped there.
 	best := math.NaN()
 	for _, v := range r.Epochs.Column("eval_" + m.Name) {
 		if !math.IsNaN(v) && (math.IsNaN(best) || m.Better(v, best)) {
@@ -116,8 +120,8 @@ func (r *Run) Best(m Metric) float64 {
 	return best
 }
 
-// Common is the best figure that all runs reach; NaN where one has none. It is the target of a report that was asked for none: any
-// better one would leave a run without a time.
+// Common returns the best value that all runs reach; NaN if a run has no value. It is the default
+// target of a report: with a better target, a run would have no time.
 func Common(all []RunSet, m Metric) float64 {
 	out := math.NaN()
 	for _, g := range all {
@@ -134,15 +138,17 @@ func Common(all []RunSet, m Metric) float64 {
 	return out
 }
 
-// Reached is when runs of a group have reached a figure: at the end of the first epoch whose evaluation has it.
+// Reached is the time at which a group's runs reach a target: the end of the first epoch with an
+// evaluation at least as good.
 type Reached struct {
-	// Runs is how many have, of how many.
+	// Runs is the number of runs that reached the target, and Of the number of runs.
 	Runs, Of int
-	// WallS are the seconds that those runs had taken, evaluations and preparations included; Epoch and Done what they had done.
+	// WallS is the time in seconds until then, including evaluations and preparations. Epoch and
+	// Done are the epoch and the number of steps.
 	WallS, Epoch, Done Spread
 }
 
-// Reach finds when the group's runs have reached a figure of the evaluation.
+// Reach returns the time at which the group's runs reach a target of a metric.
 func (g RunSet) Reach(m Metric, target float64) Reached {
 	out := Reached{Of: len(g.Runs)}
 	var walls, epochs, done []float64

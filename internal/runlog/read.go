@@ -11,36 +11,36 @@ import (
 	"sort"
 )
 
-// What is read of a file, so that none takes more than about 300 MB of memory.
+// Limits of a file, for at most about 300 MB of memory.
 const (
-	maxLine    = 16 << 20 // bytes: records of epochs may tell of every layer
-	maxNumbers = 1 << 25  // of all records of a file
+	maxLine    = 16 << 20 // bytes: records of epochs can include every layer
+	maxNumbers = 1 << 25  // numbers in all records of a file
 	maxColumns = 256
 	maxRuns    = 1 << 10
 )
 
-// ErrLarge says that a file holds more than is read.
+// ErrLarge reports that a file exceeds a limit.
 var ErrLarge = errors.New("too large")
 
-// Run is what a file tells of one run. A run that went on is one.
+// Run is the records of one run. A resumed run is one run.
 type Run struct {
 	// Source is the file's name.
 	Source string
-	// Job is nil, and Info has the seed alone, of files that say neither.
+	// Job is nil, and Info has the seed alone, if the file has no such records.
 	Job  *Job
 	Info Info
-	// Steps are rank 0's, where they were recorded, and Epochs all ranks'.
+	// Steps are the step records of rank 0, if any. Epochs are the epoch records of all ranks.
 	Steps, Epochs Table
-	// Ended says that the run has its summary.
+	// Ended reports whether the run has a summary.
 	Ended bool
 
-	before float64 // seconds that the run had taken when it last went on
+	before float64 // seconds of the run before its last resumption
 }
 
-// Table is records of one kind, in the order of steps.
+// Table is the records of one kind, ordered by step.
 type Table struct {
-	// Done is after how many steps of the run each is, Epoch in which epoch, from 1, and WallS after how many seconds of the run; NaN: not
-	// known.
+	// Done is the number of steps before each record, Epoch the epoch from 1, and WallS the run's
+	// time in seconds; NaN: unknown.
 	Done  []int64
 	Epoch []int
 	WallS []float64
@@ -48,13 +48,13 @@ type Table struct {
 	columns map[string][]float64
 }
 
-// Len is how many records there are.
+// Len returns the number of records.
 func (t *Table) Len() int { return len(t.Done) }
 
-// Column are the numbers of a field by record, NaN where one lacks it; nil where all do.
+// Column returns the values of a field by record, NaN if a record lacks the field; nil if all do.
 func (t *Table) Column(name string) []float64 { return t.columns[name] }
 
-// Names are those of the columns, sorted.
+// Names returns the sorted names of the columns.
 func (t *Table) Names() (names []string) {
 	for name := range t.columns {
 		names = append(names, name)
@@ -63,7 +63,7 @@ func (t *Table) Names() (names []string) {
 	return names
 }
 
-// cut leaves out the records after so many steps: a run that goes on does those again.
+// cut removes the records after step done: a resumed run repeats these steps.
 func (t *Table) cut(done int64) {
 	n := sort.Search(len(t.Done), func(i int) bool { return t.Done[i] > done })
 	t.Done, t.Epoch, t.WallS = t.Done[:n], t.Epoch[:n], t.WallS[:n]
@@ -72,7 +72,7 @@ func (t *Table) cut(done int64) {
 	}
 }
 
-// add adds a record.
+// add appends a record.
 func (t *Table) add(done int64, epoch int, wall float64, fields map[string]any) error {
 	if t.columns == nil {
 		t.columns = map[string][]float64{}
@@ -85,20 +85,20 @@ func (t *Table) add(done int64, epoch int, wall float64, fields map[string]any) 
 			}
 		}
 	}
-	if len(t.columns)+fresh > maxColumns { // before anything of the record is taken
+	if len(t.columns)+fresh > maxColumns { // checked before the table changes
 		return fmt.Errorf("%w: more than %d fields", ErrLarge, maxColumns)
 	}
 	t.Done, t.Epoch, t.WallS = append(t.Done, done), append(t.Epoch, epoch), append(t.WallS, wall)
 	n := len(t.Done)
 	for name, x := range figures {
 		c := t.columns[name]
-		// A field that comes later than others, such as a metric that some samples do not have, is unknown before.
+		// A field that appears later, such as a metric that some samples lack, is unknown before.
 		for len(c) < n-1 {
 			c = append(c, math.NaN())
 		}
 		t.columns[name] = append(c, x)
 	}
-	// So is one that this record lacks: all columns have a value for each record.
+	// Fields that this record lacks are NaN: all columns have a value per record.
 	for name, c := range t.columns {
 		if len(c) < n {
 			t.columns[name] = append(c, math.NaN())
@@ -107,8 +107,8 @@ func (t *Table) add(done int64, epoch int, wall float64, fields map[string]any) 
 	return nil
 }
 
-// thin brings the table to at most so many records, 0 for any number: of two neighbours one remains, where the later one is, with the
-// mean of what both have.
+// thin reduces the table to at most most records; 0 means no limit. Two neighbours merge at the
+// later one's step, with the mean of both.
 func (t *Table) thin(most int) {
 	for most > 0 && t.Len() > most {
 		n := t.Len()
@@ -135,18 +135,19 @@ func (t *Table) thin(most int) {
 	}
 }
 
-// mostEpochs is how many records of epochs a run keeps where those of steps are bounded.
+// mostEpochs limits the epoch records of a run if step records are limited.
 const mostEpochs = 16 << 10
 
-// Log takes the records of a job, line by line, as they come.
+// Log collects the records of a job, line by line.
 type Log struct {
-	// Cut is how many lines ended too early, as those do in which a job was killed; they are passed over.
+	// Cut is the number of truncated lines, as in the log of a killed job. Log skips them.
 	Cut int
-	// Passed is how many records of steps came behind one of a later step, as those may of a rank's several threads; they are passed over.
+	// Passed is the number of step records after the record of a later step; a rank with several
+	// threads can write these. Log skips them.
 	Passed int
-	// Most, where it is above 0, is how many records of steps a run keeps: when there are more, two neighbours become
-	// one, so that a job that goes on for ever takes no more than so much. Runs before the last one keep an eighth. Of epochs, which are
-	// summed and compared, all are kept, up to 16,384 of a run.
+	// Most, above 0, limits the step records of a run: above the limit, two neighbours merge, so
+	// that a job without an end uses bounded memory. Runs before the last retain an eighth. All
+	// epoch records are retained for sums and comparisons, up to 16,384 per run.
 	Most int
 
 	source  string
@@ -155,13 +156,13 @@ type Log struct {
 	numbers int
 }
 
-// NewLog is one of a file's or a job's.
+// NewLog returns an empty log of a file or a job.
 func NewLog(source string) *Log { return &Log{source: source} }
 
-// Runs are those so far.
+// Runs returns the runs until now.
 func (l *Log) Runs() []*Run { return l.runs }
 
-// Read reads a whole file. Errors name the line; ErrLarge is among them.
+// Read reads a whole file. Errors name the line, and include ErrLarge.
 func Read(source string, from io.Reader) (*Log, error) {
 	l := NewLog(source)
 	lines := bufio.NewReaderSize(from, 1<<16)
@@ -178,16 +179,17 @@ func Read(source string, from io.Reader) (*Log, error) {
 	}
 }
 
-// ignoreEOF leaves out the end of a file behind its last line, which has no line feed where the job was killed.
+// ignoreEOF ignores the end of a file after a last line without a line feed, as in the log of a
+// killed job.
 func ignoreEOF(err error) error {
-	if err == io.EOF { // it comes again
+	if err == io.EOF { // the next read returns io.EOF again
 		return nil
 	}
 	return err
 }
 
-// readLine is the next line, with its end. It grows as its bytes come, up to maxLine: a file without line feeds is refused before it
-// fills the memory.
+// readLine returns the next line with its end. The buffer grows with the data, up to maxLine: a
+// file without line feeds fails before the memory is full.
 func readLine(r *bufio.Reader) (line []byte, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -200,14 +202,14 @@ func readLine(r *bufio.Reader) (line []byte, err error) {
 	}
 }
 
-// Add takes a line. Kinds of records that it does not know it passes over.
+// Add adds a line. Unknown kinds of records are ignored.
 func (l *Log) Add(line []byte) error {
 	if line = bytes.TrimSpace(line); len(line) == 0 {
 		return nil
 	}
 	var fields map[string]any
 	if err := json.Unmarshal(line, &fields); err != nil {
-		if err.Error() == "unexpected end of JSON input" { // which has no name
+		if err.Error() == "unexpected end of JSON input" { // encoding/json exports no such error
 			l.Cut++
 			return nil
 		}
@@ -232,7 +234,7 @@ func (l *Log) Add(line []byte) error {
 	return nil
 }
 
-// last is the run whose records come, nil before the first.
+// last returns the current run, or nil before the first.
 func (l *Log) last() *Run {
 	if len(l.runs) == 0 {
 		return nil
@@ -240,7 +242,7 @@ func (l *Log) last() *Run {
 	return l.runs[len(l.runs)-1]
 }
 
-// begin takes the record of a run that begins or goes on.
+// begin adds the record of a run that starts or resumes.
 func (l *Log) begin(line []byte) error {
 	var i Info
 	if err := json.Unmarshal(line, &i); err != nil {
@@ -250,7 +252,7 @@ func (l *Log) begin(line []byte) error {
 		r.Job, r.Info, r.Ended = l.job, i, false
 		r.Steps.cut(i.Done)
 		r.Epochs.cut(i.Done)
-		// The checkpoint does not say when it was written: the time goes on from the last record that remains.
+		// The checkpoint has no write time: the time continues from the last record retained.
 		r.before = 0
 		for _, t := range []*Table{&r.Steps, &r.Epochs} {
 			if n := t.Len(); n > 0 && t.WallS[n-1] > r.before {
@@ -262,7 +264,7 @@ func (l *Log) begin(line []byte) error {
 	return l.new(i)
 }
 
-// new begins another run, of the job whose record came last.
+// new adds a run of the current job.
 func (l *Log) new(i Info) error {
 	if len(l.runs) == maxRuns {
 		return fmt.Errorf("%w: more than %d runs", ErrLarge, maxRuns)
@@ -274,7 +276,7 @@ func (l *Log) new(i Info) error {
 	return nil
 }
 
-// record takes the figures of a step or an epoch.
+// record adds a step or an epoch record.
 func (l *Log) record(fields map[string]any) error {
 	number := func(name string) float64 {
 		v, is := fields[name].(float64)
@@ -292,7 +294,7 @@ func (l *Log) record(fields map[string]any) error {
 	seed, epoch, done := uint64(whole("seed")), int(whole("epoch")), whole("done")
 	r, kind := l.last(), fields["event"]
 	if r == nil || r.older() && (r.Info.Seed != seed || r.Epochs.Len() > 0 && epoch <= r.Epochs.Epoch[r.Epochs.Len()-1]) {
-		if err := l.new(Info{Seed: seed}); err != nil { // of a file without records of runs
+		if err := l.new(Info{Seed: seed}); err != nil { // the file has no records of runs
 			return err
 		}
 		r = l.last()
@@ -302,7 +304,7 @@ func (l *Log) record(fields map[string]any) error {
 		t = &r.Steps
 	}
 	if done == 0 {
-		done = int64(epoch) // older files do not say
+		done = int64(epoch) // older files lack the steps
 	}
 	if n := t.Len(); n > 0 && t.Done[n-1] >= done {
 		if kind == "step" {
@@ -322,5 +324,5 @@ func (l *Log) record(fields map[string]any) error {
 	return nil
 }
 
-// older says that the file has no record of the run.
+// older reports whether the file has no record of the run.
 func (r *Run) older() bool { return r.Info.Event == "" }

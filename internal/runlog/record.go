@@ -1,13 +1,13 @@
-// Package runlog reads what runs have told with --json, and makes of it what reports and pages
-// show: curves, figures, groups of runs that differ in the seed alone, and how these differ. It
-// draws nothing.
+// Package runlog reads the output of --json, and computes the contents of reports and pages:
+// curves, metrics, groups of runs that differ in the seed alone, and the differences of groups. It
+// draws no images.
 //
-//	log, err := runlog.Read("run.jsonl", file) // or runlog.NewLog and Add, line by line while a job goes on
+//	log, err := runlog.Read("run.jsonl", file) // or runlog.NewLog and Add, line by line
 //	groups := runlog.GroupsOf(log.Runs())
 //	points := runlog.Thin(groups[0].Curve(runlog.OfEpochs, "eval_accuracy"), 300)
 //
-// Fields of records are found by their names: what a later version adds is a column more, and kinds of records that are not known are
-// passed over.
+// Fields of records are found by name: a field of a later version becomes another column, and
+// unknown kinds of records are ignored.
 package runlog
 
 import (
@@ -17,34 +17,34 @@ import (
 	"strings"
 )
 
-// Job is the first record of a file: what the job is, as it was resolved, and where it runs.
+// Job is the first record of a file: the resolved job and its machine.
 type Job struct {
 	Event string `json:"event"` // "job"
 	Ringo string `json:"ringo"` // the version
-	// Started is when, in UTC as RFC 3339 has it.
+	// Started is the start time in UTC, in RFC 3339 format.
 	Started string `json:"started"`
-	// Settings are all that decide on the result, by path, as --set takes them.
+	// Settings are all settings that affect the result, by path, in the format of --set.
 	Settings map[string]string `json:"settings"`
-	Machine  Machine           `json:"machine"` // of rank 0
+	Machine  Machine           `json:"machine"` // machine of rank 0
 }
 
-// Machine is where a process runs. What the system does not say is empty.
+// Machine describes the host of a process. Unknown fields are empty.
 type Machine struct {
 	Host        string `json:"host"`
 	System      string `json:"system"` // such as "linux/amd64"
 	CPU         string `json:"cpu"`
-	CPUs        int    `json:"cpus"` // of the machine, hardware threads counted
+	CPUs        int    `json:"cpus"` // hardware threads of the machine
 	MemoryBytes int64  `json:"memory_bytes"`
 	Go          string `json:"go"`
 }
 
-// LocalMachine is this machine.
+// LocalMachine describes this machine.
 func LocalMachine() Machine {
 	m := Machine{System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version()}
 	m.Host, _ = os.Hostname()
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		m.CPU = valueOf(string(text), "model name")
-		if n := strings.Count("\n"+string(text), "\nprocessor\t"); n > 0 { // a rank may be bound to fewer
+		if n := strings.Count("\n"+string(text), "\nprocessor\t"); n > 0 { // NumCPU is less in a bound rank
 			m.CPUs = n
 		}
 	}
@@ -54,7 +54,7 @@ func LocalMachine() Machine {
 	return m
 }
 
-// valueOf is the first value of a name in lines of "name : value".
+// valueOf returns the first value of a name in lines of "name : value".
 func valueOf(text, name string) string {
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
 		if key, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(key) == name {
@@ -64,7 +64,7 @@ func valueOf(text, name string) string {
 	return ""
 }
 
-// kilobytes reads such as "24576 kB".
+// kilobytes parses text such as "24576 kB", and returns bytes.
 func kilobytes(text string) (bytes int64) {
 	for _, c := range strings.TrimSuffix(text, " kB") {
 		if c < '0' || c > '9' || bytes > 1<<50 {
@@ -75,7 +75,8 @@ func kilobytes(text string) (bytes int64) {
 	return bytes << 10
 }
 
-// Info is the record with which a run begins, or goes on: what is known before its first step. A job of several seeds has one of each.
+// Info is the record at the start or the resumption of a run, written before its first step. A job
+// of several seeds has one per seed.
 type Info struct {
 	Event         string   `json:"event"` // "run"
 	Seed          uint64   `json:"seed"`
@@ -86,11 +87,11 @@ type Info struct {
 	Servers       int      `json:"servers"`
 	Batch         int      `json:"batch"`
 	GlobalBatch   int      `json:"global_batch"`
-	Unit          string   `json:"unit"` // what rates count: samples or tokens
+	Unit          string   `json:"unit"` // unit of rates: samples or tokens
 	DataSet       string   `json:"data"`
 	TrainSamples  int      `json:"train_samples"`
 	EvalSamples   int      `json:"eval_samples"`
-	Omitted       int      `json:"omitted_samples"` // of training, in each epoch
+	Omitted       int      `json:"omitted_samples"` // training samples omitted in each epoch
 	Epochs        int      `json:"epochs"`
 	StepsPerEpoch int      `json:"steps_per_epoch"`
 	Optimizer     string   `json:"optimizer"`
@@ -104,30 +105,31 @@ type Info struct {
 	Placement     string   `json:"placement"`
 	Kernels       string   `json:"kernels"`
 	Metrics       []Metric `json:"metrics"`
-	// Initial is the lines about the values that --init-from gives: taken, mapped by name, new, not
-	// used and assumed. It is absent from a run that starts with random values.
+	// Initial has the lines about the values of --init-from: loaded, mapped by name, new, unused
+	// and assumed. It is absent from a run with random initial values.
 	Initial []string `json:"initial,omitempty"`
-	// Resumed is the checkpoint that the run goes on from, "" for none, after so many steps.
+	// Resumed is the checkpoint of a resumed run, or "", and Done its number of steps.
 	Resumed string `json:"resumed"`
 	Done    int64  `json:"done"`
-	// Notes are sentences about how the data were read, and LeftOut is what they leave out.
+	// Notes are remarks about reading the data, and LeftOut the excluded files and samples.
 	Notes   []string  `json:"notes,omitempty"`
 	LeftOut []LeftOut `json:"left_out,omitempty"`
-	// Columns are those of a table, each a Found of package data/table.
+	// Columns are the columns of a table, each a Found of package data/table.
 	Columns []any `json:"columns,omitempty"`
 }
 
-// LeftOut is one kind of files or samples that the data leave out, with the first names.
+// LeftOut is one kind of excluded files or samples, with the first names.
 type LeftOut struct {
 	Kind  string   `json:"kind"`
 	Count int      `json:"count"`
 	Names []string `json:"names"`
 }
 
-// Metric is a figure of the evaluation besides the loss.
+// Metric is an evaluation metric other than the loss.
 type Metric struct {
-	Name string `json:"name"` // records call it eval_NAME
-	// Title is how a person reads it, Percent that 1 is 100 %, Lower that less is better, and Detail leaves it to records.
+	Name string `json:"name"` // name in records without the prefix eval_
+	// Title is the display name. Percent reports whether 1 means 100 %, Lower whether less is
+	// better, and Detail whether only records include the metric.
 	Title   string `json:"title"`
 	Percent bool   `json:"percent"`
 	Lower   bool   `json:"lower"`
