@@ -20,23 +20,24 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/metrics"
 )
 
-// Config places a rank in its job. With the zero value the launcher places it, or, without a launcher,
-// the job has one rank. Variables that place a process only in part, such as WORLD_SIZE=2 alone, are
-// an error.
+// Config assigns a rank its place in a job. With the zero value the launcher assigns the place, or,
+// without a launcher, the job has one rank. Incomplete variables of a launcher, such as
+// WORLD_SIZE=2 alone, are an error.
 type Config struct {
-	// Size, above 0, is the world size of a rank that is placed by hand, without a launcher. 0 means
-	// the launcher's variables. The ticket always comes from RINGO_TICKET.
+	// Size, above 0, is the world size of a rank placed by hand, without a launcher. 0 means the
+	// launcher's variables. The ticket always comes from RINGO_TICKET.
 	Size int
-	// Lookup returns launcher variables and RINGO_TICKET when they do not come from the environment.
-	// nil means os.LookupEnv.
+	// Lookup returns launcher variables and RINGO_TICKET if they are not in the environment. nil
+	// means os.LookupEnv.
 	Lookup func(name string) (value string, found bool)
-	// Rank is this rank if Size is given, from 0 to Size-1; of Serve the server's number, from 0 to
-	// Servers-1.
+	// Rank is the rank's number, from 0 to Size-1, if Size is given. In Serve, Rank is the server's
+	// number, from 0 to Servers-1.
 	Rank int
-	// Servers is the number of aggregation servers: see Job.Reducer and Serve. 0 means the launcher's
-	// number, and any other value must equal it.
+	// Servers is the number of aggregation servers: see Job.Reducer and Serve. 0 means the
+	// launcher's number; any other value must equal that number.
 	Servers int
-	// Aggregate configures the aggregation servers and their clients. Trainers stays 0: it is Size.
+	// Aggregate configures the aggregation servers and their clients. Trainers must be 0, because
+	// Size sets the value.
 	Aggregate aggregate.Config
 	// ParameterServers are the addresses of the job's parameter servers, HOST:PORT each, by number,
 	// equal on all ranks: see Job.DialParameterServers. Empty means the servers of the launcher.
@@ -44,57 +45,57 @@ type Config struct {
 	// Heters are the addresses of the job's heter-trainers, by number: see Job.Heters. Empty means
 	// the heter-trainers of the launcher.
 	Heters []string
-	// HeterTrainer reports whether Size places a heter-trainer by hand, not a rank: Rank is its number
-	// among Heters, and it listens at its own address there. Without Size the launcher decides, or by
-	// hand RINGO_HETER_INDEX, RINGO_HETER_ADDRS, RINGO_WORLD_SIZE and a ticket.
+	// HeterTrainer reports whether Size places a heter-trainer by hand, not a rank: Rank is an
+	// index into Heters, and the heter-trainer listens at that address. Without Size the launcher
+	// decides, or by hand RINGO_HETER_INDEX, RINGO_HETER_ADDRS, RINGO_WORLD_SIZE and a ticket.
 	HeterTrainer bool
-	// ServersOnly disables connections among ranks: they meet at the job's parameter servers, and
-	// continue without a lost rank if the servers do. Settings of connections among ranks then have no
-	// effect. A launcher needs the same setting.
+	// ServersOnly disables connections among ranks: the ranks meet at the job's parameter servers,
+	// and continue without a lost rank if the servers do. Settings of connections among ranks then
+	// have no effect. A launcher needs the same setting.
 	ServersOnly bool
-	// Rendezvous is the HOST:PORT at which rank 0 listens if Size is given; or the absolute path of a
-	// file in a folder of all ranks, or a key of etcd, etcd://HOST:PORT/KEY (etcds:// with TLS; module
-	// modules/etcd), where rank 0 publishes its address. The file also has the job's
-	// ticket if no rank has one.
+	// Rendezvous is the HOST:PORT at which rank 0 listens if Size is given; or the absolute path of
+	// a file in a folder of all ranks, or a key of etcd, etcd://HOST:PORT/KEY (etcds:// with TLS;
+	// module modules/etcd): rank 0 publishes its address there. The file also has the job's ticket
+	// if no rank has one.
 	Rendezvous string
-	// OpenBackend opens a Rendezvous that is not an address, such as Open of that module. nil means
-	// files, and etcd in a program that was built with that module's overlay.
+	// OpenBackend opens a Rendezvous other than an address, such as Open of module modules/etcd.
+	// nil means files, and etcd in a program built with that module's overlay.
 	OpenBackend func(rendezvous string) (rendezvous.Backend, error)
-	// TicketFile is a file with the job's ticket, which only its owner may read. Empty means
+	// TicketFile is a file with the job's ticket, readable by its owner only. Empty means
 	// RINGO_TICKET, or the file in RINGO_TICKET_FILE. TicketFile needs Size.
 	TicketFile string
-	// Times are the maximum waits for other ranks, at the start and for heartbeats. They should be
-	// equal on all ranks and their launcher.
+	// Times are the maximum waits for other ranks, at the start and for heartbeats. All ranks and
+	// their launcher should have equal Times.
 	Times cluster.Times
-	// Transport is TransportSHM or TransportTCP, equal on all ranks. Empty means RINGO_TRANSPORT, or
-	// else TransportSHM.
+	// Transport is TransportSHM or TransportTCP, equal on all ranks. Empty means RINGO_TRANSPORT,
+	// or else TransportSHM.
 	Transport string
-	// Bind selects whether this rank binds itself to CPUs if it has no launcher, which binds its
-	// ranks. Empty means RINGO_BIND, or else launch.BindAuto. It should be equal on all ranks of a
-	// host. See Job.Placement.
+	// Bind selects whether a rank without a launcher binds itself to CPUs; a launcher binds its
+	// ranks. Empty means RINGO_BIND, or else launch.BindAuto. All ranks of a host should have the
+	// same value. See Job.Placement.
 	Bind launch.Bind
-	// Threads is the number of threads that compute in this rank, by which the ranks of a host decide
-	// whether they fit its CPUs. 0 means GOMAXPROCS of the environment, or else 1.
+	// Threads is the number of compute threads of this rank. The ranks of a host compare the sum
+	// with the number of CPUs. 0 means GOMAXPROCS of the environment, or else 1.
 	Threads int
 	// Network configures the connections between ranks of different processes.
 	Network Network
-	// Collective configures the group of all ranks. Empty Hosts means the hosts that ranks detect.
-	// Ranks and ID stay empty.
+	// Collective configures the group of all ranks. Empty Hosts means the hosts detected by the
+	// ranks. Ranks and ID must be empty.
 	Collective collective.Config
-	// Metrics is the folder of this rank's metrics, for the process that serves those of the host
-	// (package internal/watch/metrics/scrape). nil means RINGO_METRICS, or else no metrics.
+	// Metrics is the folder of this rank's metrics, read by the host's metrics server (package
+	// internal/watch/metrics/scrape). nil means RINGO_METRICS, or else no metrics.
 	Metrics *metrics.Dir
-	// BlackBox is the folder in which a process without a launcher records its operations, in a file
-	// that stays if the process is killed or its job fails: `ringo blackbox FILE...` merges the files
-	// of a host. Empty means memory alone. A launcher has its own folder.
+	// BlackBox is the folder of the record file of a process without a launcher. The file remains
+	// if the process is killed or its job fails: `ringo blackbox FILE...` merges the files of a
+	// host. Empty means a record in memory only. A launcher has another folder.
 	BlackBox string
-	// Settings are this process's values, by path, of settings on which all processes must agree. If
-	// a rank or a server has another value, the job ends with a *setting.ConflictError, which names
-	// the setting, both processes and both values. A path that only one process has is not compared.
+	// Settings are this process's values, by path, of settings that must be equal in all processes.
+	// If a rank or a server has another value, the job ends with a *setting.ConflictError, with the
+	// setting, both processes and both values. A path of only one process is not compared.
 	Settings setting.Values
-	// Report, if set, receives one line for each connection that this rank rejects and, on the rank
-	// that coordinates a job without a launcher, for each rank that is slow or cannot share memory.
-	// Otherwise the launcher prints these lines.
+	// Report, if set, receives one line per rejected connection and, on the coordinator of a job
+	// without a launcher, one line per rank that is slow or cannot share memory. A launcher prints
+	// these lines instead.
 	Report func(line string)
 
 	serves bool // the process is an aggregation server
@@ -102,8 +103,8 @@ type Config struct {
 
 // Values of Config.Transport.
 const (
-	// TransportSHM is memory that the ranks of a host share, with TCP for other ranks and where memory
-	// cannot be shared: see Job.Fallback.
+	// TransportSHM is memory shared by the ranks of a host, with TCP for other ranks and for ranks
+	// that cannot share memory: see Job.Fallback.
 	TransportSHM = "shm"
 	// TransportTCP is TCP alone.
 	TransportTCP = "tcp"
@@ -191,7 +192,7 @@ func (c Config) lookup() func(string) (string, bool) {
 	return os.LookupEnv
 }
 
-// rankEnv returns this rank's place in its job; present is false without one.
+// rankEnv returns this rank's place in the job; present is false without a place.
 func (c Config) rankEnv(lookup func(string) (string, bool)) (env launch.RankEnv, present bool, err error) {
 	if err := c.Validate(); err != nil {
 		return env, false, err
@@ -226,7 +227,7 @@ func (c Config) rankEnv(lookup func(string) (string, bool)) (env launch.RankEnv,
 	return env, present, err
 }
 
-// fromExternal returns the place that another launcher assigns.
+// fromExternal returns the place assigned by another launcher.
 func (c Config) fromExternal(lookup func(string) (string, bool)) (launch.RankEnv, bool, error) {
 	env, place, present, err := launch.FromExternal(lookup, 0, "")
 	if present && err == nil && place.Each > 1 {

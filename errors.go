@@ -15,16 +15,16 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// verdictWait is how long a rank with a broken link waits for the coordinator's verdict, and a rank
-// of Local for the rank that aborted. It is shorter than the 10 s after which a silent rank is lost:
-// a killed process is detected immediately, and all must end within 10 s.
+// verdictWait is the maximum wait of a rank with a broken link for the coordinator's verdict, and
+// of a rank of Local for the rank that aborted. It is less than the 10 s of the failure detector: a
+// killed process is detected immediately, and all ranks must end within 10 s.
 const verdictWait = 3 * time.Second
 
-// coordination connects a process with the decisions that all ranks share: which rank is lost, and
-// after which step all stop.
+// coordination connects a process with the ranks' common decisions: the lost rank, and the last
+// step before a stop.
 type coordination struct {
 	cluster    *membership.Membership             // nil in a job of one process
-	reportExit func(failure.Exit) (reported bool) // to the launcher, without a coordinator; nil: none
+	reportExit func(failure.Exit) (reported bool) // reports to the launcher, without a coordinator; nil: no launcher
 	stops      *cluster.LocalStops                // nil: ranks are processes
 }
 
@@ -36,7 +36,7 @@ func (c *coordination) member() *cluster.Member {
 	return c.cluster.Member
 }
 
-// lastHeartbeat returns the time of the coordinator's last message; zero: there is no coordinator.
+// lastHeartbeat returns the time of the coordinator's last message, or zero without a coordinator.
 func (c *coordination) lastHeartbeat() (at time.Time) {
 	if m := c.member(); m != nil {
 		at = m.LastHeartbeat()
@@ -47,19 +47,19 @@ func (c *coordination) lastHeartbeat() (at time.Time) {
 // Stopper is a rank's part in stopping all ranks after the same step: see Job.Stoppable.
 type Stopper = cluster.Stopper
 
-// StoppedError reports that the job ended in good order because of a request, after which step, and
-// where it was saved.
+// StoppedError reports that the job ended as requested. It has the last step and the folder of the
+// saved run.
 type StoppedError = cluster.StoppedError
 
-// ErrCannotStop reports that the ranks cannot agree on a last step, because some have not called
+// ErrCannotStop reports that the ranks cannot agree on a last step, because a rank has not called
 // Stoppable.
 var ErrCannotStop = cluster.ErrCannotStop
 
-// Stoppable makes this rank, which has done that many steps, able to stop after any later one and
-// save the run in the folder saved. Before each step it calls the Stopper's Begin with the number of
-// steps done, equal on all ranks. When Begin returns a *StoppedError, all ranks have done equally
-// many steps: the rank saves, and ends with that error. Cost: an uncontended lock per step, about
-// 15 ns (BenchmarkBegin of package cluster).
+// Stoppable registers this rank, after done steps, as able to stop after any later step and save
+// the run in the folder saved. Before each step the rank calls the Stopper's Begin with the number
+// of steps done, equal on all ranks. When Begin returns a *StoppedError, all ranks have done
+// equally many steps: the rank saves, and ends with that error. Cost: an uncontended lock per step,
+// about 15 ns (BenchmarkBegin of package cluster).
 func (j *Job) Stoppable(saved string, done int64) *Stopper {
 	s := cluster.NewStopper(saved, done)
 	if m := j.members.member(); m != nil {
@@ -70,9 +70,9 @@ func (j *Job) Stoppable(saved string, done int64) *Stopper {
 	return s
 }
 
-// Stop stops all ranks of the job after the same step, the last one that a rank has begun, because
-// of why: the name of a signal. It returns when they have agreed on that step, usually immediately
-// and after at most 10 s. Errors: ErrCannotStop if they do not agree, or the end of the job.
+// Stop stops all ranks of the job after the same step, the last step begun by any rank. why is the
+// name of a signal. Stop returns when the ranks have agreed on the step: in general immediately, at
+// most after 10 s. Errors: ErrCannotStop without an agreement, or the end of the job.
 func (j *Job) Stop(why string) (StoppedError, error) {
 	if m := j.members.member(); m != nil {
 		return m.Stop(why)
@@ -91,9 +91,9 @@ func stoppedBy(err error) *StoppedError {
 	return nil
 }
 
-// Err explains an error of this rank: after a broken link it waits a moment for the coordinator's
-// verdict, so that all ranks name the same lost rank. The result wraps the errors that err wraps,
-// such as a *train.StepError or a *distopt.Error.
+// Err explains an error of this rank: after a broken link Err waits a moment for the coordinator's
+// verdict, so that all ranks name the same lost rank. The result wraps the errors of err, such as a
+// *train.StepError or a *distopt.Error.
 func (j *Job) Err(err error) error {
 	if known := (*explained)(nil); err == nil || errors.As(err, &known) {
 		return err
@@ -108,7 +108,7 @@ func (j *Job) Err(err error) error {
 	if differ := (*transport.MismatchError)(nil); errors.As(err, &differ) {
 		return err // no rank is lost
 	}
-	// An error without a link is this rank's own.
+	// An error without a link originates in this rank.
 	if link := (*transport.Error)(nil); j.members.member() != nil && errors.As(err, &link) {
 		observed := &during{err}
 		if best := j.members.member().Verdict(observed, verdictWait); best != observed {
@@ -118,8 +118,7 @@ func (j *Job) Err(err error) error {
 	return j.missed(err)
 }
 
-// missed returns err, or, in a job without a coordinator, the early end of the rank for which the
-// operation waited.
+// missed returns err, or, without a coordinator, the early exit of the awaited rank.
 func (j *Job) missed(err error) error {
 	left := (*transport.Error)(nil)
 	if j.members.member() != nil || !errors.As(err, &left) || !errors.Is(left, transport.ErrGoodbye) {
@@ -132,7 +131,7 @@ func (j *Job) missed(err error) error {
 	return j.explain(err, &transport.LostError{Rank: left.Peer, Reason: failure.Early(status, failure.Rank(j.rank), during{err}.Operation())})
 }
 
-// during is an error with the name of the operation that failed first.
+// during is an error that can name the first failed operation.
 type during struct{ error }
 
 // Unwrap returns the error.
@@ -144,7 +143,7 @@ func (d during) Operation() string {
 	return name
 }
 
-// explain returns best, the reason of the job's end, with this rank's observation of it.
+// explain returns best, the reason of the job's end, with this rank's error.
 func (j *Job) explain(err, best error) error {
 	if known := (*explained)(nil); errors.As(best, &known) {
 		return best
@@ -152,18 +151,17 @@ func (j *Job) explain(err, best error) error {
 	return &explained{rank: j.rank, ranks: j.size, stopped: j.life.stoppedBy(best), best: best, observed: err}
 }
 
-// explained is the reason of the job's end, and the error that a rank observed.
+// explained is the reason of the job's end, with the error of a rank.
 type explained struct {
 	rank, ranks    int
-	stopped        bool // by the caller's context
+	stopped        bool // the caller's context ended the job
 	best, observed error
 }
 
-// Is reports that a requested end is a context.Canceled, whatever the context's cause.
+// Is reports that a requested end is a context.Canceled, with any cause of the context.
 func (e *explained) Is(target error) bool { return e.stopped && target == context.Canceled }
 
-// Error names the lost rank, the position of this rank in its run, and the operation and the message
-// that failed.
+// Error names the lost rank, this rank's position in the run, the failed operation and its message.
 func (e *explained) Error() string {
 	lost, at := (*transport.LostError)(nil), failure.PositionOf(e.observed)
 	if !errors.As(e.best, &lost) {
@@ -179,14 +177,13 @@ func (e *explained) Error() string {
 	return text
 }
 
-// Reason returns the reason of the job's end, which names the lost rank, not the rank that this rank
-// was waiting for.
+// Reason returns the reason of the job's end. It names the lost rank, not the awaited rank.
 func (e *explained) Reason() error { return e.best }
 
-// Unwrap returns the reason of the job's end, then the error that this rank observed.
+// Unwrap returns the reason of the job's end, then this rank's error.
 func (e *explained) Unwrap() []error { return []error{e.best, e.observed} }
 
-// operation names the first failed operation, and its message; "" if no operation failed.
+// operation returns the first failed operation and its message; "" without one.
 func operation(err error) string {
 	text := ""
 	if op := (*collective.OpError)(nil); errors.As(err, &op) {
@@ -206,9 +203,9 @@ func operation(err error) string {
 	return text
 }
 
-// Fail ends the job because of err: the other ranks' operations fail with this rank and err. It
-// returns the error to report, a more precise one if err was only the consequence of another rank's
-// error. Without an err the job continues.
+// Fail ends the job because of err: the other ranks' operations fail with this rank and err. Fail
+// returns the error to report, a more precise one if err is a consequence of another rank's error.
+// Without an err the job continues.
 func (j *Job) Fail(err error) error {
 	best := j.Err(err)
 	if best == nil {
@@ -237,15 +234,15 @@ func (j *Job) markReported(err error, reported bool) error {
 	return reportedError{err}
 }
 
-// reportedError is an error that the launcher has received.
+// reportedError is an error received by the launcher.
 type reportedError struct{ error }
 
 // Unwrap returns the error.
 func (t reportedError) Unwrap() error { return t.error }
 
 // Reported reports whether the launcher has received err, a result of Run, Join, Serve or Job.Fail.
-// The launcher prints it once for all ranks, when the last of them has ended, so that the program
-// need not print it:
+// The launcher prints the error once for all ranks after the last rank's exit, so the program
+// should not:
 //
 //	if err := ringo.Run(ctx, ringo.Config{}, train); err != nil {
 //		if !ringo.Reported(err) {

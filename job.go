@@ -20,11 +20,11 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Version is the version of this module. Ranks of different versions do not form a group, because
-// their frames may differ.
+// Version is the module's version. Ranks of different versions do not form a group, because their
+// frames may differ.
 const Version = "0.1.0"
 
-// Job is one rank's part of a job: its place, its connections, and the group of all ranks.
+// Job is a rank's part of a job: its place, its connections, and the group of all ranks.
 type Job struct {
 	identity
 	life    lifetime
@@ -37,9 +37,9 @@ type Job struct {
 	heter   *HeterTrainer // nil in a rank and in an aggregation server
 }
 
-// identity is the place of a process in its job. It does not change after Join.
+// identity is the constant place of a process in its job.
 type identity struct {
-	rank        int // -1 in a heter-trainer; size + index in an aggregation server
+	rank        int // rank; -1 in a heter-trainer; size + index in an aggregation server
 	size        int // ranks
 	localRank   int // among the ranks of a host
 	aggregators int // aggregation servers
@@ -69,9 +69,9 @@ func (j *Job) name() string {
 	return fmt.Sprintf("rank %d", j.rank)
 }
 
-// lifetime is the time from Join to the end of the job, and the goroutines that end with it.
+// lifetime spans Join to the end of the job, with the goroutines of the job.
 type lifetime struct {
-	parent   context.Context // of Join; nil in a job of one process
+	parent   context.Context // context of Join; nil in a job of one process
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	watchers sync.WaitGroup
@@ -101,10 +101,10 @@ type connections struct {
 	fallback string // reason why ranks of one host do not share memory
 }
 
-// observation is the record of this process's work, and its metrics.
+// observation is a process's record and metrics.
 type observation struct {
 	recorder    *record.Recorder
-	files       launch.RecordFiles   // of recorder, if no launcher holds its memory
+	files       launch.RecordFiles   // files of recorder, if no launcher holds the memory
 	retain      atomic.Bool          // the file stays, because the job has failed
 	metrics     *metrics.RankMetrics // nil: the job is not monitored
 	stopMetrics func()               // nil: metrics are not updated
@@ -112,7 +112,7 @@ type observation struct {
 	columns     int                  // width of the terminal; 0: not known
 }
 
-// openMetrics opens the metrics folder that the launcher names, unless cfg has one.
+// openMetrics opens the launcher's metrics folder, unless cfg has a folder.
 func (o *observation) openMetrics(path string, cfg *Config) (err error) {
 	if cfg.Metrics == nil && path != "" {
 		o.dir, err = metrics.Open(path)
@@ -121,7 +121,7 @@ func (o *observation) openMetrics(path string, cfg *Config) (err error) {
 	return err
 }
 
-// close releases the recorder's memory for another job of this process, and removes its file
+// close releases the recorder's memory for the next job of this process, and removes the file
 // unless the job has failed.
 func (o *observation) close() {
 	o.recorder.Release()
@@ -130,7 +130,7 @@ func (o *observation) close() {
 	}
 }
 
-// pendingOperations returns the number of operations of all ranks that have started and not ended.
+// pendingOperations returns the number of started, unfinished operations.
 func (o *observation) pendingOperations() (n int) {
 	for _, e := range o.recorder.Open(nil) {
 		if e.Kind == record.Operation {
@@ -161,14 +161,14 @@ func (j *Job) startMetrics(dir *metrics.Dir) (err error) {
 	return err
 }
 
-// processors are the CPUs on which this process computes.
+// processors describes the CPUs of this process.
 type processors struct {
-	placement string // in words; "": not decided
-	count     int    // for this process alone
+	placement string // text of Placement; "": not decided
+	count     int    // CPUs for this process alone
 	unbind    func() // undoes a binding; nil: not bound by Join
 }
 
-// threadsWanted is the number of CPUs that this process reports to its neighbours; 0: none of its own.
+// threadsWanted returns the number of CPUs requested by this process, or 0.
 func (c Config) threadsWanted(env launch.RankEnv) int {
 	bind := cmp.Or(c.Bind, env.Bind)
 	if c.serves || env.Serves() || bind == launch.BindNone && !env.Launched {
@@ -177,8 +177,8 @@ func (c Config) threadsWanted(env launch.RankEnv) int {
 	return max(1, cmp.Or(c.Threads, env.Threads))
 }
 
-// settle returns a function that decides, from the processes of this host, on which CPUs this rank
-// runs. A rank without a launcher binds itself: all ranks of the host decide alike, from equal data.
+// settle returns a function that selects this rank's CPUs from the processes of its host. A rank
+// without a launcher binds itself; equal data ensure equal decisions on all ranks of the host.
 func (p *processors) settle(env launch.RankEnv, bind launch.Bind) func([]shm.Neighbour) (shm.Settled, error) {
 	return func(local []shm.Neighbour) (shm.Settled, error) {
 		var ranks placement.Processes
@@ -213,42 +213,42 @@ func (j *Job) Servers() int { return j.aggregators }
 // ServersOnly reports whether the job has no connections among its ranks: see Config.ServersOnly.
 func (j *Job) ServersOnly() bool { return j.serversOnly }
 
-// LocalRank returns this rank's number among the ranks of its host.
+// LocalRank returns this rank's number on its host.
 func (j *Job) LocalRank() int { return j.localRank }
 
-// Columns returns the width of the terminal that shows rank 0's output, also through a launcher's
-// pipe; 0: not known.
+// Columns returns the width of the terminal of rank 0's output, also through a launcher's pipe; 0
+// means unknown.
 func (j *Job) Columns() int { return j.records.columns }
 
-// Context returns a context that ends with the job, or when the job cannot continue: its parent
-// ended, or a rank is lost. context.Cause returns the reason.
+// Context returns a context that ends with the job, with the parent context, or on the loss of a
+// rank. context.Cause returns the reason.
 func (j *Job) Context() context.Context { return j.life.ctx }
 
-// Placement describes where the ranks of this host run: "bound to a core each", or "not bound: 3
-// ranks on 2 cores". It is empty if ranks were not placed, as in a job of one process.
+// Placement describes the CPUs of this host's ranks: "bound to a core each", or "not bound: 3 ranks
+// on 2 cores". Ranks without a placement, as in a job of one process, return "".
 func (j *Job) Placement() string { return j.cpus.placement }
 
-// Cores returns the number of CPUs of this rank, at least 1: the CPUs that it is bound to, or its
-// share of those that the ranks of its host may use. More threads than that run alternately.
+// Cores returns the number of CPUs of this rank, at least 1: the bound CPUs, or a share of the CPUs
+// available to the host's ranks. Additional threads share these CPUs.
 func (j *Job) Cores() int { return j.cpus.count }
 
-// Recorder returns the recorder of this process, which metrics and timelines follow.
+// Recorder returns this process's recorder, the source of metrics and timelines.
 func (j *Job) Recorder() *record.Recorder { return j.records.recorder }
 
 // Metrics returns this rank's metrics. It is nil, and ignores updates, if the job is not monitored.
-// The job updates its own metrics; the program reports steps by Metrics().Step. See Config.Metrics.
+// The job updates its metrics; the program reports steps by Metrics().Step. See Config.Metrics.
 func (j *Job) Metrics() *metrics.RankMetrics { return j.records.metrics }
 
-// Transport returns the connection of this rank with the ranks of its host: TransportSHM,
+// Transport returns the type of connection with the ranks of the same host: TransportSHM,
 // TransportTCP, "mem" inside one process, or "" without connections among ranks.
 func (j *Job) Transport() string { return j.links.kind }
 
-// Fallback returns which ranks of one host do not share memory as configured, and why, equal on
-// all ranks; empty if all do. With TransportSHM set explicitly, it also reports that every rank has
-// its own host.
+// Fallback returns the ranks of one host that do not share memory as configured, with the reason,
+// equal on all ranks; otherwise "". With an explicit TransportSHM, Fallback also reports that every
+// rank has a separate host.
 func (j *Job) Fallback() string { return j.links.fallback }
 
-// Traffic returns the bytes that this rank has sent and received. Wire bytes include headers,
+// Traffic returns the number of bytes sent and received by this rank. Wire bytes include headers,
 // handshakes and the control connection.
 func (j *Job) Traffic() transport.Traffic {
 	t := j.links.mesh.Traffic()
@@ -260,11 +260,11 @@ func (j *Job) Traffic() transport.Traffic {
 	return t
 }
 
-// SharedMemory returns the memory that the ranks of this host share, or nil. Operands inside it are
-// reduced without a copy.
+// SharedMemory returns the memory shared by the ranks of this host, or nil. Collectives reduce
+// operands in shared memory without a copy.
 func (j *Job) SharedMemory() *transport.SharedMemory { return transport.SharedMemoryOf(j.links.mesh) }
 
-// bytesCarried returns the bytes that shared memory has carried.
+// bytesCarried returns the number of bytes exchanged through shared memory.
 func (j *Job) bytesCarried() int64 {
 	if w := j.SharedMemory(); w != nil {
 		return w.BytesCarried.Load()
@@ -272,11 +272,11 @@ func (j *Job) bytesCarried() int64 {
 	return 0
 }
 
-// Alloc returns n zeros, aligned to 64 bytes: in memory that the ranks of this host share if it has
-// space, else in ordinary memory. Operations reduce them without a copy, which suits the arena of
+// Alloc returns n zeros, aligned to 64 bytes: in the host's shared memory if it has space, else in
+// ordinary memory. Operations reduce shared memory without a copy. Recommended for the arena of
 // gradients (nn.Params.GradsFrom), and of parameters with sharded updates (nn.Params.ArenasFrom).
-// The slice belongs to the job: it must not be used after Close or Free. One goroutine at a time
-// may call Alloc.
+// The slice belongs to the job: it must not be used after Close or Free. Alloc must not be called
+// concurrently.
 func (j *Job) Alloc(n int) []float32 {
 	if w := j.SharedMemory(); w != nil {
 		if b := w.Alloc(4 * n); b != nil {
@@ -296,7 +296,7 @@ func (j *Job) Free(x []float32) {
 	}
 }
 
-// SetStatus sets this rank's activity, which reports to waiting ranks quote: "training epoch 3",
+// SetStatus sets this rank's activity for the reports of waiting ranks: "training epoch 3",
 // "evaluating".
 func (j *Job) SetStatus(doing string) {
 	if m := j.members.member(); m != nil {
@@ -304,8 +304,8 @@ func (j *Job) SetStatus(doing string) {
 	}
 }
 
-// Close leaves the job in good order and frees its resources. Later operations of other ranks that
-// need this rank fail.
+// Close leaves the job in good order and frees its resources. Later operations of other ranks with
+// this rank fail.
 //
 // A rank with a failed operation does not leave in good order, even if its program ignores the
 // error: the job fails.
@@ -313,7 +313,7 @@ func (j *Job) Close() error {
 	return j.close(j.unreportedError)
 }
 
-// close leaves the job, or fails it with an error that was not reported before.
+// close leaves the job, or fails the job with an unreported error.
 func (j *Job) close(unreported func() error) error {
 	j.life.closing.Do(func() {
 		if err := unreported(); err != nil {
@@ -324,7 +324,7 @@ func (j *Job) close(unreported func() error) error {
 	return j.life.closeErr
 }
 
-// release frees everything that Join has opened, in the reverse order.
+// release frees the resources opened by Join, in reverse order.
 func (j *Job) release() error {
 	last := j.lastOperation()
 	if j.members.stops != nil {

@@ -22,8 +22,8 @@ import (
 )
 
 // Run joins a job, calls fn, and leaves. An error of fn is reported to the other ranks, and Run
-// returns the most precise error of this rank: of a lost peer, its number. Reported decides whether
-// the program prints it. A *StoppedError or ErrHeterTrainerDone of fn is not a failure.
+// returns this rank's most precise error: for a lost peer, its number. Reported decides whether the
+// program prints the error. A *StoppedError or ErrHeterTrainerDone of fn is not a failure.
 func Run(ctx context.Context, cfg Config, fn func(*Job) error) error {
 	job, err := Join(ctx, cfg)
 	if err != nil {
@@ -53,7 +53,7 @@ func (j *Job) end(err error) error {
 // launcher's variables and without Config.Size the job has one rank and needs no network. An error
 // names the missing variable, coordinator or ranks.
 //
-// In a process that a launcher has started as a heter-trainer, Job.HeterTrainer is not nil.
+// In a process started by a launcher as a heter-trainer, Job.HeterTrainer is not nil.
 func Join(ctx context.Context, cfg Config) (*Job, error) {
 	role, isHeter, err := cfg.heterPlace()
 	if err != nil {
@@ -72,7 +72,7 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 	return join(ctx, env, cfg)
 }
 
-// join makes this process the rank or the aggregation server that env names.
+// join makes this process the rank or the aggregation server of env.
 func join(ctx context.Context, env launch.RankEnv, cfg Config) (*Job, error) {
 	cfg.Times = cfg.Times.WithDefaults()
 	j := newJob(env, cfg)
@@ -115,7 +115,7 @@ func newJob(env launch.RankEnv, cfg Config) *Job {
 	return j
 }
 
-// openRecorder opens the process's recorder, in memory that its launcher holds, else in a file.
+// openRecorder opens the process's recorder, in memory held by the launcher, else in a file.
 func (j *Job) openRecorder(env launch.RankEnv, cfg Config) {
 	if j.records.recorder = env.Recorder(); env.Record == 0 && !env.Launched {
 		j.records.files = launch.NewRecordFiles(cfg.BlackBox, env.Ticket)
@@ -123,7 +123,7 @@ func (j *Job) openRecorder(env launch.RankEnv, cfg Config) {
 	}
 }
 
-// findRankZero completes env with the ticket and, in rank 0, the address at which it listens.
+// findRankZero completes env with the ticket and, in rank 0, its listen address.
 func (j *Job) findRankZero(env *launch.RankEnv, cfg Config) (err error) {
 	j.members.cluster, err = membership.Find(j.life.ctx, env, membership.Config{
 		Version: Version, Interface: cfg.Network.Interface, Ports: cfg.Network.ports(), TLS: cfg.Network.TLS,
@@ -138,14 +138,14 @@ func (j *Job) joinWithoutMesh(env launch.RankEnv, cfg Config) (*Job, error) {
 	j.members.reportExit = env.Tell
 	j.serversOnly, j.links.kind = true, ""
 	if err := j.start(mem.New(1)[0], cfg); err != nil {
-		_ = j.release() // of a mesh in memory
+		_ = j.release() // a mesh in memory
 		return nil, err
 	}
 	return j, nil
 }
 
-// joinMesh joins the cluster, connects the ranks, and starts the group. A rank that is lost before
-// the end fails it.
+// joinMesh joins the cluster, connects the ranks, and starts the group. It fails on the loss of a
+// rank.
 func (j *Job) joinMesh(env launch.RankEnv, cfg Config) error {
 	if err := j.enterCluster(&env, cfg); err != nil {
 		return err
@@ -179,7 +179,7 @@ func (j *Job) enterCluster(env *launch.RankEnv, cfg Config) error {
 	return nil
 }
 
-// connect connects this rank with all others.
+// connect connects this rank with all other ranks.
 func (j *Job) connect(env launch.RankEnv, cfg Config) (*tcp.Mesh, error) {
 	m, n := j.members.member(), cfg.Network
 	return tcp.New(j.life.ctx, tcp.Config{
@@ -189,7 +189,7 @@ func (j *Job) connect(env launch.RankEnv, cfg Config) (*tcp.Mesh, error) {
 	})
 }
 
-// shareMemory adds shared memory among the ranks of each host to mesh, which it owns.
+// shareMemory adds shared memory among the ranks of each host to mesh. The result owns mesh.
 func (j *Job) shareMemory(mesh transport.Mesh, env launch.RankEnv, cfg Config) (*shm.Mesh, error) {
 	asked := cmp.Or(cfg.Transport, env.Transport)
 	off := ""
@@ -262,12 +262,12 @@ func (j *Job) watchEnd() {
 		return
 	}
 	j.links.mesh.Abort(cause)
-	if (j.size == 1 || j.serversOnly) && j.ops.group != nil { // its operations do not use the mesh
+	if (j.size == 1 || j.serversOnly) && j.ops.group != nil { // operations of such a group do not use the mesh
 		_ = j.ops.group.Close()
 	}
 }
 
-// abandon leaves a job that this process could not join, and returns the error to report.
+// abandon leaves a job after a failed join, and returns the error to report.
 func (j *Job) abandon(env launch.RankEnv, err error) error {
 	reported := j.members.cluster.Abandon(j.rank, err)
 	_ = j.release() // err says more
@@ -277,10 +277,10 @@ func (j *Job) abandon(env launch.RankEnv, err error) error {
 	return j.markReported(err, reported)
 }
 
-// Local runs fn on n ranks that are goroutines of this process and exchange through memory. It
-// returns the first error, with its rank. Tests of a training program use it, and `--transport
-// mem`. Aggregation servers, if cfg has any, are goroutines too. The settings of processes have no
-// effect: Transport, Network, Times and Report.
+// Local runs fn on n ranks. The ranks are goroutines of this process and exchange through memory.
+// Local returns the first error, with its rank. Typical uses are tests of training programs and
+// `--transport mem`. Aggregation servers, if cfg has any, are goroutines too. The settings of
+// processes have no effect: Transport, Network, Times and Report.
 func Local(ctx context.Context, n int, cfg Config, fn func(*Job) error) error {
 	if n < 1 {
 		return fmt.Errorf("%d ranks: want at least 1", n)
@@ -329,14 +329,14 @@ func joinLocal(ctx context.Context, mesh transport.Mesh, cfg Config, stops *clus
 	j.records.recorder = files.Recorder(j.recordIdentity())
 	j.life.begin(ctx)
 	if err := j.start(mesh, cfg); err != nil {
-		_ = j.release() // of a mesh in memory
+		_ = j.release() // a mesh in memory
 		return nil, err
 	}
 	return j, nil
 }
 
-// runLocal runs fn on a rank of Local. It cancels with its error before the other ranks can return
-// a consequence of it; all failing ranks then return the same error.
+// runLocal runs fn on a rank of Local. It cancels with the error before other ranks can return a
+// consequence, so that all failing ranks return the same error.
 func (j *Job) runLocal(ctx context.Context, cancel context.CancelCauseFunc, fn func(*Job) error) error {
 	if err := panics.Do(func() error { return fn(j) }); stoppedBy(err) != nil {
 		return errors.Join(err, j.Close())
@@ -349,7 +349,7 @@ func (j *Job) runLocal(ctx context.Context, cancel context.CancelCauseFunc, fn f
 	return j.Close()
 }
 
-// awaitCause waits a moment for the rank that err is a consequence of: the error of that rank counts.
+// awaitCause waits a moment for the rank that caused err: the error of that rank counts.
 func (j *Job) awaitCause(ctx context.Context, err error) {
 	by := (*transport.AbortError)(nil)
 	if !errors.As(err, &by) || by.Rank == j.rank {
@@ -371,8 +371,8 @@ func (j *Job) withName(err error) error {
 	return fmt.Errorf("%s: %w", j.name(), err)
 }
 
-// Serve makes this process an aggregation server of its job, and returns its statistics when all
-// ranks have left. The launcher assigns its place, or Config.Size: then it is server cfg.Rank of
+// Serve makes this process an aggregation server of its job, and returns statistics after all ranks
+// have left. The launcher assigns the place. With Config.Size the process is server cfg.Rank of
 // cfg.Servers. up, if not nil, is called when all ranks and servers have joined. An error names the
 // missing value or the lost process.
 func Serve(ctx context.Context, cfg Config, up func(s Serving)) (aggregate.Stats, error) {

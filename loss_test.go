@@ -28,11 +28,12 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// The way of one lost rank from a link to the terminal: the text to read to learn who sees what of it, who decides, and
-// what a person is told.
+// The way of one lost rank from a link to the terminal: the text to read to learn who sees what of
+// it, who decides, and what a person is told.
 //
-// The launcher is `ringo run`, and its coordinator decides. So that each stage can be told, and the order is the same every
-// time, the ranks are here, over a mesh in memory; the processes that the launcher watches only stand in for them.
+// The launcher is `ringo run`, and its coordinator decides. So that each stage can be told, and the
+// order is the same every time, the ranks are here, over a mesh in memory; the processes that the
+// launcher watches only stand in for them.
 func TestPassageOfALoss(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds the command")
@@ -229,8 +230,8 @@ func (s *lossScene) perish(mesh transport.Mesh) {
 	_ = job.Close()
 }
 
-// train trains for two steps of two buckets, each exchanged before the next begins, and calls at where the last one of all
-// is to start.
+// train trains for two steps of two buckets, each exchanged before the next begins, and calls at
+// where the last one of all is to start.
 func (s *lossScene) train(job *Job, at func()) error {
 	gate := &gatedReducer{at: at}
 	n, err := newTwoLayers(job.Group(), distopt.Config{Plan: distopt.PlanFixed, BucketBytes: 200}, &optim.SGD{LR: 0.1}, func(inner sums.Reducer) sums.Reducer {

@@ -12,25 +12,26 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Network configures the connections between ranks of different processes. The zero value suits most
-// jobs: the interface that reaches the coordinator, any port, one connection per pair of ranks, the
+// Network configures the connections between ranks of different processes. The zero value suits
+// most jobs: the interface toward the coordinator, any port, one connection per pair of ranks, the
 // system's congestion control.
 type Network struct {
-	// Interface is the network interface on which this rank listens for other ranks.
+	// Interface is the network interface of this rank's listener.
 	Interface string
-	// PortRange is the range of ports on which it may listen: FIRST-LAST. Empty means any.
+	// PortRange is the range of the listener's port: FIRST-LAST. Empty means any.
 	PortRange string
 	// Streams is the number of connections per pair of ranks, at most 16; 0 means 1. Several pay if
 	// one does not fill the link. Streams must be equal on all ranks.
 	Streams int
-	// CongestionControl is the kernel's algorithm for these connections: "reno", "cubic", "bbr" or
-	// another that the kernel has. Empty means its default, with reno instead of bbr inside a host.
+	// CongestionControl is the kernel's algorithm for connections between ranks: "reno", "cubic",
+	// "bbr" or another of the kernel. Empty means the kernel's default, with reno instead of
+	// bbr inside a host.
 	CongestionControl string
 	// Checksum enables a CRC-32C of each payload.
 	Checksum bool
 	// ZeroCopy selects whether large payloads are sent without a copy into the socket: "measured"
-	// (if a measurement of this host shows a lower cost), "always" or "never". Empty means "measured".
-	// No result depends on it.
+	// (if a measurement of this host shows a lower cost), "always" or "never". Empty means
+	// "measured". No result depends on ZeroCopy.
 	ZeroCopy string
 	// TLS selects which of the job's connections are encrypted: between ranks, with the coordinator
 	// and with servers. Zero means those between hosts, with certificates derived from the ticket.
@@ -58,8 +59,8 @@ func (n Network) Validate() error {
 	return errors.Join(faults.Err(), n.TLS.Validate())
 }
 
-// Settings returns the rows of the settings of connections, bound to n. They need ranks that are
-// processes and, except for TLS, that do not continue without each other.
+// Settings returns the rows of the settings of connections, bound to n. Ranks must be processes.
+// Except for TLS, ranks must also end together after a loss.
 func (n *Network) Settings() []setting.Row {
 	processes := setting.NotEquals("job.transport", "mem")
 	connects := setting.All(setting.NotEquals("job.transport", "mem"), setting.NotEquals("ps.failure-policy", string(engine.ContinueJob)))

@@ -17,7 +17,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// operations are what ranks do together: the group of all ranks, groups of some, and sums on
+// operations are the ranks' common operations: the group of all ranks, subgroups, and sums on
 // aggregation servers.
 type operations struct {
 	group  *collective.Group // nil in a server
@@ -48,8 +48,8 @@ func (o *operations) start(j *Job, cfg Config) (err error) {
 	return err
 }
 
-// waiting returns this process's longest wait for another. A wait longer than slow includes the
-// operations that have begun, because it may never end.
+// waiting returns this process's longest wait for another process. A wait longer than slow can be
+// endless, and therefore includes the operations in progress.
 func (o *operations) waiting(slow time.Duration) (cluster.Wait, bool) {
 	var longest collective.Wait
 	found := false
@@ -96,11 +96,11 @@ func (o *operations) close() error {
 }
 
 // Group returns the group of all ranks, or of this rank alone in a job without connections among
-// ranks. Subgroup makes others.
+// ranks. Subgroup makes other groups.
 func (j *Job) Group() *collective.Group { return j.ops.group }
 
 // Reducer returns the reducer that sums gradients on the job's aggregation servers, for
-// distopt.Config, or nil without servers. The job closes it.
+// distopt.Config, or nil without servers. The job closes the reducer.
 func (j *Job) Reducer() exchange.Reducer {
 	if j.ops.client == nil {
 		return nil
@@ -109,15 +109,14 @@ func (j *Job) Reducer() exchange.Reducer {
 }
 
 // Subgroup makes a group of some of the job's ranks, numbered in the order given; without ranks it
-// returns Group(). Exactly its members call it, with equal arguments, and wait for each other. Two
-// ranks with several subgroups in common make these in the same order; disjoint subgroups may be
-// made simultaneously. A subgroup has its own operations and sequence numbers; its error ends all
-// groups, as it ends the job. In 16 subgroups at a time the ranks of a host share memory; further
-// ones use connections. A subgroup lasts until its Close, or the job's.
+// returns Group(). Only members call Subgroup, with equal arguments, and wait for each other. Two
+// ranks with several common subgroups make them in the same order; disjoint subgroups may be made
+// simultaneously. A subgroup has separate operations and sequence numbers; an error ends all groups
+// and the job. In 16 subgroups at a time the ranks of a host share memory; further ones use
+// connections. A subgroup lasts until its Close, or the job's.
 //
-// Errors: a rank that does not exist or is given twice, a caller that is not a member, members that
-// give different ranks, a lost rank, one that does not come within Config.Collective.Timeout, a
-// closed job.
+// Errors: a nonexistent or duplicate rank, a caller outside the group, members with different
+// ranks, a lost rank, a rank later than Config.Collective.Timeout, a closed job.
 func (j *Job) Subgroup(ranks ...int) (*collective.Group, error) {
 	if len(ranks) == 0 {
 		return j.ops.group, nil
@@ -139,8 +138,8 @@ func (j *Job) subgroup(ranks []int) (*collective.Group, error) {
 	return j.ops.subs.Make(ranks)
 }
 
-// unreportedError returns the error of an operation of this rank, which has ended the operations
-// of the other ranks, or nil.
+// unreportedError returns the error of this rank's operation that ended the other ranks'
+// operations, or nil.
 func (j *Job) unreportedError() error {
 	if j.members.member() == nil || j.ops.group == nil {
 		return nil
@@ -152,9 +151,9 @@ func (j *Job) unreportedError() error {
 	return j.Err(err)
 }
 
-// lastOperation names the last step of this rank, or without steps its last operation, "allreduce
-// 98". It is empty without operations, and with operations of several groups, because their numbers
-// cannot be compared.
+// lastOperation names this rank's last step, or without steps the last operation, "allreduce 98".
+// The result is empty without operations, and with operations of several groups, because sequence
+// numbers of different groups cannot be compared.
 func (j *Job) lastOperation() string {
 	recorder := j.records.recorder
 	switch {

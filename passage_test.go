@@ -25,11 +25,11 @@ import (
 
 var update = flag.Bool("update", false, "write gradients.txt and loss.txt in docs/passages anew, to be read in review")
 
-// The passage of a step's gradients from backward to the update, as each stage sees it on rank 0 of two: the text to read
-// to learn what follows what, and the test that it does.
+// The passage of a step's gradients from backward to the update, as each stage sees it on rank 0 of
+// two: the text to read to learn what follows what, and the test that it does.
 //
-// Exchanges go on in the background of backward. Here each is waited for where it starts, so that the text is the same
-// every time.
+// Exchanges go on in the background of backward. Here each is waited for where it starts, so that
+// the text is the same every time.
 func TestPassageOfGradients(t *testing.T) {
 	leakcheck.Check(t)
 	var got bytes.Buffer
@@ -119,7 +119,8 @@ type twoLayers struct {
 	opt     *distopt.Optimizer
 }
 
-// newTwoLayers makes the model and its optimizer, whose exchanges go through what told makes of a Reducer.
+// newTwoLayers makes the model and its optimizer, whose exchanges go through what told makes of a
+// Reducer.
 func newTwoLayers(group *collective.Group, cfg distopt.Config, update optim.Optimizer, told func(sums.Reducer) sums.Reducer) (*twoLayers, error) {
 	params := nn.NewParams(1)
 	hidden, out := params.Dense("hidden", 3, 16), params.Dense("out", 16, 2)
@@ -187,7 +188,8 @@ func (s *story) message(tag transport.Tag, format string, args ...any) {
 	s.messages[tag] = append(s.messages[tag], fmt.Sprintf(format, args...))
 }
 
-// tellMessages tells those of an exchange that has ended, in the order of operations and of their parts: they come in any.
+// tellMessages tells those of an exchange that has ended, in the order of operations and of their
+// parts: they come in any.
 func (s *story) tellMessages() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

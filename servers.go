@@ -25,21 +25,22 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// serverAccess is how this process reaches parameter servers and heter-trainers.
+// serverAccess is the addresses and options for connections to parameter servers and
+// heter-trainers.
 type serverAccess struct {
-	addresses  []string             // of parameter servers
+	addresses  []string             // addresses of parameter servers
 	heters     []string             // addresses of heter-trainers
 	checkpoint launch.CheckpointEnv // the launcher's checkpoint settings
 	ticket     transport.Ticket     // nil in a job of one process
 	tls        transport.TLS
-	timeout    time.Duration  // of waits for other processes
+	timeout    time.Duration  // maximum wait for another process
 	settings   setting.Values // compared with the servers'
 	watched    bool           // the launcher ends servers that hang
 	connected  atomic.Int32   // clients of DialParameterServers that have not left
 }
 
-// unleftError returns the error of a program that ends without an error while a client has not
-// left: its servers and, through them, the other ranks would wait for it.
+// unleftError returns the error of a program that ends without an error before a client's Leave.
+// The servers and, through them, the other ranks would wait for the client.
 func (s *serverAccess) unleftError() error {
 	if s.connected.Load() == 0 {
 		return nil
@@ -50,8 +51,8 @@ func (s *serverAccess) unleftError() error {
 // ParameterServers returns the number of parameter servers.
 func (j *Job) ParameterServers() int { return len(j.servers.addresses) }
 
-// Heters returns the addresses of the job's heter-trainers, by number, and the credentials that
-// they require, for Dial of package internal/heter/client. A launcher starts heter-trainers, or
+// Heters returns the addresses of the job's heter-trainers, by number, and the required
+// credentials, for Dial of package internal/heter/client. A launcher starts heter-trainers, or
 // Config.Heters names them.
 func (j *Job) Heters() (addrs []string, who transport.Credentials) {
 	return j.servers.heters, j.servers.ticket.Under(j.servers.tls)
@@ -61,11 +62,11 @@ func (j *Job) Heters() (addrs []string, who transport.Credentials) {
 // servers, which package train applies. Zero means none.
 func (j *Job) Saving() launch.CheckpointEnv { return j.servers.checkpoint }
 
-// DialParameterServers connects this rank to the job's parameter servers, as trainer number Rank. It
-// waits for servers that have not started. cfg has the caller's options; the job sets addresses,
-// ticket, version and, where cfg has none, Timeout (of Config.Collective) and Config.Settings. The
-// caller ends the client before the job: a program that returns no error has called Leave of each
-// client, because servers wait for the rank. When a rank or a server is lost, the client is aborted.
+// DialParameterServers connects this rank to the job's parameter servers, as trainer number Rank.
+// It waits for servers that have not started. cfg has the caller's options; the job sets addresses,
+// ticket, version, the default Timeout (of Config.Collective) and Config.Settings. The caller ends
+// the client before the job: a program without an error must call Leave of each client, because
+// servers wait for the rank. The loss of a rank or a server aborts the client.
 //
 // Servers of mode geo take differences of parameters instead of gradients: they reject a client
 // without the setting "sync".
@@ -102,13 +103,13 @@ func (j *Job) DialParameterServers(cfg client.Config) (*client.Client, error) {
 	return c, err
 }
 
-// ErrHeterTrainerDone ends a program that a launcher has started as a heter-trainer: it has computed
-// for the ranks until all of them had left. train.Run returns this error instead of a result,
-// because the rest of the program is for ranks. Run treats it as success.
+// ErrHeterTrainerDone ends a program that a launcher has started as a heter-trainer, after all
+// ranks have left. train.Run returns this error instead of a result, because the rest of the
+// program is for ranks. Run treats the error as success.
 var ErrHeterTrainerDone = errors.New("this process has been a heter-trainer of its job, and all ranks have left")
 
 // HeterTrainer is the place in a job of a process that computes a part of the model for ranks.
-// Package train does its work.
+// Package train implements the work.
 type HeterTrainer struct {
 	Index          int      // number of this heter-trainer
 	Addrs          []string // listen addresses of all heter-trainers, by number
@@ -124,9 +125,8 @@ type HeterTrainer struct {
 	stop     func() // ends the heartbeats; nil before Begin
 }
 
-// HeterTrainer returns the place of this process if it is a heter-trainer, and nil in a rank. A
-// heter-trainer has rank -1, no group and no servers: operations of its Group fail with an error
-// that explains this.
+// HeterTrainer returns the place of a heter-trainer, or nil in a rank. A heter-trainer has rank -1,
+// no group and no servers: operations of its Group fail with an explanation.
 func (j *Job) HeterTrainer() *HeterTrainer { return j.heter }
 
 // heterPlace returns the place of a heter-trainer: the launcher's, or by hand that of c or of
@@ -186,7 +186,7 @@ func (c Config) validateHeter() (errs []error) {
 	return errs
 }
 
-// joinHeter makes this process the heter-trainer that env names.
+// joinHeter makes this process the heter-trainer of env.
 func joinHeter(ctx context.Context, env launch.RoleEnv, cfg Config) (*Job, error) {
 	j := &Job{
 		identity: identity{rank: -1, size: env.WorldSize, serversOnly: true, launched: env.End > 0},
@@ -206,7 +206,7 @@ func joinHeter(ctx context.Context, env launch.RoleEnv, cfg Config) (*Job, error
 	unusable.Abort(j.heter.usageHint())
 	cfg.Metrics, cfg.Servers = nil, 0
 	if err := j.start(unusable, cfg); err != nil {
-		_ = j.release() // of a mesh in memory
+		_ = j.release() // a mesh in memory
 		return nil, fmt.Errorf("joining the job: %w", err)
 	}
 	return j, nil
@@ -217,7 +217,7 @@ func (h *HeterTrainer) usageHint() error {
 	return fmt.Errorf("this process is heter-trainer %d of %d of its job, and no rank: a program that has one calls train.Run or train.NewLoop with its model", h.Index, len(h.Addrs))
 }
 
-// notServedError returns the error of a heter-trainer whose program has ended without serving, or nil.
+// notServedError returns the error of a heter-trainer after a program that did not serve, or nil.
 func (j *Job) notServedError() error {
 	if j.heter == nil || j.heter.stop != nil {
 		return nil
@@ -225,8 +225,8 @@ func (j *Job) notServedError() error {
 	return j.heter.usageHint()
 }
 
-// Begin opens the socket at which ranks reach the process, and starts the heartbeats to its
-// launcher. Package internal/heter/worker calls it once.
+// Begin opens the socket for ranks, and starts the heartbeats to the launcher. Package
+// internal/heter/worker calls Begin once.
 func (h *HeterTrainer) Begin() (l net.Listener, err error) {
 	if h.stop != nil {
 		return nil, fmt.Errorf("heter-trainer %d has begun already: one process serves once", h.Index)
@@ -255,8 +255,8 @@ func (h *HeterTrainer) end() {
 	}
 }
 
-// Meet forms a job of some heter-trainers, this one included. members[0] publishes at backend the
-// address at which it listens. The caller closes the job.
+// Meet forms a job of some heter-trainers, including this process. members[0] publishes its listen
+// address at backend. The caller closes the job.
 func (h *HeterTrainer) Meet(ctx context.Context, members []int, backend rendezvous.Backend) (*Job, error) {
 	ticket := h.env.Ticket.String()
 	cfg := Config{
@@ -277,8 +277,8 @@ func (h *HeterTrainer) Meet(ctx context.Context, members []int, backend rendezvo
 	return j, nil
 }
 
-// interfaceOf returns the network interface of an address, by which trainers and other
-// heter-trainers reach this process; "": none.
+// interfaceOf returns the network interface of an address used by trainers and other
+// heter-trainers, or "".
 func interfaceOf(addr net.Addr) string {
 	own, ok := addr.(*net.TCPAddr)
 	all, err := net.Interfaces()
