@@ -1,5 +1,4 @@
-// Command finetune learns a task from few samples on layers trained for another task. A killed run
-// resumes from DIR with identical results.
+// Command finetune learns a task from few samples on trained layers, and resumes from DIR.
 //
 //	go build ./examples/finetune && ringo run --np 2 -- ./finetune DIR
 package main

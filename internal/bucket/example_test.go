@@ -31,6 +31,7 @@ func Example() {
 		fmt.Printf("%s: %d groups, %.0f ms, of which %.0f wait for messages\n", name, len(plan), 1e3*t.Total, 1e3*t.Exposed)
 	}
 	// Output:
-	// per-layer: 3 groups, 44 ms, of which 18 wait for messages dlgs-scan: 1 groups, 42 ms, of
-	// which 16 wait for messages exact: 2 groups, 36 ms, of which 10 wait for messages
+	// per-layer: 3 groups, 44 ms, of which 18 wait for messages
+	// dlgs-scan: 1 groups, 42 ms, of which 16 wait for messages
+	// exact: 2 groups, 36 ms, of which 10 wait for messages
 }

@@ -21,7 +21,8 @@ func ExampleParseHeader() {
 	_, err = wire.ParseHeader(&b, wire.MaxPayload)
 	fmt.Println(errors.Is(err, wire.ErrChecksum))
 	// Output:
-	// 7 4096 <nil> true
+	// 7 4096 <nil>
+	// true
 }
 
 // Each side first sends a preface with a fixed layout.
@@ -36,5 +37,6 @@ func ExampleReadPreface() {
 	_, err = wire.ReadPreface(bytes.NewReader([]byte("GET / HTTP/1.1\r\n")))
 	fmt.Println(errors.Is(err, wire.ErrPreface))
 	// Output:
-	// 0.1.0 <nil> true
+	// 0.1.0 <nil>
+	// true
 }

@@ -73,7 +73,7 @@ func (s *settings) serve(cmd *cobra.Command) error {
 	}
 	cfg := server.Config{
 		Ticket: ticket, Version: ringo.Version, Servers: 1, Trainers: s.clients, Mode: engine.Async, Durability: engine.None,
-		Dir: s.dir, MemoryBytes: int64(s.memory), DiskBytes: int64(s.disk),
+		Dir: s.dir, MemoryBytes: int64(s.memory), DiskBytes: int64(s.disk), AdminToken: ticket.String(),
 	}
 	if cfg.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return err
@@ -233,6 +233,7 @@ func (p *serverProcess) figures(ctx context.Context) (f serverFigures, err error
 	if err != nil {
 		return f, err
 	}
+	ask.Header.Set("Authorization", "Bearer "+p.ticket.String())
 	answer, err := p.web.Do(ask)
 	if err != nil {
 		return f, fmt.Errorf("asking the server for its figures: %w", err)
