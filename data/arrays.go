@@ -18,13 +18,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// valueNames and goalNames are what arrays of samples, and of what is to be found, are called.
+// valueNames and goalNames are the known names of sample arrays and target arrays.
 var (
-	valueNames = []string{"x", "images", "image", "features", "data", "inputs", "arr_0"} // never written
+	valueNames = []string{"x", "images", "image", "features", "data", "inputs", "arr_0"} // constant
 	goalNames  = []string{"y", "labels", "label", "targets", "target", "classes", "arr_1"}
 )
 
-// partOf is the part of a set that an array is of, train or one of evalParts, and its name without that: x_train is x of train.
+// partOf splits a name into the part of the set, train or an evaluation part, and the rest: x_train
+// is x of train.
 func partOf(name string) (part, base string) {
 	var rest []string
 	for _, word := range strings.Split(strings.ToLower(name), "_") {
@@ -40,13 +41,13 @@ func partOf(name string) (part, base string) {
 	return cmp.Or(part, "train"), strings.Join(rest, "_")
 }
 
-// roles are which arrays a set is of.
+// roles selects the arrays of a set.
 type roles struct {
 	schema table.Schema
 	target string
 }
 
-// kind is what an array is for; Guess: nothing that is known.
+// kind returns the use of an array; "" for an unknown name.
 func (r roles) kind(name string) table.Kind {
 	_, base := partOf(name)
 	for _, n := range []string{name, base} {
@@ -68,10 +69,10 @@ func (r roles) kind(name string) table.Kind {
 	case !told && slices.Contains(goalNames, base):
 		return table.Label
 	}
-	return "" // none of a schema
+	return "" // unknown
 }
 
-// known reports names that are told and that no array has.
+// known returns an error for configured names without an array.
 func (r roles) known(path string, names []string) error {
 	has := func(name string) bool {
 		return slices.ContainsFunc(names, func(n string) bool { _, base := partOf(n); return name == n || name == base })
@@ -92,7 +93,7 @@ func findArrays(c Config) error {
 	return err
 }
 
-// openArrays opens the arrays of a .npz, or of a .npy and those beside it.
+// openArrays opens the arrays of a .npz, or of the .npy files of a folder.
 func openArrays(c Config, _ *datafile.Skips) (*Dataset, error) {
 	path, evalPath, err := oneFile("arrays", c)
 	if err != nil {
@@ -111,14 +112,14 @@ func openArrays(c Config, _ *datafile.Skips) (*Dataset, error) {
 	return in.set, nil
 }
 
-// arrayFiles are files of arrays as they become a set.
+// arrayFiles collects the arrays of files by part.
 type arrayFiles struct {
 	roles
 	parts map[string][]*npy.Array
 	set   *Dataset
 }
 
-// read opens a file's arrays, all of which are of one part if that is told.
+// read opens a file's arrays. part, if not "", is the part of all arrays.
 func (in *arrayFiles) read(path, part string) error {
 	seen := []string{strings.TrimSuffix(filepath.Base(path), ".npy")}
 	f, err := npy.Open(path, func(name string) bool {
@@ -137,7 +138,7 @@ func (in *arrayFiles) read(path, part string) error {
 	return in.known(path, seen)
 }
 
-// make makes the set of the parts.
+// make builds the set from the parts.
 func (in *arrayFiles) make(path, evalPath string, split float64) error {
 	train, err := in.source(path, in.parts["train"])
 	if err != nil {
@@ -170,27 +171,27 @@ func (in *arrayFiles) make(path, evalPath string, split float64) error {
 	return nil
 }
 
-// arrays is the source of rows of an array. They are read from the file when they are needed.
+// arrays is the source of an array's rows, read from the file on demand.
 type arrays struct {
 	path   string
 	values *npy.Array
 	goal   *npy.Array
 	shape  Shape
-	planes int // of a row [channel, height, width], which becomes channels-last: its channels; 0: as it is
+	planes int // channels of a row [channel, height, width], converted to channels-last; 0: no conversion
 
 	labels  []int32
 	targets []float32
 	classes int
-	scratch sync.Pool // of *row
+	scratch sync.Pool // *row
 }
 
-// row is the memory of one.
+// row is the scratch memory of a row.
 type row struct {
 	raw    []byte
 	values []float32
 }
 
-// source is that of the arrays of a part.
+// source returns the source of a part's arrays.
 func (r roles) source(path string, part []*npy.Array) (*arrays, error) {
 	s := &arrays{path: path}
 	var names []string
@@ -221,7 +222,7 @@ func (r roles) source(path string, part []*npy.Array) (*arrays, error) {
 	return s, s.goals(path, r.isTarget(s.goal))
 }
 
-// shaped makes the shape of samples of that of their array.
+// shaped derives the samples' shape from the array's shape.
 func (s *arrays) shaped(path string) error {
 	if n := s.values.Len(); n < 1 || n > datafile.MaxElements || s.values.RowSize() < 1 {
 		return fmt.Errorf("arrays: %s: %v: want 1 to %d rows, which are not empty", path, s.values, datafile.MaxElements)
@@ -240,7 +241,8 @@ func (s *arrays) shaped(path string) error {
 	return nil
 }
 
-// isTarget tells whether numbers are to be found, and not classes: as the user says or, unsaid, where they are no integers.
+// isTarget reports whether the goal is numbers rather than classes: by the schema, or by default if
+// the array is not of integers.
 func (r roles) isTarget(goal *npy.Array) bool {
 	_, base := partOf(goal.Name)
 	switch cmp.Or(r.schema[goal.Name], r.schema[base]) {
@@ -252,10 +254,10 @@ func (r roles) isTarget(goal *npy.Array) bool {
 	return !goal.Type.Integer()
 }
 
-// held is how many bytes of samples each rank holds in memory though they could be read when they are needed.
+// held limits the bytes of samples that a rank loads instead of reading on demand.
 const held = 1 << 28
 
-// goals reads what is to be found, all of it.
+// goals reads all labels or targets.
 func (s *arrays) goals(path string, target bool) error {
 	a, each := s.goal, s.goal.RowSize()
 	if each < 1 || !target && each != 1 || int64(a.Len())*int64(each) > datafile.MaxElements {
@@ -269,7 +271,7 @@ func (s *arrays) goals(path string, target bool) error {
 	} else {
 		s.shape.Labels, s.labels = 1, make([]int32, 0, a.Len())
 	}
-	const block = 1024 // rows
+	const block = 1024 // rows per read
 	var buf []byte
 	var err error
 	for at := 0; at < a.Len(); at += block {
@@ -297,7 +299,7 @@ func (s *arrays) goals(path string, target bool) error {
 	return nil
 }
 
-// String tells what was made of the arrays.
+// String describes the arrays' use.
 func (s *arrays) String() string {
 	how := ""
 	if s.bytes() {
@@ -312,13 +314,13 @@ func (s *arrays) String() string {
 	return fmt.Sprintf("%v%s, to find the numbers %v", s.values, how, s.goal)
 }
 
-// bytes tells whether values are such as images have, which are seen on a scale of 0 to 1.
+// bytes reports whether the values are bytes, such as pixels, which are scaled to 0 to 1.
 func (s *arrays) bytes() bool { return s.values.Type == npy.Type{Kind: 'u', Size: 1} }
 
 func (s *arrays) Len() int     { return s.values.Len() }
 func (s *arrays) Shape() Shape { return s.shape }
 
-// Fill reads the rows.
+// Fill reads the rows idx.
 func (s *arrays) Fill(b *Batch, idx []int32, _ Draw) error {
 	b.Resize(s.shape, len(idx))
 	r := s.scratch.Get().(*row)
@@ -331,7 +333,7 @@ func (s *arrays) Fill(b *Batch, idx []int32, _ Draw) error {
 	}
 	for i, n := range idx {
 		to := b.At(s.shape, i)
-		if s.goal == nil { // of samples that are to be predicted
+		if s.goal == nil { // prediction: no labels
 			clear(to.Labels)
 			clear(to.Targets)
 			continue
@@ -344,18 +346,18 @@ func (s *arrays) Fill(b *Batch, idx []int32, _ Draw) error {
 	return nil
 }
 
-// notFinite is the place of the first NaN or infinity; -1 without one.
+// notFinite returns the index of the first NaN or infinity, or -1.
 func notFinite(x []float32) int { return slices.IndexFunc(x, func(v float32) bool { return v-v != 0 }) }
 
-// rowNotFinite is the error of a row of an array that nothing can be learnt from.
+// rowNotFinite returns the error of a row with a value that is not finite.
 func rowNotFinite(path string, a *npy.Array, row, at int, v float32) error {
 	return fmt.Errorf("arrays: %s: %v: row %d: value %d is %s: want finite numbers: leave the row out or replace the value", path, a, row, at, quantity.Exact(v))
 }
 
-// fillValues reads samples into the values of a batch: those that follow one another in one read.
+// fillValues reads samples into the values of a batch; one read fetches successive rows.
 func (s *arrays) fillValues(dst []float32, idx []int32, r *row) error {
 	size := s.shape.Size()
-	const most = 1 << 18 // bytes, of rows that are converted
+	const most = 1 << 18 // bytes of rows per conversion
 	several := max(1, most/max(1, size*s.values.Type.Size))
 	asIs := s.values.Type == npy.Type{Kind: 'f', Size: 4} && s.planes <= 1
 	for at, n := 0, 0; at < len(idx); at += n {
@@ -382,15 +384,15 @@ func (s *arrays) fillValues(dst []float32, idx []int32, r *row) error {
 	return nil
 }
 
-// unitOf are the values of bytes on a scale of 0 to 1, so that there is no division for each.
-var unitOf = func() (out [256]float32) { // never written
+// unitOf maps a byte to the scale 0 to 1 without a division.
+var unitOf = func() (out [256]float32) { // constant
 	for v := range out {
 		out[v] = float32(v) / 255
 	}
 	return out
 }()
 
-// convert makes numbers of a row's bytes.
+// convert converts a row's bytes to numbers.
 func (s *arrays) convert(dst []float32, from []byte, r *row) {
 	into := dst
 	if s.planes > 1 {
@@ -412,14 +414,14 @@ func (s *arrays) convert(dst []float32, from []byte, r *row) {
 	}
 }
 
-// evidence is all that is to be found, and a row in many.
+// evidence writes all labels or targets and a sample of the rows.
 func (s *arrays) evidence(w io.Writer) {
 	fmt.Fprintf(w, "%v %v\n", s.values, s.goal)
 	(&memory{all: Batch{Labels: s.labels, Targets: s.targets}}).evidence(w)
 	const most = 256
 	for k := range min(most, s.Len()) {
 		if b, err := s.values.Bytes(nil, k*s.Len()/most%s.Len(), 1); err == nil {
-			w.Write(b) // of a hash: never fails
+			w.Write(b) // hash.Write never fails
 		}
 	}
 }

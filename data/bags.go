@@ -7,18 +7,18 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
-// Bags are the keys of N samples in some slots, slot after slot and within a slot sample after sample. Bag slot*N+sample has
-// Keys[Offsets[slot*N+sample]:Offsets[slot*N+sample+1]]: none where the sample has nothing there. A key stands for a value in
-// a slot, see ClickKey; any 64 bits are one.
+// Bags holds the keys of N samples by slot, and within a slot by sample. Bag slot*N+sample is
+// Keys[Offsets[slot*N+sample]:Offsets[slot*N+sample+1]], empty for a missing value. A key is any
+// 64-bit number and identifies a value of a slot, see ClickKey.
 type Bags struct {
 	Keys    []uint64
-	Offsets []int32 // slots*N+1, from 0 and never falling; nil or 0 alone: no slots
+	Offsets []int32 // slots*N+1 offsets, ascending from 0; nil or 0 alone: no slots
 }
 
-// maxKeys is how many keys a batch can have at most.
+// maxKeys limits the keys of a batch.
 const maxKeys = datafile.MaxElements
 
-// begin makes room for the offsets of n samples, and has no keys.
+// begin removes all keys and allocates the offsets of n samples.
 func (b *Bags) begin(slots, n int) {
 	b.Keys = b.Keys[:0]
 	if slots == 0 {
@@ -29,13 +29,13 @@ func (b *Bags) begin(slots, n int) {
 	clear(b.Offsets)
 }
 
-// Bag is the keys of a sample, of n, in a slot.
+// Bag returns the keys of a sample in a slot of a batch of n samples.
 func (b *Bags) Bag(slot, n, sample int) []uint64 {
 	i := slot*n + sample
 	return b.Keys[b.Offsets[i]:b.Offsets[i+1]]
 }
 
-// validate reports bags that are not those of n samples.
+// validate returns an error if the bags do not fit n samples.
 func (b *Bags) validate(slots, n int) error {
 	if slots == 0 {
 		if len(b.Keys) > 0 || len(b.Offsets) > 1 {
@@ -57,7 +57,7 @@ func (b *Bags) validate(slots, n int) error {
 	return nil
 }
 
-// take makes b the bags of some samples of all, which has those of n.
+// take sets b to the bags of the samples idx of all, a batch of n samples.
 func (b *Bags) take(all *Bags, slots, n int, idx []int32) error {
 	b.begin(slots, len(idx))
 	at := 0
@@ -75,7 +75,7 @@ func (b *Bags) take(all *Bags, slots, n int, idx []int32) error {
 	return nil
 }
 
-// fromRows makes b the bags of n samples from rows of one key for each slot, where 0 stands for an empty bag.
+// fromRows sets b to the bags of n samples, from rows with one key per slot; key 0 is an empty bag.
 func (b *Bags) fromRows(rows []uint64, slots, n int) {
 	b.begin(slots, n)
 	at := 0

@@ -7,12 +7,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// unbalanced is the ratio of the largest class to the smallest from which on both are named.
+// unbalanced is the smallest reported ratio of the largest class to the smallest.
 const unbalanced = 10
 
-// balance returns remarks on the classes of training samples: one class alone, classes without
-// samples, and classes of very different size. words are the classes' names, or nil if they have
-// none. A rank with files of its own may have one class alone.
+// balance returns notes on the classes of training samples: a single class, classes without
+// samples, and classes of very different size. words holds the classes' names, or is nil. A rank
+// with separate files can have a single class.
 func balance(labels []int32, classes int, words []string) (notes []string) {
 	name := func(class int) string {
 		if class < len(words) {
@@ -51,7 +51,7 @@ func balance(labels []int32, classes int, words []string) (notes []string) {
 	return notes
 }
 
-// more names the rest of a list that was cut.
+// more describes the rest of a truncated list.
 func more(n int) string {
 	if n <= 0 {
 		return ""

@@ -8,33 +8,33 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
-// orderedCollector turns blocks into windows, in order, and judges what is bad in them.
+// orderedCollector moves the rows of blocks into windows, in order, and counts bad lines.
 type orderedCollector struct {
-	limit int           // bad lines that are left out
-	bad   int           // those so far
-	first []*clickFault // that were left out since the beginning, or the position that was resumed
-	skip  int           // rows of the first block, which an earlier window had
+	limit int           // largest number of bad lines to skip
+	bad   int           // bad lines until now
+	first []*clickFault // first bad lines since the start of the epoch or the resumed position
+	skip  int           // rows of the first block in an earlier window
 
-	over   bool        // no more rows can be had: it was the last block, or
-	failed error       // one that could not be read, or
-	fault  *clickFault // a bad line too many
+	over   bool        // no more rows: the last block is done, or an error below
+	failed error       // read error
+	fault  *clickFault // bad line above the limit
 
-	coming *clicks.Split // taken from the run, but perhaps not done
-	block  *clicks.Split // whose rows go to windows
-	row    int           // the next one of it
+	coming *clicks.Split // received from the run, possibly still being parsed
+	block  *clicks.Split // block of the current rows
+	row    int           // next row of block
 	before int           // bad lines before block
 }
 
-// clickFault is a bad line, whose number is found out only if it is told.
+// clickFault is a bad line. Only an error message needs the line number.
 type clickFault struct {
 	path   string
-	begin  int64 // of its block, in the unpacked file
+	begin  int64 // block's offset in the decompressed file
 	offset int64
 	text   string
 }
 
-// fill adds rows to the window ahead until it has as many as the one before it has
-// given out, or there are no more; without wait only rows that are there.
+// fill adds rows to the next window until the window has as many rows as the current window has
+// returned, or until the rows end. Without wait only rows of parsed blocks are added.
 func (s *ClickStream) fill(wait bool) {
 	w, full := s.nextWindow, s.cfg.window()-s.now.remaining()
 	for len(w.rows) < full {
@@ -42,7 +42,7 @@ func (s *ClickStream) fill(wait bool) {
 			if !s.collect(wait) {
 				return
 			}
-			continue // a block may have no rows
+			continue // a block can be empty
 		}
 		if len(w.rows) == 0 {
 			w.begin = StreamPosition{Block: s.block.Number, Row: s.row, Bad: s.before}
@@ -54,8 +54,8 @@ func (s *ClickStream) fill(wait bool) {
 	}
 }
 
-// collect makes the next block the one whose rows are taken; false if there is
-// none, or none yet.
+// collect makes the next block current. It returns false if no block is left, or without wait if
+// the next block is not parsed.
 func (s *ClickStream) collect(wait bool) bool {
 	if s.over {
 		return false
@@ -83,7 +83,8 @@ func (s *ClickStream) collect(wait bool) bool {
 	return true
 }
 
-// arrived waits for the next block, or only looks. It notices the last one.
+// arrived reports whether the next block is parsed; with wait it blocks. After the last block it
+// sets over.
 func (s *ClickStream) arrived(wait bool) bool {
 	if s.coming == nil {
 		var ok bool
@@ -113,7 +114,7 @@ func (s *ClickStream) arrived(wait bool) bool {
 	}
 }
 
-// judge counts a block's bad lines and returns the one that is too many.
+// judge counts a block's bad lines and returns the first one above the limit.
 func (c *orderedCollector) judge(b *clicks.Split) *clickFault {
 	for _, f := range b.Faults {
 		fault := &clickFault{b.Path, b.Offset, b.Offset + int64(f.Offset), f.Text}
@@ -127,7 +128,7 @@ func (c *orderedCollector) judge(b *clicks.Split) *clickFault {
 	return nil
 }
 
-// leftOut returns the first bad lines, n in all: none, or one kind.
+// leftOut describes the first n bad lines: no kind for n = 0, otherwise one kind.
 func (c *orderedCollector) leftOut(n int) []LeftOut {
 	if n == 0 {
 		return nil
@@ -139,23 +140,23 @@ func (c *orderedCollector) leftOut(n int) []LeftOut {
 	return []LeftOut{left}
 }
 
-// broken reports whether rows ended before the files did.
+// broken reports whether an error ended the rows early.
 func (c *orderedCollector) broken() bool { return c.failed != nil || c.fault != nil }
 
-// badLineError is the failure in words. The number of a bad line is found by reading its
-// file again up to it, which only a run does that ends.
+// badLineError returns the error. For the number of a bad line the file is read again up to that
+// line; only a failed run pays this cost.
 func (c *orderedCollector) badLineError() error {
 	if c.fault == nil {
 		return c.failed
 	}
 	var first error
-	if len(c.first) > 0 { // else it was left out before the position that was resumed
+	if len(c.first) > 0 { // otherwise skipped before the resumed position
 		first = c.first[0].error()
 	}
 	return datafile.TooManyBad(c.fault.error(), c.limit, c.bad, first)
 }
 
-// error names file, line and offset.
+// error returns an error with file, line and offset.
 func (f *clickFault) error() *datafile.FormatError {
 	line, err := lineNumber(f.path, f.offset)
 	if err != nil {
@@ -164,7 +165,7 @@ func (f *clickFault) error() *datafile.FormatError {
 	return datafile.Errorf(f.path, f.offset, "line %d: %s", line, f.text)
 }
 
-// lineNumber is that of the line with an offset, from 1.
+// lineNumber returns the number, from 1, of the line at an offset.
 func lineNumber(path string, offset int64) (line int64, err error) {
 	r, err := datafile.OpenText(path)
 	if err != nil {

@@ -13,31 +13,30 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// clickFileSource is the source of the rows of a file that is not compressed, which are read
-// and parsed again when they are asked for: it takes a byte of memory for each. It is
-// for rows that are asked for in their order.
+// clickFileSource is the source of the rows of an uncompressed file. Rows are read and parsed again
+// on demand, so memory is one byte per row. Use it for access in file order.
 type clickFileSource struct {
 	path   string
 	format *clicks.Format
-	widths clicks.Shape // of format
-	shape  Shape        // of widths
+	widths clicks.Shape // format.Shape()
+	shape  Shape        // shapeOf(widths)
 	parser clicks.Parser
 	parts  []clickPart
-	labels []uint8 // of all rows
+	labels []uint8 // label of each row
 
 	mu   sync.Mutex
 	idle []*clickReader
 }
 
-// clickPart is some lines of the file.
+// clickPart is a range of lines of the file.
 type clickPart struct {
 	offset int64
 	bytes  int
-	first  int // row
-	rows   int // which are not all lines, where some are bad
+	first  int // first row
+	rows   int // number of rows, without bad lines
 }
 
-// clickReader has the rows of one part.
+// clickReader holds the rows of one part.
 type clickReader struct {
 	part  clickPart
 	text  []byte
@@ -45,11 +44,11 @@ type clickReader struct {
 	batch clicks.Rows
 }
 
-// partBytes is how much of the file is read again at a time: a few hundred rows, so that
-// little is read for nothing where goroutines take batches in turns.
+// partBytes is the size of a part: a few hundred rows, so that goroutines with alternate batches
+// read few unused rows.
 const partBytes = 1 << 16
 
-// openClickFile parses a file to its end, or until limit rows are there (0: all).
+// openClickFile parses a file to the end, or to row limit (0: all).
 func openClickFile(path string, f *clicks.Format, threads, limit int, bad *datafile.Skips) (*clickFileSource, error) {
 	in, err := pathname.Open(path)
 	if err != nil {
@@ -86,11 +85,11 @@ func (c *clickFileSource) evidence(w io.Writer) {
 		for _, label := range page {
 			labels = append(labels, int32(label))
 		}
-		_, _ = w.Write(bytesview.Bytes(labels)) // to a hash: never fails
+		_, _ = w.Write(bytesview.Bytes(labels)) // hash.Write never fails
 	}
 }
 
-// Fill parses the rows. Those of a batch may be of several parts, of which the reader has one at a time.
+// Fill parses the rows. A batch can span several parts; the reader holds one part at a time.
 func (c *clickFileSource) Fill(b *Batch, idx []int32, _ Draw) error {
 	b.places = b.places[:0]
 	if len(idx) == 0 {
@@ -116,7 +115,7 @@ func (c *clickFileSource) Fill(b *Batch, idx []int32, _ Draw) error {
 	return b.gather(c.shape, b.places)
 }
 
-// take returns a reader that nobody has, the one with a row if there is one.
+// take returns an idle reader, preferably one with the row.
 func (c *clickFileSource) take(row int) *clickReader {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,9 +141,9 @@ func (r *clickReader) has(row int) bool {
 	return row >= r.part.first && row < r.part.first+r.part.rows
 }
 
-// read parses the part that a row is in.
+// read parses the part of a row.
 func (r *clickReader) read(c *clickFileSource, row int) error {
-	r.part = clickPart{} // until it is there
+	r.part = clickPart{} // invalid until parsed
 	part := c.parts[sort.Search(len(c.parts), func(i int) bool { return c.parts[i].first > row })-1]
 	f, err := pathname.Open(c.path)
 	if err != nil {

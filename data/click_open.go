@@ -13,7 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// readClicks parses a text to its end, or until limit rows are there.
+// readClicks parses a text to the end, or to row limit.
 func readClicks(name string, r io.Reader, f *clicks.Format, threads, limit int, bad *datafile.Skips) (*clickPages, error) {
 	out := newClicks(f.Shape())
 	_, err := f.Each(name, r, clicks.ChunkBytes, threads, bad, func(c *clicks.Chunk) bool {
@@ -26,8 +26,8 @@ func readClicks(name string, r io.Reader, f *clicks.Format, threads, limit int, 
 	return out, err
 }
 
-// clickFormat is how the lines of a set of clicks become samples: by a layout, where there is one,
-// else in Criteo's format, of which models want ids or keys.
+// clickFormat returns the format of click lines: the layout if set, otherwise Criteo's format with
+// ids or keys.
 func (c Config) clickFormat() (*clicks.Format, error) {
 	if c.Layout == "" {
 		return clicks.CriteoFormat(c.criteoRows(), c.Keys), nil
@@ -39,7 +39,7 @@ func (c Config) clickFormat() (*clicks.Format, error) {
 	return clicks.LayoutFormat(l)
 }
 
-// criteoRows is how many rows ids are of; 0: keys are wanted.
+// criteoRows returns the rows of the embedding table; 0 selects keys.
 func (c Config) criteoRows() int {
 	if c.Keys {
 		return 0
@@ -47,7 +47,7 @@ func (c Config) criteoRows() int {
 	return or(c.Rows, clicks.TableRows)
 }
 
-// clickSet is what a set of clicks is called.
+// clickSet returns the set's name.
 func (c Config) clickSet() string {
 	if c.Layout == "" {
 		return "criteo"
@@ -67,8 +67,8 @@ func findClicks(c Config) error {
 	return err
 }
 
-// findClickStream returns the files to stream from, which are all with train in
-// their names, or those of a folder train, and the one to evaluate on.
+// findClickStream returns the training files to stream, all with "train" in the name or in a folder
+// train, and the evaluation file.
 func findClickStream(c Config) (train []string, p datafile.Pair, err error) {
 	if c.TrainFile != "" {
 		train, err = clicks.Files(c.TrainFile)
@@ -91,8 +91,8 @@ func findClickStream(c Config) (train []string, p datafile.Pair, err error) {
 	return train, p, err
 }
 
-// openClicks reads the two files into memory, but for what is streamed: then rows to evaluate are
-// read again each time, unless they are compressed.
+// openClicks reads both files into memory. A stream leaves the training rows in the files, and
+// reads the evaluation rows again each time, except from a compressed file.
 func openClicks(c Config, bad *datafile.Skips) (*Dataset, error) {
 	f, err := c.clickFormat()
 	if err != nil {
@@ -121,8 +121,8 @@ func openClicks(c Config, bad *datafile.Skips) (*Dataset, error) {
 	return s, err
 }
 
-// readClicks is the source of a file's rows: of a stream they are left in their file, unless it is
-// compressed and could not be read from a place in it.
+// readClicks returns the source of a file's rows. With Stream the rows stay in the file, unless the
+// file is compressed and does not allow random access.
 func (c Config) readClicks(path string, f *clicks.Format, limit int, bad *datafile.Skips) (Source, error) {
 	if c.Stream && !datafile.Packed(path) && !datafile.Typed(path) {
 		rows, err := openClickFile(path, f, c.threads(), limit, bad)
@@ -150,7 +150,7 @@ func (c Config) readClicks(path string, f *clicks.Format, limit int, bad *datafi
 	return rows, nil
 }
 
-// syntheticCriteo returns 100,000 synthetic rows to train on and 20,000 to evaluate on.
+// syntheticCriteo returns 100,000 synthetic training rows and 20,000 evaluation rows.
 func syntheticCriteo(c Config) *Dataset {
 	rows := clicks.NewSynthetic(c.criteoRows(), c.Keys, c.Seed)
 	source := func(set uint64, n int) Source {
@@ -166,7 +166,7 @@ func syntheticCriteo(c Config) *Dataset {
 	}
 }
 
-// eachTyped is each of a file whose columns have types.
+// eachTyped calls collect for the rows of a file with typed columns.
 func eachTyped(f *clicks.Format, path string, bad *datafile.Skips, collect func(*clicks.Chunk) bool) error {
 	if f.Layout == nil {
 		return fmt.Errorf("%s: in Criteo's format rows are lines of text; --layout says what columns are", path)
@@ -178,8 +178,7 @@ func eachTyped(f *clicks.Format, path string, bad *datafile.Skips, collect func(
 	return f.RowsOf(in, bad, collect)
 }
 
-// readTyped reads the samples of a file whose columns have types, or of its first limit rows (0:
-// all).
+// readTyped reads the samples of a file with typed columns, or the first limit rows (0: all).
 func readTyped(path string, f *clicks.Format, limit int, bad *datafile.Skips) (*clickPages, error) {
 	out := newClicks(f.Shape())
 	err := eachTyped(f, path, bad, func(c *clicks.Chunk) bool {

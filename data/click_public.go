@@ -2,12 +2,10 @@ package data
 
 import "github.com/ringo-ml/ringo/internal/data/clicks"
 
-// ClickKey is the key of a category in a table without a fixed number of rows,
-// such as a parameter server's: the slot, counted from 1, in the upper 8 bits
-// and the value in the lower 56. Key 0 stands for what is missing, in any slot.
-// Criteo's values are hashes of 32 bits and are kept as they are, as are all
-// below 2^56, so that two categories never share a key; a larger one is hashed
-// to 56 bits. 0 <= slot < 255.
+// ClickKey returns the key of a category in a table without a fixed number of rows, such as a
+// parameter server's: slot+1 in the upper 8 bits and the value in the lower 56 bits. Key 0 is a
+// missing value, in any slot. Values below 2^56, such as Criteo's 32-bit hashes, are unchanged, so
+// no two categories share a key; larger values are hashed to 56 bits. 0 <= slot < 255.
 func ClickKey(slot int, value uint64) uint64 { return clicks.Key(slot, value) }
 
 // ClickFiles lists the files of rows in paths, in the order of their names with numbers by value, so that

@@ -9,16 +9,16 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/clicks"
 )
 
-// pageRows is how many rows lie together: no row is ever copied to grow, but for keys of bags.
+// pageRows is the number of rows of a page. Pages never grow, so only keys of bags are ever copied.
 const pageRows = 1 << 13
 
-// clickPages is the source of rows in memory: of Criteo's format 160 bytes each, with keys instead of ids 264; by a layout 4 bytes a number and a
-// slot, 8 a key, and 12.
+// clickPages is the source of rows in memory. A row of Criteo's format has 160 bytes, or 264 with
+// keys instead of ids. A row by a layout has 4 bytes per number and slot, 8 per key, and 12.
 type clickPages struct {
-	pages  []clicks.Rows // all full but for the last
+	pages  []clicks.Rows // all full except the last
 	n      int
 	widths clicks.Shape
-	shape  Shape // of widths
+	shape  Shape // shapeOf(widths)
 }
 
 func newClicks(s clicks.Shape) *clickPages { return &clickPages{widths: s, shape: shapeOf(s)} }
@@ -28,8 +28,8 @@ func (c *clickPages) Shape() Shape { return c.shape }
 
 func (c *clickPages) evidence(w io.Writer) {
 	for _, p := range c.pages {
-		_, _ = w.Write(bytesview.Bytes(p.Labels)) // to a hash: never fails
-		if c.widths.Bagged() {                    // of a hash: never fails
+		_, _ = w.Write(bytesview.Bytes(p.Labels)) // hash.Write never fails
+		if c.widths.Bagged() {                    // no error: see above
 			_, _ = w.Write(bytesview.Bytes(p.Numbers))
 			_, _ = w.Write(bytesview.Bytes(p.Keys))
 			_, _ = w.Write(bytesview.Bytes(p.Ends))
@@ -37,7 +37,6 @@ func (c *clickPages) evidence(w io.Writer) {
 	}
 }
 
-// Fill copies the rows.
 func (c *clickPages) Fill(b *Batch, idx []int32, _ Draw) error {
 	b.places = b.places[:0]
 	for _, n := range idx {
@@ -49,7 +48,7 @@ func (c *clickPages) Fill(b *Batch, idx []int32, _ Draw) error {
 	return b.gather(c.shape, b.places)
 }
 
-// add appends rows, as many as a limit allows (0: all).
+// add appends rows up to the limit (0: all).
 func (c *clickPages) add(rows *clicks.Rows, limit int) {
 	n := len(rows.Labels)
 	if limit > 0 {
@@ -71,20 +70,21 @@ func (c *clickPages) add(rows *clicks.Rows, limit int) {
 		to := min(n, from+pageRows-len(p.Labels))
 		p.Add(s, rows, from, to)
 		if c.n += to - from; c.n%pageRows == 0 && s.Bagged() {
-			p.Keys = slices.Clone(p.Keys) // which have grown
+			p.Keys = slices.Clone(p.Keys) // trims the spare capacity
 		}
 		from = to
 	}
 }
 
-// clickAt is where a row is.
+// clickAt is the position of a row.
 type clickAt struct {
 	rows *clicks.Rows
 	row  int
 }
 
-// gather makes b the samples at some places: of whole pages in memory, of a window's shelf, of parts that were read again. Rows lie
-// sample after sample where they were parsed, and bags of a batch slot after slot, as models take them.
+// gather sets b to the rows at some positions: in pages in memory, in a window's pages, or in parts
+// read again. Rows are stored sample by sample; the bags of a batch are stored slot by slot, as
+// models need.
 func (b *Batch) gather(s Shape, at []clickAt) error {
 	b.Resize(s, len(at))
 	numbers := s.Size()
@@ -107,7 +107,7 @@ func (b *Batch) gather(s Shape, at []clickAt) error {
 	return nil
 }
 
-// gather makes b the bags of samples at some places. It has room for their offsets.
+// gather sets b to the bags of the rows at some positions. Offsets must be allocated.
 func (b *Bags) gather(slots int, at []clickAt) error {
 	all := 0
 	for _, a := range at {

@@ -18,56 +18,49 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// ClickStreamConfig says what a ClickStream reads, and how. What decides the
-// order of rows is the same on all ranks, but for Rank.
+// ClickStreamConfig configures a ClickStream. All ranks must have equal values of fields that
+// determine the order of rows, except Rank.
 type ClickStreamConfig struct {
-	// Files hold rows in Criteo's format, or by Layout, in the order in which they are read:
-	// plain, or compressed if their names end in .gz, .zst or .zstd. See
-	// ClickFiles. They must not change while they are read.
+	// Files lists the files in reading order, with rows in Criteo's format or by Layout, plain or
+	// compressed (.gz, .zst, .zstd). See ClickFiles. Files must not change during reading.
 	Files []string
 	// Batch is the number of rows of a batch, at least 1.
 	Batch int
-	// Rows is that of the table which Batch.IDs index, row 0 for what is missing;
-	// 0: no ids are wanted. Keys asks for Batch.Keys, see ClickKey. At least one
-	// of both is wanted.
+	// Rows is the number of rows of the table for Batch.IDs, with row 0 for missing values; 0: no
+	// ids. Keys enables Batch.Keys, see ClickKey. Without Layout at least one of Rows and Keys is
+	// required.
 	Rows int
 	Keys bool
-	// Layout is how samples lie in the files, where they are not in Criteo's format; then neither Rows nor Keys is wanted: a batch has Bags.
+	// Layout describes samples in another format than Criteo's. Batches then have Bags, and Rows
+	// and Keys must be zero.
 	Layout *layout.Layout
-	// Window is how many rows are shuffled among each other: a multiple of Batch;
-	// 0: rows come in the files' order. Each window of an epoch has an order of
-	// its own, which depends on Seed, the epoch, the rank and the window's number.
-	// Rows never move to another window: what comes in an order, of time or of
-	// users, should be cut into many files and read with Interleave. Memory: about
-	// 170 bytes a row with ids alone, 270 with keys alone, by a layout as many as
-	// clicks in memory have and 24 more; and three blocks of text for each of Threads.
+	// Window is the number of rows shuffled together, a multiple of Batch; 0: file order. The order
+	// of a window depends on Seed, epoch, rank and the window's number. Rows never move to another
+	// window: cut rows sorted by time or user into many files, and read the files with Interleave.
+	// Memory: about 170 bytes per row with ids alone, 270 with keys alone, by a layout 24 more than
+	// for clicks in memory; and three blocks of text per thread.
 	Window int
 	Seed   uint64
-	// Rank and Size are this rank and the number of ranks that share the files; a
-	// Size of 0 stands for 1. Rank r gets every Size-th block from block r on; or
-	// with ByFile every Size-th file from file r on. Of a compressed file each rank
-	// unpacks all blocks to get its own, unless ByFile is set.
+	// Rank and Size are this rank and the number of ranks that share the files; Size 0 means 1.
+	// Rank r reads every Size-th block from block r on, or with ByFile every Size-th file from file
+	// r on. Each rank decompresses all blocks of a compressed file, except with ByFile.
 	Rank, Size int
 	ByFile     bool
-	// Interleave is how many files are read at once, a block of each in turn; 0: 1.
-	// Each compressed one is unpacked by a goroutine of its own.
+	// Interleave is the number of files read simultaneously, block by block in rotation; 0: 1. One
+	// goroutine per compressed file decompresses.
 	Interleave int
-	// Steps ends an epoch after so many batches, as a job needs whose ranks make
-	// their steps together; rows that do not suffice are an error. 0: an epoch has
-	// all of the rank's rows, which are not equally many on all ranks.
+	// Steps is the number of batches of an epoch, for jobs with synchronous ranks; too few rows are
+	// an error. 0: an epoch has all rows of the rank, and the ranks' numbers of rows differ.
 	Steps int64
-	// Remainder gives out the last rows of an epoch, fewer than Batch, instead of
-	// leaving them out: for evaluation.
+	// Remainder enables the last batch of an epoch with fewer than Batch rows, for evaluation.
 	Remainder bool
-	// SkipBad is how many bad lines of a rank are left out and counted in an
-	// epoch; more are an error.
+	// SkipBad is the number of bad lines that a rank skips and counts per epoch; more are an error.
 	SkipBad int
-	// Threads is how many goroutines read and parse; 0: GOMAXPROCS. They do not
-	// change what is read.
+	// Threads is the number of goroutines that read and parse; 0: GOMAXPROCS. The result does not
+	// depend on Threads.
 	Threads int
-	// BlockBytes is how much of a file is read and parsed at a time, and what ranks
-	// share; 0: 1 MiB, or less for files so small that a rank would not have 64
-	// blocks, down to 4 KiB.
+	// BlockBytes is the size of a block, the unit of reading, parsing and division among ranks. 0:
+	// 1 MiB, less for small files so that each rank has 64 blocks, at least 4 KiB.
 	BlockBytes int
 }
 
@@ -77,16 +70,16 @@ const (
 	maxInterleave = 1 << 10
 	usualBlock    = 1 << 20
 	leastBlock    = 1 << 12
-	blocksPerRank = 64 // that usual blocks are made smaller for
+	blocksPerRank = 64 // blocks per rank for which default blocks shrink
 )
 
-// Validate reports all faults together, those of the files' existence too.
+// Validate returns all errors joined, also for missing files.
 func (c ClickStreamConfig) Validate() error {
 	_, _, err := c.resolve()
 	return err
 }
 
-// resolve is c with what its zero values stand for, and the files' sizes.
+// resolve returns c with defaults filled in, and the files' sizes.
 func (c ClickStreamConfig) resolve() (ClickStreamConfig, []int64, error) {
 	c.Size, c.Interleave = or(c.Size, 1), or(c.Interleave, 1)
 	c.Threads = or(c.Threads, runtime.GOMAXPROCS(0))
@@ -129,7 +122,7 @@ func (c ClickStreamConfig) resolve() (ClickStreamConfig, []int64, error) {
 	return c, sizes, errors.Join(errs...)
 }
 
-// window is how many rows are taken together.
+// window returns the number of rows collected together.
 func (c *ClickStreamConfig) window() int { return or(c.Window, c.Batch) }
 
 // run returns the configuration of a pass.
@@ -137,12 +130,12 @@ func (c *ClickStreamConfig) run() *clicks.RunConfig {
 	return &clicks.RunConfig{Files: c.Files, Rank: c.Rank, Size: c.Size, ByFile: c.ByFile, Interleave: c.Interleave, Threads: c.Threads, BlockBytes: c.BlockBytes}
 }
 
-// digest stands for all that decides which rows this rank gets in which order.
+// digest returns a checksum of all that determines this rank's rows and the order of rows.
 func (c *ClickStreamConfig) digest(sizes []int64) string {
 	h := sha256.New()
 	fmt.Fprintln(h, c.Batch, c.Window, c.Seed, c.Rank, c.Size, c.ByFile, c.Interleave, c.BlockBytes)
 	if c.Layout != nil {
-		_ = json.NewEncoder(h).Encode(c.Layout) // of numbers and texts, to a hash: never fails
+		_ = json.NewEncoder(h).Encode(c.Layout) // numbers and strings only: never fails
 	}
 	for i, path := range c.Files {
 		fmt.Fprintf(h, "%q %d\n", filepath.Base(path), sizes[i])
@@ -150,31 +143,30 @@ func (c *ClickStreamConfig) digest(sizes []int64) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// StreamPosition is where a ClickStream is between two batches. It is saved with
-// a checkpoint and given to Resume.
+// StreamPosition is the position of a ClickStream between two batches. Checkpoints store the
+// position for Resume.
 type StreamPosition struct {
 	Epoch int   `json:"epoch"`
-	Step  int64 `json:"step"` // batches given out in this epoch
-	// First is the step that the window of the last batch began with, Block and Row
-	// where that window's rows begin, and Bad how many bad lines came before Block.
+	Step  int64 `json:"step"` // batches returned in this epoch
+	// First is the first step of the last batch's window. Block and Row are the first row of that
+	// window, and Bad is the number of bad lines before Block.
 	First int64 `json:"first"`
 	Block int64 `json:"block"`
 	Row   int   `json:"row"`
 	Bad   int   `json:"bad"`
-	// Of stands for the files and the settings.
+	// Of is a checksum of the files and settings.
 	Of string `json:"of"`
 }
 
-// ClickStream gives out the rows of files, in Criteo's format or by a layout, batch by batch,
-// without ever holding them all: files are cut into blocks at line ends, blocks
-// are read and parsed by several goroutines, and collected in the files' order,
-// so that batches are the same whatever the number of goroutines. In the steady
-// state a batch allocates nothing.
+// ClickStream returns the rows of files in Criteo's format or by a layout, batch by batch, without
+// loading all rows. Files are cut into blocks at line ends; several goroutines read and parse
+// blocks, and rows are collected in file order. Batches are therefore independent of the number of
+// goroutines. In the steady state a batch allocates no memory.
 //
-// It has Loader's methods, but for Steps: how many batches there are is not
-// known before all rows were counted (Rows). It belongs to one goroutine.
+// ClickStream has the methods of Loader except Steps: the number of batches is known only after
+// counting all rows (Rows). A ClickStream belongs to one goroutine.
 type ClickStream struct {
-	cfg    ClickStreamConfig // resolved
+	cfg    ClickStreamConfig // defaults filled in
 	of     string
 	format *clicks.Format
 	shape  Shape
@@ -183,18 +175,18 @@ type ClickStream struct {
 	run        *clicks.Run // nil before the first epoch
 	epoch      int
 	step       int64
-	err        error // told from now on
+	err        error // returned by later calls
 	ended      bool  // no more batches in this epoch
 	window     [2]clickWindow
-	now        *clickWindow // whose rows are given out
-	nextWindow *clickWindow // filled meanwhile
+	now        *clickWindow // window of the next batch
+	nextWindow *clickWindow // filled during use of now
 	shelf      rowPages
 
 	orderedCollector
 }
 
-// OpenClickStream checks the configuration and the files' existence; call Start
-// or Resume before the first batch, and Close at the end.
+// OpenClickStream checks the configuration and that the files exist. Call Start or Resume before
+// the first batch, and Close at the end.
 func OpenClickStream(cfg ClickStreamConfig) (*ClickStream, error) {
 	cfg, sizes, err := cfg.resolve()
 	if err != nil {
@@ -212,15 +204,15 @@ func OpenClickStream(cfg ClickStreamConfig) (*ClickStream, error) {
 	return s, nil
 }
 
-// Shape is that of the batches' rows.
+// Shape returns the shape of a row.
 func (s *ClickStream) Shape() Shape {
 	return s.shape
 }
 
-// Start begins an epoch, giving up what is left of another.
+// Start begins an epoch and abandons the current one.
 func (s *ClickStream) Start(epoch int) { s.start(StreamPosition{Epoch: epoch}) }
 
-// start begins with the window that a position is in.
+// start begins with the window of a position.
 func (s *ClickStream) start(p StreamPosition) {
 	s.halt()
 	s.epoch, s.step, s.err, s.ended = p.Epoch, p.First, nil, false
@@ -230,7 +222,7 @@ func (s *ClickStream) start(p StreamPosition) {
 	s.run = clicks.NewRun(s.cfg.run(), s.format, p.Block, false)
 }
 
-// halt ends the pass and takes all rows back.
+// halt ends the pass and releases all rows.
 func (s *ClickStream) halt() {
 	if s.run == nil {
 		return
@@ -242,18 +234,17 @@ func (s *ClickStream) halt() {
 	s.ended = true
 }
 
-// Position is where the next batch is.
+// Position returns the position of the next batch.
 func (s *ClickStream) Position() StreamPosition {
 	p := s.now.begin
 	p.Step = s.step
 	return p
 }
 
-// Resume makes the batch at a position the next one. It reads again at most a
-// window, and of compressed files all that comes before it. A position of other
-// files or settings is refused.
+// Resume makes the batch at a position the next one. Cost: reads at most one window again, and all
+// earlier data of compressed files. A position of other files or settings is an error.
 func (s *ClickStream) Resume(p StreamPosition) error {
-	per := int64(s.cfg.window() / s.cfg.Batch) // batches of a window
+	per := int64(s.cfg.window() / s.cfg.Batch) // batches per window
 	switch {
 	case p.Of != s.of:
 		return fmt.Errorf("click stream: the position is of other files or settings (%.8q, here %.8q): give the same files, sizes, batch, window, seed, ranks and blocks", p.Of, s.of)
@@ -265,9 +256,8 @@ func (s *ClickStream) Resume(p StreamPosition) error {
 	return s.pass(p.Step)
 }
 
-// Seek makes a step the next one of the epoch that was started. Unlike Resume it
-// parses all that comes before the step. A step that the epoch does not have is
-// an error.
+// Seek makes a step of the current epoch the next one. Unlike Resume, Seek parses all earlier rows.
+// A step outside the epoch is an error.
 func (s *ClickStream) Seek(step int) error {
 	s.start(StreamPosition{Epoch: s.epoch})
 	if step < 0 {
@@ -277,7 +267,7 @@ func (s *ClickStream) Seek(step int) error {
 	return s.pass(int64(step))
 }
 
-// pass leaves batches out until a step is next.
+// pass skips batches until a step is next.
 func (s *ClickStream) pass(step int64) error {
 	for s.step < step {
 		rows, err := s.more()
@@ -293,7 +283,6 @@ func (s *ClickStream) pass(step int64) error {
 			return err
 		}
 		n := min(step-s.step, batches)
-		// A window that is left out as a whole is left as it came.
 		whole := n == batches && s.now.given == 0
 		s.shelf.skip(s.now, min(int(n)*s.cfg.Batch, rows), s.cfg.Window > 0 && !whole)
 		s.step += n
@@ -301,15 +290,14 @@ func (s *ClickStream) pass(step int64) error {
 	return nil
 }
 
-// Next returns the next batch, which is good until the next call of any method,
-// or false when the epoch is over. An error comes in the place of the window
-// that it spoilt, and then again until Start, Seek or Resume.
+// Next returns the next batch, valid until the next call of any method, or false at the end of the
+// epoch. An error replaces the affected window and is returned again until Start, Seek or Resume.
 func (s *ClickStream) Next() (*Batch, bool, error) {
 	ok, err := s.Read(&s.batch)
 	return &s.batch, ok, err
 }
 
-// Read is Next into a batch of the caller's, who may thus hold several.
+// Read is Next into a batch of the caller, so a caller can hold several batches.
 func (s *ClickStream) Read(b *Batch) (ok bool, err error) {
 	if s.err != nil || s.ended {
 		return false, s.err
@@ -336,7 +324,7 @@ func (s *ClickStream) Read(b *Batch) (ok bool, err error) {
 	return true, nil
 }
 
-// end says what is wrong with an epoch's end, n rows after the last batch.
+// end returns the error of an epoch's end with n rows after the last batch.
 func (s *ClickStream) end(n int) error {
 	switch {
 	case s.cfg.Steps > 0 && s.step < s.cfg.Steps:
@@ -349,13 +337,12 @@ func (s *ClickStream) end(n int) error {
 	return nil
 }
 
-// more is how many rows are left in the window, after opening the next one if
-// fewer than a batch are. 0: the epoch has no more.
+// more returns the rows left in the window, after opening the next window if fewer rows than a
+// batch are left. 0: the epoch is over.
 func (s *ClickStream) more() (int, error) {
 	if left := s.now.remaining(); left >= s.cfg.Batch || left > 0 && s.over {
 		return left, nil
 	}
-	// A window is a multiple of the batch, so that nothing is left of a full one.
 	s.fill(true)
 	if s.broken() && s.nextWindow.remaining() < s.cfg.window() {
 		return 0, s.badLineError()
@@ -372,16 +359,16 @@ func (s *ClickStream) more() (int, error) {
 	return s.now.remaining(), nil
 }
 
-// LeftOut returns the bad lines left out in this epoch, up to the end of the last block with rows
-// in the window of the last batch. After the last row it returns all of them. Bad lines before the
-// position of a resumed run are counted without names.
+// LeftOut returns the bad lines skipped in this epoch up to the end of the last block with rows in
+// the last batch's window; after the last row, all bad lines. Bad lines before a resumed position
+// are counted without names.
 func (s *ClickStream) LeftOut() []LeftOut { return s.leftOut(s.now.bad) }
 
-// Rows counts the rows of this rank's share by reading and unpacking it once. A rank can make rows
-// / Batch steps, so that the least of that over all ranks is right for Steps on each. Without
-// SkipBad every line has to be a row, and lines are counted without parsing them; with it they are
-// checked, left has the bad ones, and more of them than that are the error that an epoch would end
-// with. An epoch that is under way goes on.
+// Rows counts the rows of this rank's share by reading and decompressing the files once. A rank can
+// make rows / Batch steps; set Steps on all ranks to the minimum over the ranks. Without SkipBad
+// each line must be a row, and lines are counted without parsing. With SkipBad lines are checked,
+// left has the bad lines, and too many bad lines return the error of an epoch. The current epoch
+// continues.
 func (s *ClickStream) Rows(ctx context.Context) (rows int64, left []LeftOut, err error) {
 	format := s.format
 	if s.cfg.Layout == nil {
@@ -408,8 +395,8 @@ func (s *ClickStream) Rows(ctx context.Context) (rows int64, left []LeftOut, err
 	return rows, bad.leftOut(bad.bad), nil
 }
 
-// SetSteps is ClickStreamConfig.Steps, for ranks that agree on it after they
-// have counted their Rows; 0 for all. It panics below 0.
+// SetSteps sets ClickStreamConfig.Steps after the ranks have counted Rows and agreed; 0 means all
+// rows. A negative value panics.
 func (s *ClickStream) SetSteps(steps int64) {
 	if steps < 0 {
 		panic(fmt.Sprintf("data: %d steps", steps))
@@ -417,5 +404,5 @@ func (s *ClickStream) SetSteps(steps int64) {
 	s.cfg.Steps = steps
 }
 
-// Close ends the goroutines and waits for them.
+// Close stops the goroutines and waits for the end of each.
 func (s *ClickStream) Close() { s.halt() }

@@ -5,21 +5,21 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
-// clickWindow is rows that are shuffled among each other.
+// clickWindow is a group of rows shuffled together.
 type clickWindow struct {
-	rows  []int32 // places on the shelf; those that were given out first, in their order
+	rows  []int32 // positions in the pages; returned rows first, in order
 	given int
-	order prng.Rand // of the shuffle; not used without one
+	order prng.Rand // generator of the shuffle; unused without a shuffle
 
-	begin StreamPosition // at its first row
-	bad   int            // lines up to the end of its last block, in this epoch
+	begin StreamPosition // position of the first row
+	bad   int            // bad lines of this epoch up to the end of the last block
 }
 
-// remaining is how many rows were not given out.
+// remaining returns the number of rows not yet returned.
 func (w *clickWindow) remaining() int { return len(w.rows) - w.given }
 
-// draw gives out a row: with shuffle any of those that are left (a step of
-// Fisher and Yates', so that the cost of shuffling is spread over the batches).
+// draw returns a row; with shuffle a random one of the remaining rows by one step of Fisher-Yates,
+// which spreads the cost of shuffling over the batches.
 func (w *clickWindow) draw(shuffle bool) int32 {
 	if shuffle {
 		i := w.given + w.order.Below(w.remaining())
@@ -29,22 +29,21 @@ func (w *clickWindow) draw(shuffle bool) int32 {
 	return w.rows[w.given-1]
 }
 
-// rowPages has the rows of windows, page by page, so that none is ever moved. The
-// place of a row that was given out is the next one's: the window that is filled
-// takes no memory beyond that of the one that is given out.
+// rowPages holds the rows of windows in pages; rows never move. The position of a returned row is
+// reused for the next row, so the next window needs no additional memory.
 type rowPages struct {
 	shape clicks.Shape
-	per   int // rows of a page
+	per   int // rows per page
 	pages []clicks.Rows
-	free  []int32 // places, the next one last
+	free  []int32 // free positions, next one last
 }
 
-// newClickShelf is a shelf for about so many rows, which has none yet.
+// newClickShelf returns empty pages for about rows rows.
 func newClickShelf(s clicks.Shape, rows int) rowPages {
 	return rowPages{shape: s, per: min(rows, pageRows)}
 }
 
-// put copies rows [lo, hi) of a block and appends their places.
+// put copies rows [lo, hi) of a block and appends the positions to places.
 func (s *rowPages) put(places []int32, from *clicks.Rows, lo, hi int) []int32 {
 	for row := lo; row < hi; row++ {
 		if len(s.free) == 0 {
@@ -59,7 +58,7 @@ func (s *rowPages) put(places []int32, from *clicks.Rows, lo, hi int) []int32 {
 	return places
 }
 
-// row is the page that a place is on, and which row of it that is.
+// row returns the page and row of a position.
 func (s *rowPages) row(place int32) clickAt {
 	return clickAt{&s.pages[int(place)/s.per], int(place) % s.per}
 }
@@ -72,7 +71,7 @@ func (s *rowPages) extend() {
 	s.pages = append(s.pages, s.shape.Room(s.per))
 }
 
-// take copies a window's next n rows to a batch of that size.
+// take copies a window's next n rows to a batch.
 func (s *rowPages) take(w *clickWindow, b *Batch, shape Shape, n int, shuffle bool) error {
 	b.places = b.places[:0]
 	for range n {
@@ -83,7 +82,7 @@ func (s *rowPages) take(w *clickWindow, b *Batch, shape Shape, n int, shuffle bo
 	return b.gather(shape, b.places)
 }
 
-// skip gives out a window's next n rows to nobody, in the order in which take would.
+// skip discards a window's next n rows, in the order of take.
 func (s *rowPages) skip(w *clickWindow, n int, shuffle bool) {
 	for range n {
 		s.free = append(s.free, w.draw(shuffle))

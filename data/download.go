@@ -14,18 +14,17 @@ import (
 	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
-// tries is how often one mirror is asked again after a transfer that broke off.
+// tries is the number of requests to one mirror after broken transfers.
 const tries = 4
 
-// localError is a fault of this machine's disk, which no mirror can cure.
+// localError is an error of the local disk: other mirrors cannot help.
 type localError struct{ err error }
 
 func (e *localError) Error() string { return e.err.Error() }
 func (e *localError) Unwrap() error { return e.err }
 
-// fromMirror fetches one file from one address: it resumes what is there,
-// asks again as long as bytes come, and starts over once if what was put
-// together from pieces turns out wrong (mirrors compress differently).
+// fromMirror fetches one file from one address. It resumes a partial file, asks again while bytes
+// arrive, and restarts once if the assembled content is wrong (mirrors compress differently).
 func (f *Fetcher) fromMirror(ctx context.Context, file File, address string) error {
 	part := filepath.Join(f.Dir, file.stored()+".part")
 	var err error
@@ -56,7 +55,7 @@ func (f *Fetcher) fromMirror(ctx context.Context, file File, address string) err
 	return err
 }
 
-// settle gives a verified file its name, once it is on the disk.
+// settle syncs a verified file to disk and renames the file.
 func settle(part string) error {
 	file, err := os.OpenFile(part, os.O_RDWR, 0)
 	if err != nil {
@@ -80,9 +79,8 @@ func size(path string) int64 {
 	return info.Size()
 }
 
-// transfer asks for the bytes from an offset on and appends them to part. A
-// server that answers with the whole file is taken at its word: part starts
-// anew. No byte for f.Stall ends it.
+// transfer requests the bytes from an offset on and appends them to part. If the server returns the
+// whole file, part is rewritten from the start. A silence of f.Stall ends the transfer.
 func (f *Fetcher) transfer(ctx context.Context, file File, address, part string, from int64) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -117,14 +115,14 @@ func (f *Fetcher) request(ctx context.Context, address string, from int64) (*htt
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Accept-Encoding", "identity") // the .gz as it is, nothing undone on the way
+	req.Header.Set("Accept-Encoding", "identity") // the .gz itself, without decompression in transit
 	if from > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", from))
 	}
 	return f.Client.Do(req)
 }
 
-// offset says where in the file the reply's body begins.
+// offset returns the position of the reply's body in the file.
 func offset(reply *http.Response, from int64) (int64, error) {
 	switch reply.StatusCode {
 	case http.StatusOK:
@@ -142,7 +140,7 @@ func offset(reply *http.Response, from int64) (int64, error) {
 	return 0, fmt.Errorf("%w: %s", errHTTPReply, reply.Status)
 }
 
-// openAt opens part for writing at start, where it ends.
+// openAt opens part for writing at start and truncates the rest.
 func openAt(part string, start int64) (*os.File, error) {
 	out, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
@@ -157,14 +155,14 @@ func openAt(part string, start int64) (*os.File, error) {
 	return nil, errors.Join(err, out.Close())
 }
 
-// copy writes the body out, up to what the file can be at most: a server that
-// sends on and on does not fill the disk.
+// copy writes the body, at most the largest possible size of the file: an endless reply cannot fill
+// the disk.
 func (f *Fetcher) copy(out io.Writer, reply *http.Response, file File, done int64, alive func()) error {
 	total := int64(-1)
 	if reply.ContentLength >= 0 {
 		total = done + reply.ContentLength
 	}
-	most := file.Size + file.Size/1000 + 4096 // what deflate can add to content it cannot compress
+	most := file.Size + file.Size/1000 + 4096 // plus deflate's overhead for incompressible content
 	buf := make([]byte, 64<<10)
 	f.Progress(file.stored(), done, total)
 	for {
@@ -188,9 +186,9 @@ func (f *Fetcher) copy(out io.Writer, reply *http.Response, file File, done int6
 	}
 }
 
-// cause names the address and, for a transfer that was given up, why.
+// cause adds the address and the reason of an abandoned transfer.
 func cause(ctx context.Context, address string, err error) error {
-	var request *url.Error // says the address again
+	var request *url.Error // repeats the address
 	if why := context.Cause(ctx); why != nil {
 		err = why
 	} else if errors.As(err, &request) {

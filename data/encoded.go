@@ -8,7 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/images"
 )
 
-// encoded is the source of images that are decoded when they are needed.
+// encoded is the source of images that are decoded on demand.
 type encoded struct {
 	*images.Encoded
 	shape Shape
@@ -22,7 +22,7 @@ func (e *encoded) Len() int     { return len(e.Pictures) }
 func (e *encoded) Shape() Shape { return e.shape }
 
 func (e *encoded) evidence(w io.Writer) {
-	_, _ = w.Write(bytesview.Bytes(e.Labels)) // to a hash: never fails
+	_, _ = w.Write(bytesview.Bytes(e.Labels)) // hash.Write never fails
 	for _, p := range e.Pictures {
 		_, _ = io.WriteString(w, p.Key)
 	}

@@ -17,20 +17,19 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// File is a file to fetch. Usually it lies gzipped on the mirror and in the
-// folder as Name.gz, known by what it holds when decompressed (mirrors
-// compress differently). A Plain file has its own name and is known as it is.
+// File is a file to fetch. The mirror and the folder store the file gzipped as Name.gz; Size and
+// SHA256 describe the decompressed content, because mirrors compress differently. A Plain file is
+// stored under its own name, and Size and SHA256 describe the stored file.
 type File struct {
 	Name   string // without .gz, unless Plain
-	Size   int64  // bytes, decompressed unless Plain; with Check: at most
-	SHA256 string // of the same bytes, in hexadecimal; empty with Check
+	Size   int64  // size in bytes, decompressed unless Plain; with Check the maximum
+	SHA256 string // checksum of the same bytes, in hexadecimal; empty with Check
 	Plain  bool
-	// Check judges the content where no checksum is published. Its error says
-	// what is wrong.
+	// Check validates the content if no checksum is published. The error describes the problem.
 	Check func(content io.Reader) error
 }
 
-// stored is the file's name on the mirror and in the folder.
+// stored returns the file's name on the mirror and in the folder.
 func (file File) stored() string {
 	if file.Plain {
 		return file.Name
@@ -38,7 +37,7 @@ func (file File) stored() string {
 	return file.Name + ".gz"
 }
 
-// ErrOffline is in the error of a fetch that reached no mirror at all.
+// ErrOffline is wrapped by Fetch's error if no mirror was reachable.
 var ErrOffline = errors.New("no mirror can be reached: this machine seems to be offline")
 
 var (
@@ -48,27 +47,24 @@ var (
 	errHTTPReply = errors.New("unexpected reply")
 )
 
-// Fetcher downloads files into a folder, resuming what an earlier attempt left
-// in NAME.part and verifying the content before it gets its name. Published
-// gives one for each set.
+// Fetcher downloads files into a folder. It resumes NAME.part of an earlier attempt and renames a
+// file after verification. Published returns a Fetcher for each public set.
 type Fetcher struct {
-	Dir     string   // where the files go; made if missing
-	Files   []File   // in this order
+	Dir     string   // destination; created if missing
+	Files   []File   // files in download order
 	Mirrors []string // folders over HTTP(S), tried in order
 
-	// Client makes the requests; nil: one with timeouts for connecting and for
-	// the reply's header. It must not set a Timeout shorter than a transfer.
+	// Client makes the requests. nil: a client with timeouts for connecting and for the reply's
+	// header. Client.Timeout must not be shorter than a transfer.
 	Client *http.Client
-	// Stall is how long a transfer may go without a byte before the next
-	// mirror is tried; 0: 30 s.
+	// Stall is the longest silence of a transfer before the next mirror is tried; 0: 30 s.
 	Stall time.Duration
-	// Progress, if set, is told how many of a file's bytes are there, of how
-	// many (-1: unknown), from the goroutine that called Fetch. For a file that
-	// is already there it is called once, with done == total.
+	// Progress, if not nil, receives the bytes of a file and the total (-1: unknown), on the
+	// goroutine of Fetch. A complete file causes one call with done == total.
 	Progress func(file string, done, total int64)
 }
 
-// Validate reports all faults together.
+// Validate returns all errors joined.
 func (f *Fetcher) Validate() error {
 	var errs []error
 	if f.Dir == "" {
@@ -97,7 +93,7 @@ func (f *Fetcher) Validate() error {
 	return errors.Join(errs...)
 }
 
-// complete returns a copy with the zero values replaced by what they stand for.
+// complete returns a copy with defaults filled in.
 func (f *Fetcher) complete() *Fetcher {
 	c := *f
 	if c.Stall == 0 {
@@ -119,11 +115,10 @@ func (f *Fetcher) complete() *Fetcher {
 	return &c
 }
 
-// Fetch brings every file into the folder, one after the other. A file that is
-// there with the right content, gzipped or plain, is kept; one with another
-// content is set aside as NAME.damaged. It stops at the first file that no
-// mirror delivers; what had come of it stays for the next call. The error
-// names every mirror's reason; ErrOffline is in it when none could be reached.
+// Fetch downloads the files sequentially. A file with the right content, gzipped or plain, is
+// retained; a file with other content is renamed to NAME.damaged. Fetch stops at the first file
+// that no mirror delivers and retains the partial file for the next call. The error has the reason
+// of each mirror, and wraps ErrOffline if no mirror was reachable.
 func (f *Fetcher) Fetch(ctx context.Context) error {
 	if err := f.Validate(); err != nil {
 		return err
@@ -147,8 +142,8 @@ func (f *Fetcher) Fetch(ctx context.Context) error {
 	return nil
 }
 
-// keep looks for a good copy of the file. A bad one is set aside, or it would
-// be read instead of the one to come.
+// keep reports whether a good copy exists. A bad copy is renamed, otherwise readers would use the
+// bad copy instead of the download.
 func (f *Fetcher) keep(file File) (there bool, err error) {
 	names := []string{file.Name, file.stored()}
 	if file.Plain {
@@ -175,8 +170,8 @@ func (f *Fetcher) keep(file File) (there bool, err error) {
 	return there, nil
 }
 
-// fetch tries the mirrors in turn, unless an earlier call ended between the
-// last byte and the file's name.
+// fetch tries the mirrors in order, unless an earlier call ended between the last byte and the
+// renaming.
 func (f *Fetcher) fetch(ctx context.Context, file File) error {
 	part := filepath.Join(f.Dir, file.stored()+".part")
 	if n := size(part); n > 0 && file.verify(part) == nil {
@@ -196,7 +191,7 @@ func (f *Fetcher) fetch(ctx context.Context, file File) error {
 		}
 		var local *localError
 		if errors.As(err, &local) {
-			return local.err // another mirror would not help
+			return local.err // other mirrors would not help
 		}
 		offline = offline && unreachable(err)
 		errs = append(errs, err)
@@ -207,7 +202,6 @@ func (f *Fetcher) fetch(ctx context.Context, file File) error {
 	return fmt.Errorf("%w; %w", list(errs), byHand(f.Dir, f.Files))
 }
 
-// list joins errors on one line.
 func list(errs []error) error {
 	all := errs[0]
 	for _, err := range errs[1:] {
@@ -228,7 +222,7 @@ func byHand(dir string, files []File) error {
 	return setting.Errorf("", "copy the %s into %s by hand (%s), or train without with %v %s", what, dir, names, datafile.DirPath, datafile.Synthetic)
 }
 
-// unreachable says whether no server answered at all.
+// unreachable reports whether no server answered.
 func unreachable(err error) bool {
 	var dns *net.DNSError
 	var op *net.OpError

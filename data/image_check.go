@@ -9,8 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/images"
 )
 
-// imageParts are the images of a set that are decoded when they are needed: those to train on, and
-// those to evaluate on.
+// imageParts holds the training and evaluation images of a set with decoding on demand.
 type imageParts struct {
 	pictures [2][]images.Picture
 	labels   [2][]int32
@@ -18,19 +17,18 @@ type imageParts struct {
 	open     func(pictures [2][]images.Picture, labels [2][]int32) (train, eval Source, err error)
 }
 
-// badImage is a fault of one image, which a rank reports to the others.
+// badImage is an error of one image, sent to all ranks.
 type badImage struct {
 	Part, Image int
 	Problem     string
 }
 
-// Verify decodes every image of a set that may leave out bad ones (Config.SkipBad), and leaves
-// these out, so that all ranks have the same samples. Each of size ranks decodes its share, and
-// gather exchanges their results; nil: there is no other rank. Without train the images that are
-// only trained on stay unchecked. It returns the error of the first image above the limit. Sets of
-// other kinds are checked by Open.
+// Verify decodes all images of a set with Config.SkipBad and excludes bad images, so that all ranks
+// have the same samples. Each of size ranks decodes a share, and gather exchanges the results; nil
+// means a single rank. With train false only evaluation images are decoded. The first image above
+// the limit returns an error. Open checks sets of other kinds.
 //
-// Cost: one decoding of each image, divided by all ranks' threads.
+// Cost: one decoding of each image, divided among the threads of all ranks.
 func (s *Dataset) Verify(train bool, rank, size int, gather func(own []byte) ([][]byte, error)) error {
 	images := s.images
 	if images == nil {
@@ -65,7 +63,7 @@ func (s *Dataset) Verify(train bool, rank, size int, gather func(own []byte) ([]
 	return nil
 }
 
-// exclude opens the set again without its bad images.
+// exclude reopens the set without bad images.
 func (s *Dataset) exclude(bad [2]map[int]string) (err error) {
 	if len(bad[0])+len(bad[1]) == 0 {
 		return nil
@@ -92,7 +90,7 @@ func (s *Dataset) exclude(bad [2]map[int]string) (err error) {
 }
 
 // faults decodes every size-th image from number rank on, of the parts from first on, and returns
-// the first of its faults.
+// the first most errors.
 func (p *imageParts) faults(first, rank, size, most int) (bad []badImage) {
 	for part := first; part < len(p.pictures); part++ {
 		pictures := p.pictures[part]

@@ -8,17 +8,16 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
-// pixels is the source of images held in memory as bytes.
+// pixels is the source of images in memory as bytes.
 type pixels struct {
 	shape  Shape // Values: height, width, channels
 	bytes  []uint8
 	labels []int32
-	table  [][256]float32 // by channel: Normalise of byte/255
+	table  [][256]float32 // Normalise of byte/255, by channel
 }
 
-// jittered is the usual augmentation of small images: the image is surrounded by
-// pad black pixels, a window of its own size cut out at random, and mirrored
-// half of the time.
+// jittered is the standard augmentation of small images: pad the image with pad black pixels, crop
+// a random window of the original size, and mirror half of the windows.
 func (p *pixels) jittered(pad int) Source {
 	black := make([]float32, len(p.table))
 	for c := range black {
@@ -43,7 +42,7 @@ func (p *pixels) Shape() Shape { return p.shape }
 
 func (p *pixels) evidence(w io.Writer) { _, _ = w.Write(bytesview.Bytes(p.labels)) }
 
-// Fill normalises the images, one table look-up per value.
+// Fill normalises the images with one table look-up per value.
 func (p *pixels) Fill(b *Batch, idx []int32, _ Draw) error {
 	b.Resize(p.shape, len(idx))
 	size := p.shape.Size()
@@ -54,8 +53,8 @@ func (p *pixels) Fill(b *Batch, idx []int32, _ Draw) error {
 	return nil
 }
 
-// drawOf starts the generator of a sample in an epoch.
+// drawOf returns the random generator of a sample in an epoch.
 func drawOf(d Draw, sample int32) prng.Rand {
-	const purpose = 0x6a09e667f3bcc908 // apart from the shuffle of the same seed
+	const purpose = 0x6a09e667f3bcc908 // separates the sequence from the shuffle of the same seed
 	return prng.New(d.Seed^purpose, uint64(d.Epoch), uint64(sample))
 }

@@ -55,8 +55,7 @@ func cifarSet(in *images.CIFAR) *Dataset {
 	return &Dataset{Train: source(in.Train).jittered(4), Eval: source(in.Eval), Classes: len(in.Classes), Words: in.Classes, left: in.LeftOut}
 }
 
-// openImages reads an image folder, or an archive of one, for samples of
-// ImageSize x ImageSize.
+// openImages opens an image folder, or an archive of one, for samples of ImageSize x ImageSize.
 func openImages(c Config, bad *datafile.Skips) (*Dataset, error) {
 	t, err := images.OpenTree("images", c.Dir)
 	if err != nil {
@@ -75,8 +74,7 @@ func openImages(c Config, bad *datafile.Skips) (*Dataset, error) {
 	})
 }
 
-// openParts opens images to train on and to evaluate on. Verify opens them again if some of them
-// are bad.
+// openParts opens the training and evaluation images. Verify reopens the images without bad ones.
 func (s *Dataset) openParts(c Config, bad *datafile.Skips, pictures [2][]images.Picture, labels [2][]int32, open func([2][]images.Picture, [2][]int32) (train, eval Source, err error)) (err error) {
 	limited := func(pictures [2][]images.Picture, labels [2][]int32) (train, eval Source, err error) {
 		if train, eval, err = open(pictures, labels); err != nil {
@@ -91,7 +89,7 @@ func (s *Dataset) openParts(c Config, bad *datafile.Skips, pictures [2][]images.
 	return err
 }
 
-// syntheticImages returns the synthetic twin of a set like ImageNet.
+// syntheticImages returns a synthetic set like ImageNet.
 func syntheticImages(c Config) *Dataset {
 	size := or(c.ImageSize, 224)
 	source := func(set uint64, n int) Source {
@@ -105,7 +103,7 @@ func findShards(c Config) error {
 	return err
 }
 
-// shardsOf are the shards to train on and those to evaluate on, if there are any.
+// shardsOf returns the training and evaluation shards, if any.
 func shardsOf(c Config) (train, eval []string, err error) {
 	if c.TrainFile != "" && c.Dir != "" {
 		return nil, nil, setting.Errorf(datafile.TrainFilePath, "%s with %v %s: name one of both", c.TrainFile, datafile.DirPath, c.Dir)
@@ -122,7 +120,7 @@ func shardsOf(c Config) (train, eval []string, err error) {
 	return train, eval, err
 }
 
-// openShards lists the samples of shards; their images are read and decoded when they are needed.
+// openShards lists the samples of shards; images are read and decoded on demand.
 func openShards(c Config, bad *datafile.Skips) (*Dataset, error) {
 	train, eval, err := shardsOf(c)
 	if err != nil {

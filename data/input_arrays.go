@@ -12,8 +12,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/npy"
 )
 
-// openAskedArrays reads the rows of an array of samples, from the file when they are needed where it can. What is to be found may be in
-// the file or not: nobody looks at it.
+// openAskedArrays reads the rows of a sample array, if possible on demand. Labels and targets of
+// the file are ignored.
 func openAskedArrays(d Description, c InputConfig, bad *datafile.Skips) (PredictInput, error) {
 	f, names, err := askedFile(c, func(name string) bool { return (roles{schema: c.Schema}).kind(name) == table.Number })
 	if err != nil {
@@ -26,11 +26,11 @@ func openAskedArrays(d Description, c InputConfig, bad *datafile.Skips) (Predict
 	return newPicked(s, c, bad, nil, f)
 }
 
-// askedFile opens a .npy, or of a .npz the arrays that could be samples: those of such names, else the only one that it has. names are
-// those of all.
+// askedFile opens a .npy, or the arrays of a .npz with a sample name, or a .npz's only array. names
+// lists all arrays.
 func askedFile(c InputConfig, samples func(name string) bool) (f *npy.File, names []string, err error) {
 	if ending(c.Path) == ".npy" {
-		f, err = npy.Open(c.Path, func(string) bool { return false }) // of those beside it
+		f, err = npy.Open(c.Path, func(string) bool { return false }) // without other arrays of the folder
 		return f, nil, err
 	}
 	f, err = npy.Open(c.Path, func(name string) bool {
@@ -47,7 +47,7 @@ func askedFile(c InputConfig, samples func(name string) bool) (f *npy.File, name
 	return f, names, err
 }
 
-// askedArray is the array of an open file as samples for a model: that of the evaluation part where there are parts.
+// askedArray returns the array of an open file to predict: with parts, the evaluation part's array.
 func askedArray(d Description, c InputConfig, f *npy.File, names []string) (*arrays, error) {
 	parts := map[string][]*npy.Array{}
 	for _, a := range f.Arrays {

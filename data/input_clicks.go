@@ -11,7 +11,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
-// openAskedClicks reads rows of Criteo, or by the layout of the training, from files, or the standard input, as they are needed.
+// openAskedClicks reads click rows in Criteo's format or the training's layout from files or the
+// standard input, on demand.
 func openAskedClicks(d Description, c InputConfig, bad *datafile.Skips) (PredictInput, error) {
 	format, err := d.clickFormat()
 	if err != nil {
@@ -37,7 +38,7 @@ func openAskedClicks(d Description, c InputConfig, bad *datafile.Skips) (Predict
 	}), nil
 }
 
-// clickFormat is how lines become samples of a model that was trained on what is described.
+// clickFormat returns the format of lines for a described model.
 func (d Description) clickFormat() (*clicks.Format, error) {
 	if d.Layout == nil {
 		c := Config{Keys: len(d.Shape.Slots) > 0, Rows: d.Rows}
@@ -50,21 +51,21 @@ func (d Description) clickFormat() (*clicks.Format, error) {
 	return f, err
 }
 
-// predictClicks collects this rank's batches: lines k*Batch to (k+1)*Batch-1 of all files are one.
+// predictClicks collects this rank's batches. Batch k is the lines k*Batch to (k+1)*Batch-1 of all
+// files.
 type predictClicks struct {
 	cfg    InputConfig
 	format *clicks.Format
 	widths clicks.Shape
-	shape  Shape // of widths
+	shape  Shape // shapeOf(widths)
 	hand   func(func(*Rows)) error
-	line   int64 // of all files, good or bad
-	number int64 // of the batch that is being filled
-	open   bool  // it is this rank's
+	line   int64 // line number over all files, including bad lines
+	number int64 // number of the current batch
+	open   bool  // the current batch belongs to this rank
 	rows   clicks.Rows
 	lines  []int64
 }
 
-// file reads a file to its end.
 func (a *predictClicks) file(path string, bad *datafile.Skips) error {
 	var stopped error
 	take := func(c *clicks.Chunk) bool {
@@ -94,8 +95,8 @@ func (a *predictClicks) file(path string, bad *datafile.Skips) error {
 	return err
 }
 
-// take adds the rows of a chunk. Lines are numbered whether they are good or not, so that all ranks agree on which batch a line is of
-// without having looked at the others'.
+// take adds the rows of a chunk. Bad lines count, so all ranks agree on the batch of a line without
+// parsing the lines of other ranks.
 func (a *predictClicks) take(c *clicks.Chunk) error {
 	faults, row := c.Block.Faults, 0
 	for i := range c.Block.Lines {
@@ -119,7 +120,7 @@ func (a *predictClicks) take(c *clicks.Chunk) error {
 	return nil
 }
 
-// end hands the batch over.
+// end returns the batch to the reader.
 func (a *predictClicks) end() error {
 	if !a.open {
 		return nil
@@ -139,7 +140,8 @@ func (a *predictClicks) end() error {
 	return errors.Join(failed, err)
 }
 
-// labelled gives the lines of a text in Criteo's format a label, if the first one has none, as in what Criteo published to be predicted.
+// labelled adds a label to lines in Criteo's format if the first line has no label, as in Criteo's
+// published test file.
 func labelled(in io.Reader) io.Reader {
 	text := bufio.NewReaderSize(in, clicks.MaxLine)
 	first, _ := text.Peek(clicks.MaxLine)
@@ -152,14 +154,14 @@ func labelled(in io.Reader) io.Reader {
 	return &labeller{text: text, begins: true}
 }
 
-// labeller puts a label of 0 before each line.
+// labeller inserts label 0 before each line.
 type labeller struct {
 	text    *bufio.Reader
-	begins  bool   // the next byte begins a line
-	pending string // of a label
+	begins  bool   // next byte is the first of a line
+	pending string // rest of a label
 }
 
-// Read returns a label, or at most one line.
+// Read returns a label or at most one line.
 func (l *labeller) Read(p []byte) (n int, err error) {
 	if _, err := l.text.Peek(1); err != nil {
 		return 0, err
@@ -172,7 +174,7 @@ func (l *labeller) Read(p []byte) (n int, err error) {
 		l.pending = l.pending[n:]
 		return n, nil
 	}
-	line, _ := l.text.Peek(min(len(p), l.text.Buffered())) // they are there
+	line, _ := l.text.Peek(min(len(p), l.text.Buffered())) // buffered bytes: no error
 	if at := bytes.IndexByte(line, '\n'); at >= 0 {
 		line, l.begins = line[:at+1], true
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// openAskedImages reads the images of a set's evaluation part, where Path names a set as it was trained on; else an image, or all those of
-// a folder and its folders in the order of their paths.
+// openAskedImages reads the evaluation images if Path is a set of the training's kind; otherwise an
+// image, or all images of a folder and its subfolders by path.
 func openAskedImages(d Description, c InputConfig, bad *datafile.Skips) (PredictInput, error) {
 	info, err := os.Stat(c.Path)
 	if err != nil {

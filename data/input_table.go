@@ -10,7 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// openAskedTable reads a table's rows as they are needed, and encodes those of this rank.
+// openAskedTable reads a table's rows on demand and encodes this rank's rows.
 func openAskedTable(d Description, c InputConfig, bad *datafile.Skips) (PredictInput, error) {
 	in, err := openRows(c)
 	if err != nil {
@@ -28,7 +28,7 @@ func openAskedTable(d Description, c InputConfig, bad *datafile.Skips) (PredictI
 	}), nil
 }
 
-// openRows opens a table where it lies.
+// openRows opens a table from a path or the standard input.
 func openRows(c InputConfig) (table.Reader, error) {
 	switch {
 	case c.Path == Synthetic || datafile.IsFolder(c.Path) && !isParts(c.Path):
@@ -44,9 +44,8 @@ func openRows(c InputConfig) (table.Reader, error) {
 	return in, nil
 }
 
-// rereader is a stream that is opened twice, at first for its beginning alone, which is then read
-// again. The first pass is for the names of the columns: what it has read ahead, at most a row's
-// limit, is kept for the second one, and nothing else is.
+// rereader is a stream opened twice. The first pass reads the names of the columns; its bytes, at
+// most the limit of a row, are buffered for the second pass.
 type rereader struct {
 	r      io.Reader
 	begun  bytes.Buffer

@@ -11,17 +11,17 @@ import (
 	"github.com/ringo-ml/ringo/internal/usage"
 )
 
-// LoaderConfig says what a Loader reads, and with how many hands.
+// LoaderConfig configures a Loader.
 type LoaderConfig struct {
 	Source   Source
-	Sampler  Sampler // the Loader's own from now on
-	Seed     uint64  // of the augmentation
+	Sampler  Sampler // owned by the Loader after NewLoader
+	Seed     uint64  // seed of the augmentation
 	Augment  bool
-	Workers  int // goroutines that fill batches ahead; 0: Next fills each when asked
-	Prefetch int // batches filled or being filled while one is used; 0: Workers+1
+	Workers  int // goroutines that fill batches ahead; 0: Next fills each batch
+	Prefetch int // batches filled or in progress ahead of use; 0: Workers+1
 }
 
-// Validate reports all faults together.
+// Validate returns all errors joined.
 func (c LoaderConfig) Validate() error {
 	var errs []error
 	if c.Source == nil {
@@ -39,38 +39,33 @@ func (c LoaderConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Loader fills the batches of an epoch ahead of the step that uses them, by
-// several goroutines, and hands them out in the sampler's order. A batch
-// depends on its indices, the seed and the epoch alone, so that the bytes are
-// the same whatever the number of workers. Its 1+Prefetch batches are recycled:
-// in the steady state a step allocates nothing.
-//
-// A Loader belongs to one goroutine, which also runs the sampler: workers get
-// a copy of the indices.
+// Loader fills the batches of an epoch ahead of use, with several goroutines, and returns batches
+// in the sampler's order. A batch depends only on indices, seed and epoch: the bytes are equal for
+// any number of workers. The 1+Prefetch batches are recycled: in the steady state a step allocates
+// no memory.
 type Loader struct {
 	cfg     LoaderConfig
 	draw    Draw
 	slots   []slot     // a ring: step n of an epoch uses slot n mod len
-	queue   chan *slot // never blocks: it holds every slot
+	queue   chan *slot // never blocks: capacity for all slots
 	workers sync.WaitGroup
-	stale   atomic.Bool // what is queued is not wanted any more
-	head    int         // the oldest slot given out
-	pending int         // slots given out, from head on
-	ended   bool        // the sampler has no more
-	err     error       // ended the epoch
+	stale   atomic.Bool // queued slots are obsolete
+	head    int         // oldest slot handed out
+	pending int         // slots handed out, from head on
+	ended   bool        // sampler at the end
+	err     error       // error that ended the epoch
 }
 
-// slot is a batch with what a worker must know to fill it.
+// slot is a batch with the arguments of Fill.
 type slot struct {
 	batch Batch
 	idx   []int32
 	draw  Draw
 	err   error
-	done  chan struct{} // holds one token when the slot is filled
+	done  chan struct{} // one token if the slot is filled
 }
 
-// NewLoader starts the workers; Close ends them. Call Start before the first
-// epoch.
+// NewLoader starts the workers; Close stops the workers. Call Start before the first epoch.
 func NewLoader(cfg LoaderConfig) (*Loader, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -102,8 +97,8 @@ func (l *Loader) work() {
 	}
 }
 
-// fill has the source fill a batch. A panic of a user's source is an error, and so are batches that
-// are not what was asked for.
+// fill calls the source to fill a batch. A panic of a source and a batch of the wrong size become
+// errors.
 func (l *Loader) fill(s *slot) error {
 	return panics.Do(func() error {
 		if err := l.cfg.Source.Fill(&s.batch, s.idx, s.draw); err != nil {
@@ -113,7 +108,7 @@ func (l *Loader) fill(s *slot) error {
 	})
 }
 
-// fits reports a batch that is not of n samples of a shape.
+// fits returns an error unless the batch has n samples of the shape.
 func (b *Batch) fits(shape Shape, n int) error {
 	for _, v := range []struct {
 		what      string
@@ -129,11 +124,10 @@ func (b *Batch) fits(shape Shape, n int) error {
 	return nil
 }
 
-// Steps is the number of batches per epoch.
+// Steps returns the number of batches per epoch.
 func (l *Loader) Steps() int { return l.cfg.Sampler.Steps() }
 
-// Start begins an epoch, giving up what is left of another, and has the first
-// batches filled.
+// Start abandons the current epoch, begins an epoch and starts filling batches.
 func (l *Loader) Start(epoch int) {
 	l.drain()
 	l.draw = Draw{Seed: l.cfg.Seed, Epoch: epoch, Augment: l.cfg.Augment}
@@ -142,8 +136,8 @@ func (l *Loader) Start(epoch int) {
 	l.refill()
 }
 
-// Seek makes step the next one of the epoch that was started, for a run
-// resumed in the middle of it. A step outside [0, Steps()] panics.
+// Seek makes step the next one of the current epoch, to resume a run. A step outside [0, Steps()]
+// panics.
 func (l *Loader) Seek(step int) {
 	l.drain()
 	l.cfg.Sampler.Seek(step)
@@ -151,9 +145,8 @@ func (l *Loader) Seek(step int) {
 	l.refill()
 }
 
-// Next returns the next batch, which is good until the next call of any
-// method, or false when the epoch is over. An error comes in the place of the
-// batch that it spoilt, and then again until Start or Seek.
+// Next returns the next batch, valid until the next call of any method, or false at the end of the
+// epoch. An error replaces the affected batch and is returned again until Start or Seek.
 func (l *Loader) Next() (*Batch, bool, error) {
 	if l.err != nil {
 		return nil, false, l.err
@@ -178,7 +171,8 @@ func (l *Loader) Next() (*Batch, bool, error) {
 	return &s.batch, true, nil
 }
 
-// Ready is how many batches Next has without waiting; 0 where there are no workers. It may be called between calls of Next.
+// Ready returns the number of batches available without waiting; 0 without workers. Call Ready only
+// between calls of Next.
 func (l *Loader) Ready() (n int) {
 	for i := range l.pending {
 		n += len(l.slots[(l.head+i)%len(l.slots)].done)
@@ -186,7 +180,7 @@ func (l *Loader) Ready() (n int) {
 	return n
 }
 
-// refill gives out every free slot.
+// refill hands each free slot to the workers.
 func (l *Loader) refill() {
 	for l.pending < len(l.slots) && !l.ended {
 		idx, ok := l.cfg.Sampler.Next()
@@ -204,8 +198,7 @@ func (l *Loader) refill() {
 	}
 }
 
-// drain takes back every slot: what is being filled is waited for, what is
-// queued is not filled.
+// drain takes back all slots: it waits for slots in progress and skips queued slots.
 func (l *Loader) drain() {
 	l.stale.Store(true)
 	for ; l.pending > 0; l.pending-- {
@@ -218,7 +211,7 @@ func (l *Loader) drain() {
 	l.ended = true
 }
 
-// Close ends the workers and waits for them. The Loader is not used again.
+// Close stops the workers and waits for their end. The Loader must not be used again.
 func (l *Loader) Close() {
 	l.drain()
 	close(l.queue)
