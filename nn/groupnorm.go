@@ -106,7 +106,7 @@ func (o *groupNormOp) count() float64 {
 	return float64(len(o.x.Data) / o.x.Shape[0] / o.groups)
 }
 
-// of are the statistics of sample s's groups.
+// of returns the statistics of sample s's groups.
 func (o *groupNormOp) of(s int) []float32 { return o.stats[2*s*o.groups : 2*(s+1)*o.groups] }
 
 // measure sums x minus the set mean, and the squares, for each group.

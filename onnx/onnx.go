@@ -10,7 +10,8 @@
 //	ids         model.Batch.IDs, [batch, ids], int64
 //	the table   rows of a table outside the model, and of bags of keys, which no operation of ONNX
 //	            sums: the rows of each sample, or their sums, concatenated; see Bag
-//	table.rows  for slots with at most one key (Config.Single): rows of the table, [batch, slots], int64
+//	table.rows  for slots with at most one key (Config.Single): rows of the table, int64,
+//	            [batch, slots]
 //	state0.h    and so on: the initial state of a recurrent layer
 //
 //	logits      of a classifier; prediction of a regression; else output, or output0, output1, …

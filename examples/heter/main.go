@@ -3,7 +3,7 @@
 //
 //	go build ./examples/heter && ringo run --np 2 --servers 1 --heter 1 -- ./heter
 //	ringo run --np 2 --servers 1 --sync bsp -- ./heter    # the same in one piece
-//	ringo run --np 2 --servers 1 --heter 1 --checkpoint RUN -- ./heter    # saved after each epoch; with --resume it goes on
+//	ringo run --np 2 --servers 1 --heter 1 --checkpoint RUN -- ./heter    # --resume continues
 package main
 
 import (

@@ -1,7 +1,8 @@
 // Command regression predicts house prices from a table with a custom model: the columns of a CSV
 // file are given or detected, and a share of the rows is held out.
 //
-//	go build ./examples/regression && ringo run --np 2 -- ./regression examples/regression/houses.csv
+//	go build ./examples/regression
+//	ringo run --np 2 -- ./regression examples/regression/houses.csv
 package main
 
 import (

@@ -2,7 +2,7 @@
 // created on first access, and the product of two rows predicts whether the user likes the item.
 //
 //	go build ./examples/tables
-//	ringo run --np 2 --servers 2 --sync async -- ./tables    # or bsp, or ssp; geo is for programs that keep copies
+//	ringo run --np 2 --servers 2 --sync async -- ./tables    # or bsp, ssp; geo needs local copies
 package main
 
 import (

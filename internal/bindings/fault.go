@@ -26,7 +26,7 @@ const (
 	Failed   Code = -8 // all other errors
 )
 
-// Of is an error's code and the culprit's rank in the job; -1: unknown.
+// Of returns an error's code and the rank of the culprit in the job, or -1 if unknown.
 func Of(err error) (code Code, rank int) {
 	if err == nil {
 		return OK, -1

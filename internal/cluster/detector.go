@@ -54,8 +54,8 @@ type observation struct {
 
 // decide reports whether a silent peer is lost, with the reason in either case. While data links
 // work, only the control connection may be silent.
-//   - Data that other ranks received later than half the limit after the peer's last heartbeat prove
-//     that the peer was alive: a step needs all members.
+//   - Data that other ranks received later than half the limit after the peer's last heartbeat
+//     prove that the peer was alive: a step needs all members.
 //   - If all of several peers are silent, this end is cut off.
 //
 // Both reasons excuse the peer for at most patience.

@@ -18,17 +18,17 @@ type memory struct {
 	picker     *compress.Workspace
 	total      compress.Sparse // this rank's part of a split
 
-	// Memory of split.
+	// piece, index, cuts and cells are memory of split.
 	piece compress.Sparse
 	index []int32
 	cuts  []int
 	cells []int32
 
-	// Memory of tree.
+	// outFrame, inFrame, tree and theirs are memory of tree.
 	outFrame, inFrame []int32
 	tree              [2]compress.Sparse
 	theirs            compress.Sparse
 
-	// Memory of chunks.
+	// acc and tmp are memory of chunks.
 	acc, tmp []float32
 }

@@ -33,15 +33,15 @@ type shownSample struct {
 type Counts struct {
 	// bins has each bin's negative samples, then each bin's positive samples.
 	bins           [2 * scoreBins]uint32
-	scores, losses int64 // in units of 2^-32
+	scores, losses int64 // unit: 2^-32
 }
 
 const (
-	scoreBits = 9 // of the mantissa, for a bin
+	scoreBits = 9 // mantissa bits of a bin
 	binShift  = 23 - scoreBits
-	// Scores below 2^-24, and from 1-2^-24 on, share a bin.
+	// leastBin belongs to 2^-24: scores below share a bin, and so do scores from 1-2^-24 on.
 	leastBin  = (127 - 24) << scoreBits
-	halfBins  = (127-1)<<scoreBits - leastBin + 2 // for scores up to 1/2
+	halfBins  = (127-1)<<scoreBits - leastBin + 2 // bins of scores up to 1/2
 	scoreBins = 2 * halfBins
 	unit      = 1 << 32
 	leastLog  = 1e-12 // substitute for probability 0 in the log-loss

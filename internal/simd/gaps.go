@@ -48,9 +48,9 @@ func (k *Kernels) GapBits(index []int32, before int32) (all uint32) {
 	return all
 }
 
-// PackGaps writes the gaps of ascending indices, width bits each, to the front of dst: the first into
-// the lowest bits of the first byte, with zeros after the last bit. Gaps take (len(index)*width+7)/8
-// bytes; the 8 bytes after them are unspecified.
+// PackGaps writes the gaps of ascending indices, width bits each, to the front of dst: the first
+// into the lowest bits of the first byte, with zeros after the last bit. Gaps take
+// (len(index)*width+7)/8 bytes; the 8 bytes after them are unspecified.
 func (k *Kernels) PackGaps(dst []byte, index []int32, before int32, width int) {
 	_ = dst[:(len(index)*width+7)/8]
 	for k.compress.gaps.pack != nil && width <= packMost {

@@ -93,7 +93,7 @@ type Tuner struct {
 	driftSuspected bool     // drift at the last check
 	replans        int      // number of new choices
 	spars          float64  // value at the phase's start
-	// candidate strategies with constant chains
+	// candidates are strategies with constant chains
 	candidates []Candidate
 }
 

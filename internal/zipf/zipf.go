@@ -65,8 +65,8 @@ func (l *Law) Draw(a, b, c uint64) uint64 {
 	return l.first[i] + hi
 }
 
-// Alias is an alias table (Walker 1977), which draws one of n outcomes in constant time. Each of n
-// places is equally likely, and gives its outcome with probability keep, else the alias.
+// Alias is an alias table (Walker 1977), which draws an outcome of n in constant time. All n places
+// are equally likely: a place gives its outcome with probability keep, else its alias.
 type Alias struct {
 	keep  []uint64 // in units of 2^-63
 	alias []int32

@@ -1,5 +1,6 @@
-// Package cloud is buckets of clouds as stores of package remote, through gocloud.dev/blob: S3's, whoever offers them, and Azure's. It is a module of
-// its own, because its clients weigh as much as half of ringo, and a program that uses ringo would have their modules.
+// Package cloud provides buckets as stores of package remote: S3, compatible services, and Azure,
+// through gocloud.dev/blob. It is a separate module, because the clients are half the size of
+// ringo, and every program that uses ringo would otherwise depend on their modules.
 package cloud
 
 import (
@@ -25,8 +26,8 @@ type Bucket struct {
 	bucket *blob.Bucket
 }
 
-// Open opens the bucket that a URL names, SCHEME://BUCKET/PREFIX?PARAMETERS: those that gocloud.dev/blob has for the scheme. Where
-// credentials are from is theirs to say.
+// Open opens the bucket of a URL, SCHEME://BUCKET/PREFIX?PARAMETERS, with the parameters and
+// credentials of gocloud.dev/blob for the scheme.
 func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 	at := *u
 	at.Path = ""
@@ -41,19 +42,19 @@ func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 	return &Bucket{url: shown, bucket: b}, nil
 }
 
-// String is the method of Store.
+// String implements Store.
 func (b *Bucket) String() string { return b.url }
 
-// Close is the method of Store.
+// Close implements Store.
 func (b *Bucket) Close() error { return b.bucket.Close() }
 
-// perPage and pageTime bound a page of a list: how many objects it has, and the wait for it.
+// perPage is the number of objects in a page of a list, pageTime the maximum wait for a page.
 const (
 	perPage  = 1000
 	pageTime = time.Minute
 )
 
-// List is the method of Store.
+// List implements Store.
 func (b *Bucket) List(ctx context.Context) (out []store.Object, err error) {
 	for token := blob.FirstPageToken; token != nil; {
 		var page []*blob.ListObject
@@ -70,7 +71,7 @@ func (b *Bucket) List(ctx context.Context) (out []store.Object, err error) {
 	return out, nil
 }
 
-// Stat is the method of Store.
+// Stat implements Store.
 func (b *Bucket) Stat(ctx context.Context, name string) (store.Object, error) {
 	if err := valid(name); err != nil {
 		return store.Object{}, err
@@ -82,7 +83,7 @@ func (b *Bucket) Stat(ctx context.Context, name string) (store.Object, error) {
 	return store.Object{Name: name, Bytes: a.Size, At: a.ModTime}, nil
 }
 
-// Read is the method of Store.
+// Read implements Store.
 func (b *Bucket) Read(ctx context.Context, name string, from, n int64) (io.ReadCloser, store.Object, error) {
 	if err := valid(name); err != nil {
 		return nil, store.Object{}, err
@@ -94,7 +95,7 @@ func (b *Bucket) Read(ctx context.Context, name string, from, n int64) (io.ReadC
 	return r, store.Object{Name: name, Bytes: r.Size(), At: r.ModTime()}, nil
 }
 
-// Write is the method of Store. An object of several parts appears when the last one is there.
+// Write implements Store. An object of several parts appears after the upload of the last part.
 func (b *Bucket) Write(ctx context.Context, name string, r io.Reader, size int64) error {
 	if err := valid(name); err != nil {
 		return err
@@ -102,13 +103,14 @@ func (b *Bucket) Write(ctx context.Context, name string, r io.Reader, size int64
 	in := &exactly{r: r, name: name, size: size}
 	// Not a blob.Writer: azureblob's panics at Close where the upload has failed (v0.47.0).
 	err := b.bucket.Upload(ctx, name, in, &blob.WriterOptions{ContentType: "application/octet-stream"})
-	if in.fault != nil { // which a client may tell in words of its own
+	if in.fault != nil { // the client may have rephrased the error
 		return in.fault
 	}
 	return known(err)
 }
 
-// exactly reads so many bytes, and fails in place of an end that comes earlier or later: then nothing is written. It shows clients nothing else of r.
+// exactly reads size bytes, and fails if r ends earlier or later, which prevents the write. It
+// hides other methods of r from clients.
 type exactly struct {
 	r     io.Reader
 	name  string
@@ -129,7 +131,7 @@ func (e *exactly) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Remove is the method of Store.
+// Remove implements Store.
 func (b *Bucket) Remove(ctx context.Context, name string) error {
 	if err := valid(name); err != nil {
 		return err

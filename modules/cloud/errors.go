@@ -14,7 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/remote/store"
 )
 
-// What is wrong where a cloud refuses, and what to do.
+// Texts for permanent errors of clouds, with the remedy.
 const (
 	noBucket      = "there is no such bucket or container: make it, or mend its name"
 	noCredentials = "no credentials were found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile of ~/.aws (?profile=P)"
@@ -23,7 +23,7 @@ const (
 	otherRegion   = "the bucket is in another region: name that (?region=R)"
 )
 
-// refusals are clouds' codes of faults that another try meets again.
+// refusals maps error codes of clouds that a retry would repeat to texts.
 var refusals = map[string]string{ // never written
 	"NoSuchBucket": noBucket, "ContainerNotFound": noBucket,
 	"InvalidAccessKeyId": badCredential, "SignatureDoesNotMatch": badCredential, "InvalidToken": badCredential, "ExpiredToken": badCredential,
@@ -32,7 +32,7 @@ var refusals = map[string]string{ // never written
 	"PermanentRedirect": otherRegion, "MovedPermanently": otherRegion, "AuthorizationHeaderMalformed": otherRegion,
 }
 
-// fault is what a client says, in words for a person.
+// fault is an error of a client with a text for the user.
 type fault struct {
 	text string
 	err  error
@@ -41,7 +41,7 @@ type fault struct {
 func (f *fault) Error() string { return f.text }
 func (f *fault) Unwrap() error { return f.err }
 
-// known is an error of a client in the words of Store.
+// known converts an error of a client to an error of Store.
 func known(err error) error {
 	if err == nil {
 		return nil
@@ -55,7 +55,7 @@ func known(err error) error {
 	switch {
 	case gcerrors.Code(err) == gcerrors.NotFound:
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
-	case strings.Contains(err.Error(), "get credentials: "): // S3's client has no error of its own for it
+	case strings.Contains(err.Error(), "get credentials: "): // S3's client has no error type for missing credentials
 		return &store.RefusedError{Err: &fault{noCredentials, err}}
 	case errors.As(err, &dns):
 		return &fault{fmt.Sprintf("no host %s is known: %s", dns.Name, dns.Err), err}
@@ -71,7 +71,8 @@ func known(err error) error {
 	return err
 }
 
-// answer is the code of a cloud's answer, and that with its message; "": it has not answered.
+// answer returns the error code of a cloud's response, and the code with the message; "" without a
+// response.
 func answer(err error) (code, said string) {
 	var aws smithy.APIError
 	var azure *azcore.ResponseError
@@ -89,7 +90,7 @@ func answer(err error) (code, said string) {
 	return "", ""
 }
 
-// unopened says why a URL names no bucket.
+// unopened returns the error of a URL that names no bucket.
 func unopened(scheme, shown string, err error) error {
 	if inner := errors.Unwrap(err); inner != nil {
 		err = inner // without the URL

@@ -15,16 +15,16 @@ import (
 	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
 )
 
-// address is what a rendezvous in etcd says.
+// address is a parsed rendezvous in etcd.
 type address struct {
-	shown     string // without what stands behind ?
+	shown     string // rendezvous without the parameters
 	endpoints []string
 	key       string
 	user      string
-	files     map[string]string // by the words of fileWords
+	files     map[string]string // absolute paths, by parameter
 }
 
-// The words behind ? in a rendezvous, each with the absolute path of a file, as etcdctl has them as options.
+// Parameters of a rendezvous, with names as in etcdctl. Each value is the absolute path of a file.
 const (
 	caWord       = "cacert"
 	certWord     = "cert"
@@ -32,8 +32,8 @@ const (
 	passwordWord = "password-file"
 )
 
-// parse reads etcd://[USER@]HOST:PORT[,HOST:PORT...]/KEY[?cacert=FILE&cert=FILE&key=FILE&password-file=FILE], and returns everything
-// that is wrong with it.
+// parse parses etcd://[USER@]HOST:PORT[,HOST:PORT...]/KEY[?PARAMETER=FILE&...] and returns all
+// errors.
 func parse(location string) (a address, err error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -84,7 +84,7 @@ func parse(location string) (a address, err error) {
 	return a, nil
 }
 
-// together finds what does not go together.
+// together reports conflicting parts of an address.
 func (a *address) together(secure bool, fault func(string, ...any)) {
 	if (a.files[certWord] == "") != (a.files[keyWord] == "") {
 		fault("%s and %s go together: give both, or neither", certWord, keyWord)
@@ -100,7 +100,7 @@ func (a *address) together(secure bool, fault func(string, ...any)) {
 	}
 }
 
-// config is that of a client, with its files read.
+// config returns the config of a client, and reads the address's files.
 func (a *address) config() (c clientv3.Config, err error) {
 	c.Endpoints, c.Username = a.endpoints, a.user
 	if a.user != "" {

@@ -1,11 +1,12 @@
-// Package etcd has the ranks of a job meet in etcd: rank 0 posts where it listens under a key of the job's own, and holds that key
-// by a lease. So a notice goes away by itself within a quarter of a minute of its process, and while rank 0 lives no other
-// takes its place.
+// Package etcd is a rendezvous backend: rank 0 stores its address under a key of the job, bound to
+// a lease. The key disappears at most a quarter of a minute after the end of rank 0's process, and
+// no other process can replace it before.
 //
-// Only meeting needs etcd. Once ranks have met, rank 0's coordinator decides who is in, over connections of the job's own: etcd may be
-// stopped, cut off or lose all it knows, and training goes on; rank 0 posts again when etcd is back.
+// Only the rendezvous needs etcd. Later, rank 0's coordinator decides on membership, over the job's
+// own connections: training continues if etcd stops, is cut off or loses all data. Rank 0 stores
+// the key again when etcd is back.
 //
-// The ticket is never posted: whoever may read the key would be in.
+// The ticket is never stored in etcd: any reader of the key could join the job.
 package etcd
 
 import (
@@ -21,7 +22,7 @@ import (
 )
 
 const (
-	leaseTTL    = 15 // seconds after which a notice is gone whose process does not renew it
+	leaseTTL    = 15 // seconds from the last renewal to the removal of the key
 	callTimeout = 5 * time.Second
 	retryPause  = time.Second
 )
@@ -32,13 +33,13 @@ type Backend struct {
 	ttl int64 // seconds
 }
 
-// Open returns the place that a rendezvous of etcd names,
+// Open returns the backend of a rendezvous in etcd,
 //
 //	etcd://HOST:PORT[,HOST:PORT...]/KEY
-//	etcds://[USER@]HOST:PORT[,HOST:PORT...]/KEY[?cacert=FILE&cert=FILE&key=FILE&password-file=FILE]
+//	etcds://[USER@]HOST:PORT[,HOST:PORT...]/KEY[?PARAMETER=FILE&...]
 //
-// the latter under TLS. Files have absolute paths; that of the password is its owner's alone. Nothing is connected yet. It is a
-// ringo.Config's OpenBackend.
+// with TLS for etcds. Parameters are cacert, cert, key and password-file, with absolute paths; only
+// the owner may read the password file. Open does not connect. Use it as ringo.Config.OpenBackend.
 func Open(rendezvous string) (rendezvous.Backend, error) {
 	at, err := parse(rendezvous)
 	if err != nil {
@@ -50,14 +51,14 @@ func Open(rendezvous string) (rendezvous.Backend, error) {
 	return &Backend{at: at, ttl: leaseTTL}, nil
 }
 
-// client returns a client, which reads certificates and the password anew.
+// client returns a client, and reads certificates and the password again.
 func (p *Backend) client() (*clientv3.Client, error) {
 	c, err := p.at.config()
 	if err != nil {
 		return nil, err
 	}
 	c.DialTimeout, c.Logger = callTimeout, zap.NewNop()
-	c.DialKeepAliveTime, c.DialKeepAliveTimeout = callTimeout, callTimeout // a member that is cut off is left for another
+	c.DialKeepAliveTime, c.DialKeepAliveTimeout = callTimeout, callTimeout // replaces an unreachable member of etcd
 	client, err := clientv3.New(c)
 	if err != nil {
 		return nil, p.fault("connecting", err)
@@ -72,7 +73,7 @@ func (p *Backend) fault(doing string, err error) error {
 	return fmt.Errorf("etcd: %s: %s: %w", p.at.shown, doing, err)
 }
 
-// Lookup is the method of rendezvous.Backend.
+// Lookup implements rendezvous.Backend.
 func (p *Backend) Lookup(ctx context.Context, job string) (n rendezvous.Endpoint, err error) {
 	client, err := p.client()
 	if err != nil {
@@ -91,9 +92,9 @@ func (p *Backend) Lookup(ctx context.Context, job string) (n rendezvous.Endpoint
 	return rendezvous.Decode(answer.Kvs[0].Value, p.at.shown, job)
 }
 
-// Publish is the method of rendezvous.Backend. It waits, as long as ctx lets it, for a notice whose
-// process may still live, and is nobody's who reads no errors: what goes wrong after it has
-// returned is tried again, until withdraw.
+// Publish implements rendezvous.Backend. Until ctx ends it waits for the removal of another
+// process's key. After Publish has returned, errors are not reported: the key is stored again after
+// a loss, until withdraw.
 func (p *Backend) Publish(ctx context.Context, n rendezvous.Endpoint) (withdraw func(), err error) {
 	if n.Ticket != "" {
 		return nil, fmt.Errorf("etcd: %s: a ticket is not posted where others may read it: give it to all ranks in a file", p.at.shown)

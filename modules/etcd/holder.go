@@ -10,7 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
 )
 
-// holder keeps a notice in etcd for as long as its process lives.
+// holder keeps a key in etcd during the life of the process.
 type holder struct {
 	place  *Backend
 	client *clientv3.Client
@@ -20,7 +20,7 @@ type holder struct {
 	done   chan struct{}
 }
 
-// take posts the notice as soon as no other is there.
+// take stores the key as soon as no other process holds it.
 func (h *holder) take(ctx context.Context) error {
 	var last error
 	for {
@@ -42,7 +42,7 @@ func (h *holder) take(ctx context.Context) error {
 	}
 }
 
-// taken is the fault of a key that another rank 0 holds.
+// taken returns the error of a key that another rank 0 holds.
 func (h *holder) taken(there string) error {
 	who := "something else"
 	if n, err := rendezvous.Decode([]byte(there), h.place.at.shown, ""); err == nil {
@@ -51,7 +51,7 @@ func (h *holder) taken(there string) error {
 	return fmt.Errorf("etcd: %s: the key is held by %s: give each job a key of its own, or wait until that one is gone, %d s after its end", h.place.at.shown, who, h.place.ttl)
 }
 
-// try posts the notice if nothing is there, and returns what is there then.
+// try stores the key if it does not exist, and returns the stored value.
 func (h *holder) try(ctx context.Context) (there string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -77,12 +77,13 @@ func (h *holder) try(ctx context.Context) (there string, err error) {
 		return "", nil // gone in between
 	}
 	if there = string(kvs[0].Value); there == h.text {
-		h.lease = clientv3.LeaseID(kvs[0].Lease) // an answer was lost, not what was asked
+		h.lease = clientv3.LeaseID(kvs[0].Lease) // an earlier request succeeded, but the response was lost
 	}
 	return there, nil
 }
 
-// keep renews the lease, and posts anew where it was lost. What goes wrong only keeps processes away that come later: they say so.
+// keep renews the lease, and stores the key again after a loss. Errors affect only processes that
+// join later, which report them.
 func (h *holder) keep(life context.Context) {
 	defer close(h.done)
 	for life.Err() == nil {
@@ -99,21 +100,22 @@ func (h *holder) keep(life context.Context) {
 	}
 }
 
-// withdraw removes the notice with its lease: what has come in its place has another. It waits for etcd a few seconds at most.
+// withdraw removes the key with the lease; another process's key has another lease. It waits a few
+// seconds at most.
 func (h *holder) withdraw() {
 	h.stop()
 	<-h.done
 	h.revoke(h.lease)
-	_ = h.client.Close() // nothing is under way
+	_ = h.client.Close() // no request is in progress
 }
 
 func (h *holder) revoke(lease clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	_, _ = h.client.Revoke(ctx, lease) // else it ends by itself
+	_, _ = h.client.Revoke(ctx, lease) // otherwise the lease expires
 }
 
-// pause reports whether ctx still lives after it.
+// pause waits for d and reports whether ctx is still active.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

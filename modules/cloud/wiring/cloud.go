@@ -1,5 +1,6 @@
-// Package remote is the part of package remote that opens buckets. overlay.json has it stand in
-// place of internal/remote/cloud.go, which refuses them: the main module must not import this one.
+// Package remote is the part of package remote that opens buckets. overlay.json replaces
+// internal/remote/cloud.go, which rejects buckets, with this file: the main module must not import
+// this module.
 package remote
 
 import (

@@ -1,6 +1,6 @@
 // Package membership is the part of package membership that opens rendezvous backends. overlay.json
 // replaces internal/cluster/membership/backend.go, which rejects etcd, with this file: the main
-// module must not import this one.
+// module must not import this module.
 package membership
 
 import (

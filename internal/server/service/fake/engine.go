@@ -20,7 +20,7 @@ import (
 type Config struct {
 	Trainers, Sessions int // sessions per trainer
 	Servers, Index     int
-	// Stale, if Bounded, is a trainer's maximum lead over the slowest, in steps.
+	// Bounded limits a trainer's lead over the slowest trainer to Stale steps.
 	Bounded bool
 	Stale   int
 	// LostLeaves makes a lost trainer count as left.
