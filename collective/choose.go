@@ -6,27 +6,26 @@ import (
 	"strings"
 )
 
-// The choice of an algorithm: rules that a group makes once, from what is the same on
-// every rank.
+// The choice of an algorithm: each group makes rules once, from values equal on all ranks.
 
-// situation is what the default rules depend on.
+// situation is the input of the default rules.
 type situation struct {
 	ranks int
-	hosts int // how many hosts the ranks are on
-	// shared says that all ranks share memory.
+	hosts int // hosts of the ranks
+	// shared reports whether all ranks share memory.
 	shared bool
 }
 
-// several says that there are hosts, and several ranks on one.
+// several reports whether there are several hosts, at least one with several ranks.
 func (s situation) several() bool { return 1 < s.hosts && s.hosts < s.ranks }
 
-// rule is what carries out operations of up to so many bytes.
+// rule assigns an algorithm to operations up to a size.
 type rule struct {
-	upTo   int // of the operand; 0: all that are longer than the rule before says
+	upTo   int // bytes of the operand; 0: no limit
 	method algorithm
 }
 
-// ruleSet has the rules of each operation, the shortest operands first.
+// ruleSet has the rules of each operation, in ascending order of size.
 type ruleSet [kinds][]rule
 
 func (t *ruleSet) choose(k kind, bytes int) algorithm {
@@ -35,12 +34,12 @@ func (t *ruleSet) choose(k kind, bytes int) algorithm {
 			return r.method
 		}
 	}
-	return byRules // of send and receive
+	return byRules // send and receive have no rules
 }
 
-// defaultRules hold where nothing was tuned: results depend on the order of
-// sums, so that runs are only reproducible when nothing that is measured has a
-// say. Its bounds were measured over loopback TCP with 2 to 4 ranks.
+// defaultRules returns the rules of a group without tuning. Results depend on the order of sums, so
+// runs are reproducible only without measurements. The bounds were measured over loopback TCP with
+// 2 to 4 ranks.
 func defaultRules(s situation) *ruleSet {
 	t := new(ruleSet)
 	for k := range kinds {
@@ -57,7 +56,7 @@ func defaultRulesOf(k kind, s situation) []rule {
 	case kindAllReduce:
 		switch {
 		case s.ranks == 2 && s.hosts == 1:
-			return []rule{{128 << 10, byExchange}, {0, byPairs}} // beyond, each adding all costs more than a step
+			return []rule{{128 << 10, byExchange}, {0, byPairs}} // above, adding the whole operand on both ranks costs more than a step
 		case s.ranks == 2:
 			return []rule{{128 << 10, byExchange}, {0, byRing}}
 		case s.ranks <= 8 && s.hosts == 1:
@@ -89,11 +88,11 @@ func defaultRulesOf(k kind, s situation) []rule {
 		return []rule{{256 << 10, byTree}, {0, byRing}}
 	case kindGather, kindScatter:
 		if s.ranks > 8 {
-			return []rule{{4 << 10, byTree}, {0, byPairs}} // bytes of one part
+			return []rule{{4 << 10, byTree}, {0, byPairs}} // limit in bytes of one part
 		}
 		return []rule{{0, byPairs}}
 	case kindAllToAll, kindAllToAllV:
-		if k == kindAllToAll && s.ranks >= 8 { // log2 N messages in place of N-1, of more bytes
+		if k == kindAllToAll && s.ranks >= 8 { // log2 N messages instead of N-1, with more bytes
 			return []rule{{s.ranks << 10, byDoubling}, {0, byPairs}}
 		}
 		return []rule{{0, byPairs}}
@@ -103,20 +102,20 @@ func defaultRulesOf(k kind, s situation) []rule {
 	return nil
 }
 
-// defaults are the rules of this group unless it was tuned.
+// defaults returns the default rules of this group.
 func (g *Group) defaults() *ruleSet {
 	hosts := g.hosts
-	if g.hosting == nil { // too many ranks on one
+	if g.hosting == nil { // a host has too many ranks
 		hosts = g.size
 	}
 	return defaultRules(situation{ranks: g.size, hosts: hosts, shared: g.share.whole(g.size)})
 }
 
-// method is the algorithm of an operation: the configured one where the
-// operation has it, else what the rules say.
+// method returns the algorithm of an operation: the configured one if the operation supports it,
+// else the rule's.
 func (g *Group) method(k kind, bytes int) algorithm {
 	if k == kindSharded {
-		return byDirect // there is no other
+		return byDirect // the only algorithm
 	}
 	if g.named != byRules && implementation(k, g.named) != nil {
 		return g.named
@@ -124,8 +123,8 @@ func (g *Group) method(k kind, bytes int) algorithm {
 	return g.rules.Load().choose(k, bytes)
 }
 
-// Choice returns the algorithm of an operation of so many bytes, such as
-// "allreduce"; empty where there is no such operation, or no choice.
+// Choice returns the algorithm of an operation of some bytes, such as "allreduce"; empty for an
+// unknown operation, or one without a choice.
 func (g *Group) Choice(op string, bytes int) string {
 	k := slices.Index(kindNames[:], op)
 	if k < 0 {
@@ -134,8 +133,8 @@ func (g *Group) Choice(op string, bytes int) string {
 	return g.method(kind(k), bytes).String()
 }
 
-// Explain describes in lines of text which algorithm carries out which operation, by
-// the bytes of its operand (of one part in gather and scatter), and why.
+// Explain returns lines of text with the algorithm of each operation, by the bytes of its operand
+// (of one part in gather and scatter), and the source of the rules.
 func (g *Group) Explain() string {
 	t := g.rules.Load()
 	why := "by the default rules"
@@ -185,27 +184,27 @@ func byteText(n int) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// Link is what messages cost between two ranks: Latency, plus one part in
-// BytesPerSecond for each byte.
+// Link is the cost of a message between two ranks: LatencySeconds, plus bytes divided by
+// BytesPerSecond.
 type Link struct {
 	LatencySeconds float64 `json:"latency_seconds"`
 	BytesPerSecond float64 `json:"bytes_per_second"`
 }
 
-// Profile is the rules that Tune made for a group of Ranks on Hosts, and what it measured.
-// Results depend on the order of sums and so on the rules: runs with the same profile give
-// the same bits.
+// Profile is the rules that Tune made for a group of Ranks on Hosts, and the measurements. The
+// rules affect the order of sums, and thereby results: runs with the same profile have the same
+// bits.
 type Profile struct {
 	Ranks    int  `json:"ranks"`
 	Hosts    int  `json:"hosts"`
-	SameHost Link `json:"same_host"`  // between ranks of one host; zero: there are none
-	Between  Link `json:"other_host"` // between ranks of two hosts; likewise
-	// AddBytesPerSecond is how fast a rank adds operands; 0: in no time.
+	SameHost Link `json:"same_host"`  // link between ranks of one host; zero: no such ranks
+	Between  Link `json:"other_host"` // link between ranks of two hosts; zero: one host
+	// AddBytesPerSecond is a rank's speed of adding operands. 0 means unlimited.
 	AddBytesPerSecond float64 `json:"add_bytes_per_second,omitempty"`
 	Rules             Rules   `json:"rules"`
 }
 
-// Validate reports all faults of p.
+// Validate returns all errors of p together.
 func (p Profile) Validate() error {
 	_, err := p.Rules.ruleSet(p.Ranks)
 	return err

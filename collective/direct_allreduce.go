@@ -9,24 +9,24 @@ import (
 // AllReduce over shared memory. With K bytes on N ranks, by size:
 //
 //   - up to 48 bytes travel in the line of the arrival, and every rank reduces
-//     all: one exchange of flags.
+// all operands: one exchange of flags.
 //   - up to copyLimit every rank copies its operand to staging, arrives, and
-//     reduces all of them: one exchange again, 2K bytes written and (N+1)K read
-//     by each rank. Operands up to privateLimit go this way if none is in an arena.
+// reduces all operands: one exchange again, 2K bytes written and (N+1)K read by each rank. Operands
+// up to privateLimit take this path if none is in an arena.
 //   - operands in arenas are reduced in place: each rank reduces its 1/N of all
-//     of them in one pass and writes the result to all. Two exchanges, K bytes
-//     read and K written by each rank. Nobody returns before all have written.
+// operands in one pass and writes the result to all. Two exchanges, K bytes read and K written by
+// each rank. No rank returns before all have written.
 //   - other operands pass through staging in pieces. In each step a rank copies
-//     one piece in, reduces its part of the one before and copies the results of
-//     the one before that out.
+// one piece in, reduces its part of the previous piece and copies the results of the piece before
+// out.
 //
-// The order of the sum is that of the ranks in each of them.
+// Each path sums in the order of the ranks.
 
 const (
 	// copyLimit is the largest operand in bytes that every rank reduces whole.
 	copyLimit = 4 << 10
-	// privateLimit is the same where operands must be copied in any case, and a
-	// second copy is what sharing the work costs.
+	// privateLimit is the same limit if operands must be copied anyway: sharing the work then costs
+	// a second copy.
 	privateLimit = 16 << 10
 )
 
@@ -70,7 +70,7 @@ func (w *Work) directAllReduce() error {
 	return w.reduceStaged(0)
 }
 
-// foldInline reduces the operands in the lines.
+// foldInline reduces the operands in the arrival lines.
 func (w *Work) foldInline() {
 	s := w.g.share
 	if w.elem == float32s && w.op <= Mean {
@@ -102,8 +102,7 @@ func (w *Work) foldInline() {
 	w.fold(w.dsts, w.srcs)
 }
 
-// reduceCopies: all have arrived with copies of their operands, and every rank
-// reduces all of them.
+// reduceCopies reduces all operands in every rank, after all ranks have arrived with copies.
 func (w *Work) reduceCopies() {
 	s, n := w.g.share, len(w.x)
 	w.srcs = w.srcs[:0]
@@ -114,7 +113,7 @@ func (w *Work) reduceCopies() {
 	w.fold(w.dsts, w.srcs)
 }
 
-// reduceInPlace: all have arrived with operands in their arenas.
+// reduceInPlace reduces operands that are all in arenas, after all ranks have arrived.
 func (w *Work) reduceInPlace() error {
 	s := w.g.share
 	first, _ := w.placeOf(0)
@@ -128,20 +127,19 @@ func (w *Work) reduceInPlace() error {
 	return w.step(1)
 }
 
-// lines returns the part [lo, hi) of n bytes at an address that is for rank i of
-// so many: their bounds are those of cache lines, so that no two ranks write to
-// the same one.
+// lines returns rank i's part [lo, hi) of n bytes at an address. Bounds are those of cache lines,
+// so that no two ranks write to the same line.
 func lines(at, n, ranks, i int) (lo, hi int) {
 	skip := at % cacheLine
 	from, to := RingChunk((skip+n+cacheLine-1)/cacheLine, ranks, i)
 	return min(n, max(0, from*cacheLine-skip)), min(n, max(0, to*cacheLine-skip))
 }
 
-// reduceStaged: all have arrived, and some operand is in no arena. Step t copies
-// piece t in, reduces this rank's part of piece t-1 and copies the results of
-// t-2 out. Staging holds two pieces of operands and two of this rank's results:
-// what is written over in step t was last read in t-1, which all have finished.
-// All have finished the steps before the first one.
+// reduceStaged reduces operands of which at least one is in no arena, after all ranks have arrived.
+// Step t copies piece t in, reduces this rank's part of piece t-1 and copies the results of t-2
+// out. Staging holds two pieces of operands and two of this rank's results: step t overwrites data
+// last read in t-1, a step that all ranks have finished. Before the first step, all ranks have
+// finished the earlier ones.
 func (w *Work) reduceStaged(first int) error {
 	piece := w.piece()
 	pieces := (len(w.x) + piece - 1) / piece
@@ -164,8 +162,8 @@ func (w *Work) reduceStaged(first int) error {
 	return nil
 }
 
-// piece is how many bytes a step of reduceStaged copies: two of it and two of
-// 1/N of it, in whole lines, have place in a slot's staging.
+// piece returns the number of bytes per step of reduceStaged: two operand pieces and two result
+// parts of 1/N, in whole lines, fit a slot's staging.
 func (w *Work) piece() int {
 	s := w.g.share
 	ranks := len(s.ranks)
@@ -175,8 +173,7 @@ func (w *Work) piece() int {
 // pieceOf returns piece t of the operand.
 func (w *Work) pieceOf(t, piece int) []byte { return w.x[t*piece : min(len(w.x), (t+1)*piece)] }
 
-// operandOf is where a rank has copied its piece t, resultOf where it puts what
-// it has reduced of it.
+// operandOf returns rank i's copy of piece t, and resultOf its reduced part of the piece.
 func (w *Work) operandOf(i, t, piece int) []byte {
 	return w.g.share.stage(w.number, i)[t%2*piece:][:piece]
 }
@@ -186,7 +183,7 @@ func (w *Work) resultOf(i, t, piece int) []byte {
 	return w.g.share.stage(w.number, i)[2*piece+t%2*part:][:part]
 }
 
-// stageIn copies what the others reduce of piece t.
+// stageIn copies the other ranks' parts of piece t to staging.
 func (w *Work) stageIn(t, piece int) {
 	s, x := w.g.share, w.pieceOf(t, piece)
 	lo, hi := lines(0, len(x), len(s.ranks), s.me)
@@ -195,8 +192,7 @@ func (w *Work) stageIn(t, piece int) {
 	copy(to[hi:], x[hi:])
 }
 
-// reduceStage reduces this rank's part of piece t, to its place and for the
-// others.
+// reduceStage reduces this rank's part of piece t, into x and into staging.
 func (w *Work) reduceStage(t, piece int) {
 	s, x := w.g.share, w.pieceOf(t, piece)
 	lo, hi := lines(0, len(x), len(s.ranks), s.me)
@@ -212,7 +208,7 @@ func (w *Work) reduceStage(t, piece int) {
 	w.fold(w.dsts, w.srcs)
 }
 
-// stageOut copies the others' results of piece t.
+// stageOut copies the other ranks' results of piece t.
 func (w *Work) stageOut(t, piece int) {
 	s, x := w.g.share, w.pieceOf(t, piece)
 	for i := range s.ranks {
@@ -248,7 +244,7 @@ func (w *Work) fold(dst, src [][]byte) {
 	}
 }
 
-// tableOf is a table of the values of slices, in the memory of another.
+// tableOf returns the slices as values of T, and reuses the memory of table.
 func tableOf[T float32 | uint16](table [][]T, slices [][]byte) [][]T {
 	var zero T
 	table = table[:0]
@@ -258,7 +254,7 @@ func tableOf[T float32 | uint16](table [][]T, slices [][]byte) [][]T {
 	return table
 }
 
-// foldBlock is how many bytes of a result the types without kernels hold.
+// foldBlock is the size in bytes of a block of foldBlocks.
 const foldBlock = 2048
 
 // foldBlocks is fold for the types without kernels.

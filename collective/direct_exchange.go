@@ -8,21 +8,18 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// All other operations over shared memory are one exchange: every rank shows its
-// source, a slice, and takes from the others' what is to be its own, by copying
-// or reducing it.
+// All other operations over shared memory are one exchange. Every rank publishes a slice, its
+// source; a rank copies or reduces its parts of the sources.
 //
-// A source in an arena is taken from where it lies, in one pass; nobody returns
-// before all have taken theirs. Any other is copied to staging, up to 48 bytes to
-// the line of the arrival. What does not find place there goes in rounds: round t
-// copies piece t of each rank's part in, for the next one while the others take
-// this one.
+// A source in an arena is read in place, in one pass; an operation returns after all ranks have
+// read. Another source is copied to staging; up to 48 bytes go to the line of the arrival. Sources
+// larger than staging take rounds: round t copies piece t of each rank's part to staging, for the
+// next round.
 //
-// With K bytes to be taken by a rank: K read and written by it, and as much by
-// those who copy them in; one exchange of flags up to copyLimit, two for arenas,
-// else one for each round.
+// Cost, with K bytes per receiving rank: K read and written by that rank, and K by the ranks that
+// copy to staging. One exchange of flags up to copyLimit, two for arenas, else one per round.
 
-// parts is how many parts a source has: one for each rank, or one for all.
+// parts returns the number of parts of a source: one per rank, or one for all.
 func (w *Work) parts() int {
 	switch w.kind {
 	case kindReduceScatter, kindScatter, kindAllToAll, kindAllToAllV:
@@ -31,7 +28,7 @@ func (w *Work) parts() int {
 	return 1
 }
 
-// source is what this rank shows.
+// source returns the slice that this rank publishes.
 func (w *Work) source() []byte {
 	switch w.kind {
 	case kindAllGather, kindAllGatherV, kindGather:
@@ -44,8 +41,8 @@ func (w *Work) source() []byte {
 	return w.x
 }
 
-// sourceBytes is the length of all sources that are not empty; ok is false when
-// they differ.
+// sourceBytes returns the common length of all sources that are not empty; ok is false if lengths
+// can differ.
 func (w *Work) sourceBytes() (n int, ok bool) {
 	switch w.kind {
 	case kindAllGather, kindGather:
@@ -58,7 +55,7 @@ func (w *Work) sourceBytes() (n int, ok bool) {
 	return len(w.x), true
 }
 
-// partOf is where part p lies in this rank's source.
+// partOf returns the bounds of part p in this rank's source.
 func (w *Work) partOf(p int) (lo, hi int) {
 	switch {
 	case w.parts() == 1:
@@ -73,8 +70,8 @@ func (w *Work) partOf(p int) (lo, hi int) {
 	return p * n, (p + 1) * n
 }
 
-// goal is where this rank puts what it takes of rank i's source. Its length is
-// that of what it takes. A reduction has the same goal for all sources.
+// goal returns the destination of this rank's part of rank i's source, with the part's length. A
+// reduction has the same destination for all sources.
 func (w *Work) goal(i int) []byte {
 	switch w.kind {
 	case kindReduceScatter, kindAllToAll, kindScatter, kindAllToAllV:
@@ -146,7 +143,7 @@ func (w *Work) directExchange() error {
 	}
 }
 
-// arriveSource arrives with the source in its arena, or its first piece copied.
+// arriveSource arrives with a source in the arena, or with its first piece in staging.
 func (w *Work) arriveSource(src []byte) error {
 	place, most := nowhere, 0
 	if len(src) > copyLimit {
@@ -168,8 +165,8 @@ func (w *Work) arriveSource(src []byte) error {
 	return w.arrive(place, most)
 }
 
-// survey reads what the ranks show: the length of the largest part, whether all
-// sources that are not empty lie in arenas, and whether one does.
+// survey reads the arrivals: the length of the largest part, and whether all sources, or some, are
+// in arenas. Empty sources count as in arenas.
 func (w *Work) survey() (most int, all, some bool) {
 	all = true
 	for _, show := range w.arrivals {
@@ -179,12 +176,12 @@ func (w *Work) survey() (most int, all, some bool) {
 	return most, all, some
 }
 
-// table is where a rank of AllToAllV says where the parts of its source end.
+// table returns rank i's table of AllToAllV: the ends of the parts of its source.
 func (w *Work) table(i int) []int64 {
 	return bytesview.As[int64](w.g.share.stage(w.number, i)[:8*w.g.size])
 }
 
-// pieces is where a rank's pieces are staged: two of each part, by turns.
+// pieces returns rank i's staging for pieces: two per part, alternately.
 func (w *Work) pieces(i int) []byte {
 	stage := w.g.share.stage(w.number, i)
 	if w.kind == kindAllToAllV {
@@ -193,7 +190,7 @@ func (w *Work) pieces(i int) []byte {
 	return stage
 }
 
-// partRoom is how long a piece of one part is.
+// partRoom returns the size of one part's piece.
 func (w *Work) partRoom() int {
 	return len(w.pieces(0)) / 2 / w.parts() &^ (cacheLine - 1)
 }
@@ -208,8 +205,8 @@ func (w *Work) stageParts(t, room int) {
 	}
 }
 
-// view finds where bytes [from, to) of this rank's part of rank i's source, which
-// begins at lo of it, can be read; they are piece t.
+// view returns bytes [from, to), piece t, of this rank's part of rank i's source. The part begins
+// at lo.
 type view func(w *Work, i, lo, from, to, t, room int) []byte
 
 func inlineView(w *Work, i, lo, from, to, _, _ int) []byte {
@@ -231,8 +228,8 @@ func shownView(w *Work, i, lo, from, to, t, room int) []byte {
 	return w.pieces(i)[(t%2*w.parts()+p)*room:][:to-from]
 }
 
-// takeAll takes piece t of this rank's part of every source, beginning with its
-// own so that not all read the same source at once.
+// takeAll copies or reduces piece t of this rank's part of every source. Copies begin with this
+// rank's source, so that the ranks do not all read one source simultaneously.
 func (w *Work) takeAll(look view, t, room int) error {
 	s := w.g.share
 	w.srcs = w.srcs[:0]
@@ -243,7 +240,7 @@ func (w *Work) takeAll(look view, t, room int) error {
 			i = (s.me + k) % len(s.ranks)
 		}
 		goal := w.goal(i)
-		if goal == nil && w.kind != kindAllToAllV { // there it is an empty part
+		if goal == nil && w.kind != kindAllToAllV { // an empty part in AllToAllV
 			continue
 		}
 		lo, hi := w.theirPart(i, len(goal))
@@ -272,9 +269,8 @@ func (w *Work) takeAll(look view, t, room int) error {
 	return nil
 }
 
-// holds reports whether bytes [lo, hi) of rank i's source are where it has memory.
-// Only the table of AllToAllV can say otherwise; in the line of an arrival, or in
-// staging, there is room for all.
+// holds reports whether bytes [lo, hi) of rank i's source are inside its memory. Only the table of
+// AllToAllV can be wrong: the line of an arrival and staging have space for all parts.
 func (w *Work) holds(i, lo, hi int) bool {
 	if w.kind != kindAllToAllV || i == w.g.share.me || !w.arrivals[i].placed {
 		return true
@@ -282,8 +278,8 @@ func (w *Work) holds(i, lo, hi int) bool {
 	return lo >= 0 && lo <= hi && hi <= len(w.g.share.arenas[i])-w.arrivals[i].off
 }
 
-// copyCached copies without what the runtime does for more than 1 MiB: stores
-// that pass by the caches, which take twice as long as others here.
+// copyCached copies in blocks. The runtime copies more than 1 MiB with non-temporal stores, at half
+// the speed here.
 func copyCached(dst, src []byte) {
 	const most = 256 << 10
 	for len(src) > most {
@@ -293,8 +289,8 @@ func copyCached(dst, src []byte) {
 	copy(dst, src)
 }
 
-// theirPart is where this rank's part lies in rank i's source, if it is to have n
-// bytes and the sources are alike.
+// theirPart returns the bounds of this rank's part of rank i's source, for a part of n bytes and
+// sources of equal layout.
 func (w *Work) theirPart(i, n int) (lo, hi int) {
 	switch {
 	case w.kind == kindAllGatherV:
@@ -314,8 +310,8 @@ func (w *Work) theirPart(i, n int) (lo, hi int) {
 	return w.g.rank * n, (w.g.rank + 1) * n
 }
 
-// reduceToRoot: all operands lie in arenas. Each rank reduces a slice of them to
-// the root's.
+// reduceToRoot reduces operands that are all in arenas. Each rank reduces one slice into the root's
+// operand.
 func (w *Work) reduceToRoot() error {
 	s := w.g.share
 	lo, hi := lines(w.arrivals[w.root].off, len(w.x), len(s.ranks), s.me)

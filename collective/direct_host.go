@@ -2,16 +2,16 @@ package collective
 
 import "slices"
 
-// The two halves of the hierarchical allreduce within a host whose ranks share
-// memory. They are one operation of the share: one arrival, then steps.
+// The two halves of the hierarchical allreduce within a host with shared memory. Both are one
+// operation of the shmGroup: one arrival, then steps.
 
-// hostSharesMemory reports whether the ranks of this host, as the hierarchy has them,
-// are those that share memory.
+// hostSharesMemory reports whether the hierarchy's ranks of this host are exactly the ranks that
+// share memory.
 func (g *Group) hostSharesMemory() bool {
 	return g.share != nil && g.hosting != nil && slices.Equal(g.share.ranks, g.hosting.local.ranks)
 }
 
-// hostPart is where the part of a place lies in x.
+// hostPart returns the bounds in x of place p's part.
 func (w *Work) hostPart(p int) (lo, hi int) {
 	if p > 0 {
 		lo = w.ends[p-1]
@@ -19,9 +19,9 @@ func (w *Work) hostPart(p int) (lo, hi int) {
 	return lo, w.ends[p]
 }
 
-// hostScatter reduces x over the ranks of the host, part p of it, which ends at
-// w.ends[p], to the rank with place p. In arenas each part is read from where it
-// lies, in one pass; else pieces of all parts are copied through staging.
+// hostScatter reduces x over the ranks of the host: part p, up to w.ends[p], to the rank with place
+// p. Operands in arenas are read in place, in one pass; other operands pass through staging in
+// pieces of all parts.
 func (w *Work) hostScatter() error {
 	s := w.g.share
 	ranks := len(s.ranks)
@@ -41,7 +41,7 @@ func (w *Work) hostScatter() error {
 	placed := w.placed()
 	if placed == ranks {
 		room = max(most, 1)
-	} else if placed > 0 { // those have not staged their first pieces
+	} else if placed > 0 { // ranks with an arena have not staged a first piece
 		if place != nowhere {
 			w.stageHost(0, room)
 		}
@@ -61,13 +61,13 @@ func (w *Work) hostScatter() error {
 	}
 }
 
-// nextStep is step with the number after the last one's.
+// nextStep is step with the next number.
 func (w *Work) nextStep() error {
 	w.steps++
 	return w.step(w.steps)
 }
 
-// stageHost copies piece t of the others' parts to staging.
+// stageHost copies piece t of the other ranks' parts to staging.
 func (w *Work) stageHost(t, room int) {
 	s := w.g.share
 	to := s.stage(w.number, s.me)
@@ -103,9 +103,9 @@ func (w *Work) reduceHost(t, room int, inPlace bool) {
 	w.fold(w.dsts, w.srcs)
 }
 
-// hostGather brings the parts of x that hostScatter dealt out to all ranks of the
-// host. Its first step says that this rank's part is what it is to be, and that
-// it reads no others any more.
+// hostGather copies the parts that hostScatter reduced to all ranks of the host. Its first step
+// reports that this rank's part is complete, and that this rank no longer reads other ranks'
+// operands.
 func (w *Work) hostGather() error {
 	s := w.g.share
 	if err := w.nextStep(); err != nil {
@@ -119,7 +119,7 @@ func (w *Work) hostGather() error {
 				copyCached(w.x[lo:hi], s.arenas[i][off+lo:off+hi])
 			}
 		}
-		return w.nextStep() // nobody reads x any more
+		return w.nextStep() // no rank reads x after this step
 	}
 	most, room := 0, len(s.staging[0])/2
 	for p := range s.ranks {

@@ -1,12 +1,12 @@
 package collective
 
-// What the hierarchical operations but allreduce do within a host whose ranks share
-// memory. Each is one operation of the share: one arrival, when a rank has what the
-// others need, then rounds as in direct_exchange.go: what lies in an arena is taken
-// from there in the first, anything else in pieces through staging.
+// The hierarchical operations except allreduce, within a host with shared memory. Each is one
+// operation of the shmGroup: one arrival, after a rank has the data for the other ranks, then
+// rounds as in direct_exchange.go: data in an arena are read in place in the first round, other
+// data pass through staging in pieces.
 
-// hostPlace is where this rank's x lies, for the others of the host to read; nowhere
-// also if a copy is cheaper than that nobody returns before they have.
+// hostPlace returns the arena offset of this rank's x for the host's other ranks; or nowhere, also
+// if a copy costs less than the final wait for readers.
 func (w *Work) hostPlace() uint64 {
 	if len(w.x) <= copyLimit {
 		return nowhere
@@ -14,9 +14,9 @@ func (w *Work) hostPlace() uint64 {
 	return w.place(w.x)
 }
 
-// hostRounds carries out rounds until most bytes have been taken, room in each: all in
-// one if every rank whose x is read shows it in its arena. read says whose is; stage
-// copies a piece of this rank's to staging, and take takes the pieces of a round.
+// hostRounds runs rounds until most bytes have been read, room bytes per round; one round suffices
+// if every source is in an arena. read reports whether rank i's x is a source; stage copies a piece
+// of this rank's x to staging, and take reads the pieces of a round.
 func (w *Work) hostRounds(most, room int, read func(i int) bool, stage, take func(t, room int)) error {
 	s := w.g.share
 	w.steps = 0
@@ -53,7 +53,7 @@ func (w *Work) hostRounds(most, room int, read func(i int) bool, stage, take fun
 	}
 }
 
-// halfStage is how long the pieces are where there is one for all.
+// halfStage returns the size of a piece if all ranks read the same piece.
 func (s *shmGroup) halfStage() int { return len(s.staging[0]) / 2 }
 
 // stagePiece copies piece t of x.
@@ -64,8 +64,8 @@ func (w *Work) stagePiece(t, room int) {
 	}
 }
 
-// hostView is where bytes [lo, hi) of place i's x can be read in round t: in its arena,
-// or from at on in the piece that begins at base.
+// hostView returns bytes [lo, hi) of place i's x in round t: in its arena, or at offset at of the
+// piece that begins at base.
 func (w *Work) hostView(i, lo, hi, base, at int) []byte {
 	s := w.g.share
 	if off, placed := w.placeOf(i); placed {
@@ -86,8 +86,8 @@ func (w *Work) hostSpread(leader int) error {
 	})
 }
 
-// hostCollect reduces the operands of the host to the leader's x. The leader's own is
-// own, which may be that.
+// hostCollect reduces the operands of the host to the leader's x. own is the leader's operand,
+// which can be x.
 func (w *Work) hostCollect(own []byte, leader int) error {
 	s := w.g.share
 	return w.hostRounds(len(w.x), s.halfStage(), func(i int) bool { return i != leader }, w.stagePiece, func(t, room int) {
@@ -109,7 +109,7 @@ func (w *Work) hostCollect(own []byte, leader int) error {
 	})
 }
 
-// largestBundle is the most bytes that a rank of the host has of the parts.
+// largestBundle returns the size of the largest bundle of a rank of the host.
 func (w *Work) largestBundle() int {
 	most := 0
 	for i := range w.g.hosting.bundles {
@@ -118,7 +118,7 @@ func (w *Work) largestBundle() int {
 	return most
 }
 
-// hostExchange gives every rank of the host the parts in the others' bundles.
+// hostExchange copies the parts of each rank's bundle to all other ranks of the host.
 func (w *Work) hostExchange() error {
 	s := w.g.share
 	stage := func(t, room int) {
@@ -135,8 +135,7 @@ func (w *Work) hostExchange() error {
 	})
 }
 
-// hostDeal reduces the parts in this rank's bundle over the host, to where the bundle
-// is to be.
+// hostDeal reduces the parts of this rank's bundle over the host, into bundle.
 func (w *Work) hostDeal(bundle []byte) error {
 	s := w.g.share
 	ranks := len(s.ranks)

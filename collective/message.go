@@ -2,34 +2,34 @@ package collective
 
 import "github.com/ringo-ml/ringo/transport"
 
-// The messages of an operation: how they are named, sent, asked for and waited for, and
-// where what is to be added arrives.
+// The messages of an operation: tags, sends, posted receives, waits, and buffers for operands that
+// arrive.
 
 const (
-	// posted is how many receives an operation posts ahead.
+	// posted is the number of receives that an operation posts ahead.
 	posted = 4
-	// slots is how many it posts of short messages to many ranks.
+	// slots is that number for short messages to many ranks.
 	slots = 32
 )
 
-// tag names message i of the operation between two ranks.
+// tag returns the tag of message i of the operation, between two ranks.
 func (w *Work) tag(i int) transport.Tag {
 	return transport.Tag{Group: w.group, Seq: w.seq, Part: w.base + uint32(i), Sig: uint64(w.sig)}
 }
 
-// number names a message by the step of the algorithm and the segment.
+// number returns a message number from the step of the algorithm and the segment.
 func number(step, segment int) int { return step<<numberBits | segment }
 
 const (
-	numberBits = 20 // of a message's number are its segment,
-	stepBits   = 10 // its step,
-	phaseBits  = 30 // and two its phase, see Work.base
+	numberBits = 20 // bits of the segment in a message number
+	stepBits   = 10 // bits of the step
+	phaseBits  = 30 // first bit of the phase, two bits: see Work.base
 )
 
-// post asks for message i from a rank of the scope; the receive is number i modulo posted.
+// post posts the receive of message i from a rank of the scope, in slot i modulo posted.
 func (w *Work) post(i, from int, dst []byte) { w.postTo(i%posted, i, from, dst) }
 
-// postTo is post with the number of the receive.
+// postTo is post with a given slot.
 func (w *Work) postTo(slot, i, from int, dst []byte) {
 	w.pending[slot] = true
 	w.g.mesh.Post(&w.recvs[slot], w.meshRank(from), w.tag(i), dst)
@@ -46,11 +46,11 @@ func (w *Work) waitFor(slot, from int) error {
 	return err
 }
 
-// send sends message i. If it has to wait, then since the last receive: a clock
-// costs as much as half the rest of a short operation.
+// send sends message i. Its wait, if any, counts from the last receive: reading the clock costs as
+// much as half the rest of a short operation.
 func (w *Work) send(i, to int, p []byte) error {
 	peer := w.meshRank(to)
-	if _, since := w.waits.Load(); since == 0 { // one between two ranks that was to go through shared memory
+	if _, since := w.waits.Load(); since == 0 { // a point-to-point operation moved from shared memory to the mesh
 		w.g.scribe.look(w)
 	}
 	w.waits.Continue(peer)
@@ -65,21 +65,19 @@ func (w *Work) send(i, to int, p []byte) error {
 	return err
 }
 
-// zeroCopyMin is from how many bytes for each rank on large messages are lent and not
-// copied, which ends with a word from who has received them. That word and the calls
-// that look up the pages cost two ranks a third of a sum of 256 KiB each, a sixth at
-// 512 KiB, and nothing that could be measured from 2 MiB on; four ranks on two cores
-// a twentieth at 256 KiB, and they gain as much from 512 KiB on and a sixth at 1.5 MiB.
+// zeroCopyMin is the smallest size per rank, in bytes, of zero-copy sends. A zero-copy send ends
+// with a notice from the receiver. The notice and the page look-ups cost two ranks a third of a sum
+// of 256 KiB each, a sixth at 512 KiB, and no measurable time from 2 MiB on. Four ranks on two
+// cores lose a twentieth at 256 KiB, and gain as much from 512 KiB on and a sixth at 1.5 MiB.
 const zeroCopyMin = 1 << 20
 
-// chooseZeroCopy decides whether send lends, as it does on all ranks: what an operation
-// sends must then not be overwritten before its receiver has it, and the end of
-// the operation is to wait for that.
+// chooseZeroCopy decides, equally on all ranks, whether sends are zero-copy. The operation must
+// then not overwrite data before the receiver has them, and its end waits for the receiver.
 func (w *Work) chooseZeroCopy() {
 	w.zeroCopy = w.g.lender != nil && len(w.x)/w.scope.size >= zeroCopyMin
 }
 
-// waitsFor notes that the operation waits for a rank of the group.
+// waitsFor records that the operation waits for a rank of the group.
 func (w *Work) waitsFor(peer int) {
 	if !w.stamped {
 		w.g.scribe.look(w)
@@ -88,28 +86,28 @@ func (w *Work) waitsFor(peer int) {
 	w.waits.Continue(w.g.ranks[peer])
 }
 
-// waited notes that a wait has ended. Of one that has failed it stays known for whom it was.
+// waited records the end of a wait. After an error the awaited rank stays recorded.
 func (w *Work) waited(err error) {
 	if err == nil {
 		w.waits.Clear()
 	}
 }
 
-// stamp notes when the operation began.
+// stamp records the start of the operation.
 func (w *Work) stamp() {
 	w.g.scribe.look(w)
 	w.stamped = true
 }
 
-// meshRank is the rank in the mesh of a place in the scope.
+// meshRank returns the mesh rank of a place in the scope.
 func (w *Work) meshRank(place int) int { return w.g.ranks[w.scope.ranks[place]] }
 
-// room returns place for n bytes to arrive in for each posted receive.
+// room ensures buffers of n bytes for the posted receives.
 func (w *Work) room(n int) {
 	w.arrivalBuffers(posted, n)
 }
 
-// arrivalBuffers is room for another number of receives.
+// arrivalBuffers ensures count buffers of n bytes.
 func (w *Work) arrivalBuffers(count, n int) {
 	n = (n + cacheLine - 1) &^ (cacheLine - 1)
 	if len(w.scratch) < count*n {
@@ -117,11 +115,11 @@ func (w *Work) arrivalBuffers(count, n int) {
 	}
 }
 
-// space is where message i of n bytes arrives to be added.
+// space returns the buffer of message i, n bytes to be added.
 func (w *Work) space(i, n int) []byte { return w.spaceOf(i%posted, posted, n) }
 
-// spaceOf is the space of one of count receives. It begins a cache line, whatever the
-// scratch was made for: else every vector of the operands would lie in two.
+// spaceOf returns one of count buffers. It begins at a cache line for any scratch size: otherwise
+// every vector of the operands would cross lines.
 func (w *Work) spaceOf(slot, count, n int) []byte {
 	stride := len(w.scratch) / count &^ (cacheLine - 1)
 	return w.scratch[slot*stride:][:n:n]

@@ -1,23 +1,22 @@
 package collective
 
-// Pairwise: every rank sends each other one its part, in N-1 steps that do not
-// depend on each other; in step k to the rank k places on, from the one k places
-// back, so that nobody is sent to by two at once.
+// Pairwise: every rank sends each other rank one part, in N-1 independent steps. In step k a rank
+// sends to the rank k places ahead, and receives from the rank k places behind, so that no rank
+// receives from two simultaneously.
 //
-// All-to-all, gather, scatter: (N-1)/N K bytes in N-1 messages. An allgather
-// sends the same part N-1 times, a reduce-scatter receives N-1 times, and an
-// allreduce is one after the other, or both by rows (rows.go): the ring's
-// 2(N-1)/N K bytes in 2(N-1) messages, but in two rounds instead of 2(N-1). It suits
-// few ranks; its parts cross the boundaries of hosts many times over.
+// All-to-all, gather, scatter: (N-1)/N K bytes in N-1 messages. An allgather sends the same part
+// N-1 times, a reduce-scatter receives N-1 times, and an allreduce is one after the other, or both
+// by rows (rows.go): the ring's 2(N-1)/N K bytes in 2(N-1) messages, but in two rounds instead of
+// 2(N-1). Pairwise suits few ranks; its parts cross the boundaries of hosts many times.
 
-// walk is how far one direction is in the messages of all steps.
+// walk is the progress of one direction through the messages of all steps.
 type walk struct {
 	step    int // 1 to size-1
-	segment int // of the step, beyond the last message
-	at      int // messages so far
+	segment int // next segment of the step
+	at      int // messages until now
 }
 
-// pairwise carries out all steps of move.
+// pairwise executes all steps of move.
 func (w *Work) pairwise(move func(*Work, int) step) error {
 	depth := w.depth()
 	out, asked, in := walk{step: 1}, walk{step: 1}, walk{step: 1}
@@ -45,10 +44,9 @@ func (w *Work) pairwise(move func(*Work, int) step) error {
 	}
 }
 
-// sendUntil sends what may be sent before message in is received, or all. That is
-// everything up to the same place of the same step, which keeps parts of different
-// lengths from making ranks wait for each other in a circle, and up to `depth`
-// messages more.
+// sendUntil sends the messages permitted before message in is received, or all. Permitted are
+// messages up to the same segment of the same step, and up to depth later ones. Parts of different
+// lengths would otherwise make ranks wait in a circle.
 func (w *Work) sendUntil(out *walk, in walk, all bool, depth int, move func(*Work, int) step) error {
 	for {
 		next := *out
@@ -65,7 +63,7 @@ func (w *Work) sendUntil(out *walk, in walk, all bool, depth int, move func(*Wor
 	}
 }
 
-// nextOf moves a walk on to its next message: segment i of s.
+// nextOf advances a walk to the next message: segment i of s.
 func (w *Work) nextOf(l *walk, move func(*Work, int) step, sending bool) (s step, i int, ok bool) {
 	for ; l.step < w.scope.size; l.step, l.segment = l.step+1, 0 {
 		s = move(w, l.step)
@@ -82,7 +80,7 @@ func (w *Work) nextOf(l *walk, move func(*Work, int) step, sending bool) (s step
 	return step{}, 0, false
 }
 
-// landing is where segment i of s arrives.
+// landing returns the buffer for segment i of s.
 func (w *Work) landing(s step, i, slot, count int) []byte {
 	dst := w.cut(s.in, i)
 	if s.operand != nil {
@@ -91,8 +89,8 @@ func (w *Work) landing(s step, i, slot, count int) []byte {
 	return dst
 }
 
-// depth is how many messages may be on their way: many if they are short, whose
-// cost is latency.
+// depth returns the maximum number of messages in flight: many for short ones, because latency
+// dominates.
 func (w *Work) depth() int {
 	const short = 4096
 	if w.bytes()/w.scope.size <= short {
@@ -101,7 +99,7 @@ func (w *Work) depth() int {
 	return posted
 }
 
-// places returns whom step k sends to and receives from.
+// places returns the receiver and the sender of step k.
 func (w *Work) places(k int) (to, from int) {
 	return (w.scope.rank + k) % w.scope.size, mod(w.scope.rank-k, w.scope.size)
 }
@@ -111,7 +109,7 @@ func (w *Work) region(place int) []byte {
 	return w.x[lo:hi]
 }
 
-// pairScatter reduces this rank's chunk: in dst, or in x if there is no dst.
+// pairScatter reduces this rank's chunk, into dst, or into x without a dst.
 func (w *Work) pairScatter() error {
 	w.arrivalBuffers(w.depth(), min(w.largest(), w.segmentBytes()))
 	if w.dst != nil && w.scope.size > 1 {
@@ -124,7 +122,7 @@ func (w *Work) pairScatter() error {
 	return nil
 }
 
-// result is where this rank's chunk is reduced.
+// result returns the destination of this rank's chunk.
 func (w *Work) result() []byte {
 	if w.dst != nil {
 		return w.dst
@@ -148,7 +146,7 @@ func pairReduce(w *Work, k int) step {
 	return step{to: to, out: w.region(to), from: from, in: own, operand: own}
 }
 
-// pairGather hands every rank's chunk of x to all.
+// pairGather sends every rank's chunk of x to all ranks.
 func (w *Work) pairGather() error { return w.pairwise(pairSpread) }
 
 func pairSpread(w *Work, k int) step {
@@ -177,7 +175,7 @@ func (w *Work) pairReduceAll() error {
 	return w.pairGather()
 }
 
-// nextPhase begins to number messages anew.
+// nextPhase restarts the message numbers for the next phase.
 func (w *Work) nextPhase() { w.base += 1 << phaseBits }
 
 func (w *Work) pairReduceScatter() error {
@@ -190,7 +188,7 @@ func (w *Work) pairAllGather() error {
 	return w.pairGather()
 }
 
-// settle puts this rank's part into x, whose chunks are the ranks' parts.
+// settle copies this rank's part into x and sets the chunks of x to the ranks' parts.
 func (w *Work) settle() {
 	w.byRank = true
 	lo, _ := w.chunk(w.scope.rank)
@@ -209,7 +207,7 @@ func pairSwap(w *Work, k int) step {
 	return step{to: to, out: out, from: from, in: in}
 }
 
-// parcels returns what goes to one rank and where that of another comes to.
+// parcels returns the data for rank to, and the buffer for data of rank from.
 func (w *Work) parcels(to, from int) (out, in []byte) {
 	if w.kind == kindAllToAllV {
 		return stretch(w.x, w.outs, to), stretch(w.dst, w.ends, from)
@@ -218,7 +216,7 @@ func (w *Work) parcels(to, from int) (out, in []byte) {
 	return w.x[to*n : (to+1)*n], w.dst[from*n : (from+1)*n]
 }
 
-// stretch returns part i of p, whose parts end at ends.
+// stretch returns part i of p; ends are the ends of the parts.
 func stretch(p []byte, ends []int, i int) []byte {
 	lo := 0
 	if i > 0 {
@@ -237,7 +235,7 @@ func (w *Work) pairRoot() error {
 	return w.pairwise(pairRooted)
 }
 
-// share is the length of a rank's part in a gather or scatter.
+// share returns the length of a rank's part in a gather or scatter.
 func (w *Work) share() int { return max(len(w.src), len(w.dst)) }
 
 func pairRooted(w *Work, k int) step {

@@ -12,28 +12,28 @@ import (
 
 const pathRules setting.Path = "tuning.algorithms"
 
-// Rule is by which algorithm operations of some length go.
+// Rule assigns an algorithm to operations up to a size.
 type Rule struct {
-	// Operation is such as "allreduce".
+	// Operation is the operation's name, such as "allreduce".
 	Operation string
-	// UpTo is the bytes of the longest operand (of one part in gather and scatter); 0: of all that are longer than the
-	// operation's rule before says.
+	// UpTo is the maximum size of the operand in bytes (of one part in gather and scatter). 0 means
+	// no limit.
 	UpTo      int
 	Algorithm string
 }
 
-// Rules are those of some operations, an operation's shortest operands first.
+// Rules are the rules of some operations, each operation's in ascending order of size.
 //
 // As text they are
 //
 //	allreduce=doubling:128KiB,pairwise; barrier=doubling
 //
-// each operation with its algorithms and up to how many bytes each is taken.
+// each operation with its algorithms and their maximum sizes.
 type Rules []Rule
 
 const betweenRules = "; "
 
-// String is what MarshalText writes.
+// String returns the text form.
 func (l Rules) String() string {
 	var words []string
 	done := map[string]bool{}
@@ -53,7 +53,7 @@ func (l Rules) String() string {
 	return strings.Join(words, betweenRules)
 }
 
-// text is a rule's, without its operation.
+// text returns a rule's text without the operation.
 func (r Rule) text() string {
 	if r.UpTo == 0 {
 		return r.Algorithm
@@ -61,10 +61,10 @@ func (r Rule) text() string {
 	return r.Algorithm + ":" + setting.Bytes(&r.UpTo).String()
 }
 
-// MarshalText writes one line.
+// MarshalText returns the text form, one line.
 func (l Rules) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText reads what MarshalText writes. What is not for any group is an error.
+// UnmarshalText parses the text form. Rules that no group can use are an error.
 func (l *Rules) UnmarshalText(text []byte) error {
 	var out Rules
 	if len(text) > 0 {
@@ -86,7 +86,7 @@ func (l *Rules) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// parseRules reads those of an operation.
+// parseRules parses the rules of one operation.
 func parseRules(text string) (out Rules, err error) {
 	op, choices, ok := strings.Cut(text, "=")
 	if !ok {
@@ -106,7 +106,7 @@ func parseRules(text string) (out Rules, err error) {
 	return out, nil
 }
 
-// ruleSet is these rules alone, for so many ranks; 0: any number.
+// ruleSet returns these rules alone, for a number of ranks; 0 means any number.
 func (l Rules) ruleSet(ranks int) (t *ruleSet, err error) {
 	var faults []string
 	fault := func(i int, format string, args ...any) {
@@ -140,11 +140,10 @@ func (l Rules) ruleSet(ranks int) (t *ruleSet, err error) {
 	return t, nil
 }
 
-// Use makes the group choose by p, and as before for operations that p has no rules
-// for. Every rank must call it with the same profile between the same two
-// operations; a rank that differs is told when their algorithms do. Errors: a profile
-// that is wrong, or for another number of ranks or hosts; an algorithm that needs
-// shared memory where there is none.
+// Use makes the group choose by p; operations without a rule in p use the default rules. Every rank
+// must call Use with the same profile between the same two operations; ranks with other algorithms
+// get an error from the operation. Errors: an invalid profile, or one for another number of ranks
+// or hosts; an algorithm that needs shared memory in a group without it.
 func (g *Group) Use(p Profile) error {
 	if err := p.Validate(); err != nil {
 		return fmt.Errorf("collective: profile: %w", err)
@@ -158,7 +157,7 @@ func (g *Group) Use(p Profile) error {
 	return nil
 }
 
-// configure makes a new group choose by what its configuration says.
+// configure applies the profile or the rules of a new group's configuration.
 func (g *Group) configure() error {
 	if g.cfg.Profile != nil {
 		return g.Use(*g.cfg.Profile)
@@ -196,8 +195,8 @@ func (g *Group) follow(l Rules) error {
 	return nil
 }
 
-// Rules are those that the group was told to choose by, by a Profile or otherwise; nil: it has the default ones alone. As
-// Config.Rules they make another group of as many ranks choose the same.
+// Rules returns the rules in addition to the default ones, from a Profile or the configuration; nil
+// without any. As Config.Rules they make another group of as many ranks choose equally.
 func (g *Group) Rules() Rules {
 	if l := g.tuned.Load(); l != nil {
 		return slices.Clone(*l)

@@ -8,44 +8,43 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Sharded is an update whose work the ranks of a host share: each place has one owner,
-// which alone sums its gradients and updates its parameters, and writes them to all
-// (weight-update sharding; Xu et al. 2020, stage 1 of ZeRO; Rajbhandari et al. 2020).
+// Sharded is an update divided among the ranks of a host: each value has one owner. The owner alone
+// sums the gradients, updates the parameters, and writes them to all ranks (weight-update sharding;
+// Xu et al. 2020, stage 1 of ZeRO; Rajbhandari et al. 2020).
 //
-// An allreduce of K bytes of gradients on N ranks and an update of K bytes of parameters
-// by every rank, without optimizer state, move 5K bytes through each rank: K read and K
-// written, then 2K read and K written. Shared, these are (1 + 1/N)K read and K written,
-// and what the optimizer computes, and reads and writes of its state, is 1/N.
+// An allreduce of K bytes of gradients on N ranks and an update of K bytes of parameters by every
+// rank, without optimizer state, move 5K bytes through each rank: K read and K written, then 2K
+// read and K written. Sharded, these are (1 + 1/N)K read and K written, and the optimizer's
+// computation and state traffic are 1/N.
 type Sharded struct {
-	// Grads are this rank's, to be summed; nil: nothing is, and Apply has no sum.
+	// Grads are this rank's gradients. nil means that Apply receives no sum.
 	Grads []float32
-	// Params are what Apply changes and all ranks then have; nil: nothing is, and sums
-	// are left in the owner's Grads.
+	// Params are the parameters that Apply changes and all ranks then have. nil means that sums
+	// remain in the owner's Grads.
 	Params []float32
-	// Counts is how many values each rank's part has, in the order of ranks, as in AllGatherV.
-	// Parts that end within a cache line make two ranks write to it by turns.
+	// Counts is the number of values of each rank's part, in the order of ranks, as in AllGatherV.
+	// If a part ends inside a cache line, two ranks write to the line alternately.
 	Counts []int
-	// Apply updates this rank's Params[lo:hi]. It is called with one block of this rank's
-	// part after the other, at most 4096 values each, on a goroutine of the group:
-	// those of several operations run at the same time. sum is the sum of the block's
-	// gradients, in the order of ranks, which is Apply's to change and to nobody else
-	// any more when it has returned.
+	// Apply updates this rank's Params[lo:hi]. The calls are sequential, one per block of this
+	// rank's part, at most 4096 values each, on a goroutine of the group; the calls of several
+	// operations are concurrent. sum is the sum of the block's gradients, in the order of ranks.
+	// Apply may change sum, and must not use it after returning.
 	Apply func(lo, hi int, sum []float32)
 }
 
-// shardBlock is how many values Sharded.Apply is given at most: those of two ranks,
-// their sum and the parameters stay in the nearest caches.
+// shardBlock is the maximum number of values per call of Sharded.Apply: the operands of two ranks,
+// their sum and the parameters fit the nearest caches.
 const shardBlock = 4096
 
-// What takes part, as it stands in a signature in the place of a root.
+// Operands of a sharded update, in the root field of its signature.
 const (
 	shardsGrads = 1 << iota
 	shardsParams
 )
 
-// CanShard reports why an update of these values cannot be shared; nil: it can. All ranks
-// must share memory, in which the values lie, and sums of so many be made there: those of
-// another algorithm may have other bits. Ranks need not have the same answer.
+// CanShard returns the reason why an update of these values cannot be sharded, or nil. All ranks
+// must share memory, the values must be in that memory, and an allreduce of this many values must
+// use it: sums of another algorithm can differ in bits. Ranks can have different answers.
 func CanShard(g *Group, values []float32) error {
 	if err := canShard(g, values); err != nil {
 		return err
@@ -56,7 +55,7 @@ func CanShard(g *Group, values []float32) error {
 	return nil
 }
 
-// canShard is CanShard whatever makes sums: a shared update has one algorithm.
+// canShard is CanShard for any algorithm of sums: a sharded update has only one algorithm.
 func canShard(g *Group, values []float32) error {
 	switch {
 	case g.size == 1:
@@ -69,10 +68,9 @@ func canShard(g *Group, values []float32) error {
 	return nil
 }
 
-// StartSharded is a shared update in the background, in one exchange of flags before it
-// and one after: Grads and Params must not be touched until Wait has returned. Values must
-// lie where CanShard wants them, and Counts, and which of Grads and Params there are, be
-// the same on every rank.
+// StartSharded starts a sharded update in the background, with one exchange of flags before and one
+// after: Grads and Params must not be used until Wait has returned. CanShard has the requirements
+// on values. Counts, and the presence of Grads and Params, must be equal on all ranks.
 func StartSharded(g *Group, s Sharded) *Work {
 	w := g.newWork(kindSharded, float32s)
 	n := max(len(s.Grads), len(s.Params))
@@ -108,14 +106,14 @@ func StartSharded(g *Group, s Sharded) *Work {
 	return g.start(w, false)
 }
 
-// shardsText describes what takes part and, by its hash, the cut.
+// shardsText describes the operands and, by its hash, the partition.
 func shardsText(root int) string {
 	what := [...]string{"", " gradients", " parameters", " gradients and parameters"}[root&(shardsGrads|shardsParams)]
 	return fmt.Sprintf("%s cut as %02x", what, root>>2)
 }
 
-// summaryOfEnds goes with the signature beside what takes part, so that nearly all ranks
-// that cut otherwise are told: they would update some places twice and some never.
+// summaryOfEnds returns a hash of the partition for the signature, so that almost all ranks with
+// another partition get an error: they would update some values twice and some never.
 func summaryOfEnds(ends []int) (sum int) {
 	hash := uint64(0)
 	for _, end := range ends {
@@ -125,7 +123,7 @@ func summaryOfEnds(ends []int) (sum int) {
 	return int(hash>>56) << 2
 }
 
-// directSharded carries a shared update out.
+// directSharded executes a sharded update.
 func (w *Work) directSharded() error {
 	if err := w.arrive(w.place(w.x), len(w.x)); err != nil {
 		return err
@@ -145,7 +143,7 @@ func (w *Work) directSharded() error {
 	return w.step(1)
 }
 
-// shard does bytes [lo, hi). A panic of Apply, which is the caller's, is an error of the operation.
+// shard updates bytes [lo, hi). A panic of the caller's Apply is an error of the operation.
 func (w *Work) shard(lo, hi int) error {
 	s, sum := w.g.share, []byte(nil)
 	if w.root&shardsGrads != 0 {
@@ -154,7 +152,7 @@ func (w *Work) shard(lo, hi int) error {
 			off := w.arrivals[i].off
 			w.srcs = append(w.srcs, s.arenas[i][off+lo:off+hi])
 		}
-		if w.root&shardsParams != 0 { // then nobody needs the sum, and memory is spared it
+		if w.root&shardsParams != 0 { // the sum is temporary, and needs no memory traffic
 			sum = w.block[:hi-lo]
 		}
 		w.dsts = append(w.dsts[:0], sum)
@@ -168,13 +166,13 @@ func (w *Work) shard(lo, hi int) error {
 		return err
 	}
 	for k := 1; k < len(s.ranks); k++ {
-		i := (s.me + k) % len(s.ranks) // so that not all write to the same one
+		i := (s.me + k) % len(s.ranks) // ranks begin at different destinations
 		copy(s.arenas[i][w.arrivals[i].second+lo:], w.dst[lo:hi])
 	}
 	return nil
 }
 
-// allPlaced reports a rank whose operands do not lie in its arena.
+// allPlaced returns an error if a rank's operands are not in its arena.
 func (w *Work) allPlaced() error {
 	for i, show := range w.arrivals {
 		if !show.placed || w.root&shardsParams != 0 && show.second < 0 {

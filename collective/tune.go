@@ -10,21 +10,21 @@ import (
 
 const (
 	tuneRounds = 200     // round trips of a byte
-	tuneBytes  = 4 << 20 // exchanged by two ranks at once
+	tuneBytes  = 4 << 20 // bytes that two ranks exchange simultaneously
 	tuneSwaps  = 8
-	tuneMost   = 1 << 30 // bytes of the longest operand that is told apart
-	maxProfile = 1 << 20 // bytes of a profile as text
+	tuneMost   = 1 << 30 // bytes of the longest operand with a separate rule
+	maxProfile = 1 << 20 // maximum bytes of a profile as text
 )
 
-// Tune measures the group's links and returns the rules that the formulas of
-// docs/costs.md make of them: for each class of links, within a host and between
-// two, the time of short messages back and forth and of long ones both ways, and the
-// time that a rank takes to add, all at once as in an operation. All
-// ranks must call it together, with no operation in flight; it takes some tenths of
-// a second. Rank 0 decides, and all ranks get the same. It changes nothing: see Use.
+// Tune measures the group's links, and returns the rules that the formulas of docs/costs.md derive.
+// It measures links within a host and between two hosts: the time of short messages back and forth,
+// the time of long messages in both directions, and a rank's speed of addition, with all ranks
+// adding simultaneously as in an operation. All ranks must call Tune together, with no operation in
+// flight; the call takes some tenths of a second. Rank 0 decides, and all ranks return its profile.
+// The group's rules do not change: see Use.
 //
-// What is measured differs from run to run, and with it may the order of sums; a run
-// that is to be repeated names a saved Profile.
+// Measurements differ from run to run, and with them possibly the order of sums. A reproducible run
+// names a saved Profile.
 func Tune(g *Group) (Profile, error) {
 	p := Profile{Ranks: g.size, Hosts: g.hosts}
 	var err error
@@ -45,8 +45,7 @@ func Tune(g *Group) (Profile, error) {
 	return g.agree(p)
 }
 
-// neighbours returns two ranks next to each other in the ring of hosts, of the same
-// host or of two.
+// neighbours returns two adjacent ranks in the ring of hosts, on the same host or on two.
 func (g *Group) neighbours(same bool) (a, b int, ok bool) {
 	order := g.ring.ranks
 	for i := 1; i < len(order); i++ {
@@ -57,7 +56,7 @@ func (g *Group) neighbours(same bool) (a, b int, ok bool) {
 	return 0, 0, false
 }
 
-// measureLink measures the link between a and b; what a sees holds.
+// measureLink measures the link between a and b; the measurement of a counts.
 func measureLink(g *Group, a, b int) (Link, error) {
 	seen := make([]float64, 2)
 	var err error
@@ -111,9 +110,8 @@ func timeLink(g *Group, peer int, first bool) (latency, bandwidth float64, err e
 	return max(trips[tuneRounds/2], 1e-9), tuneBytes / max(swaps[tuneSwaps/2], 1e-9), nil
 }
 
-// timeAdding is how many bytes of an operand this rank adds to another in a second.
-// The slices are longer than what a core keeps close, as those are for which it
-// matters.
+// timeAdding returns the speed, in bytes per second, of adding one operand to another in this rank.
+// The slices exceed a core's nearest caches, like the operands for which the speed matters.
 func (g *Group) timeAdding() float64 {
 	sum, x := make([]float32, tuneBytes/4), make([]float32, tuneBytes/4)
 	times := make([]float64, tuneSwaps)
@@ -126,7 +124,7 @@ func (g *Group) timeAdding() float64 {
 	return tuneBytes / max(times[tuneSwaps/2], 1e-9)
 }
 
-// add is how long adding takes, in seconds a byte; nothing where it was not measured.
+// add returns the time of addition, in seconds per byte; 0 if not measured.
 func (p Profile) add() float64 {
 	if p.AddBytesPerSecond > 0 {
 		return 1 / p.AddBytesPerSecond
@@ -134,7 +132,7 @@ func (p Profile) add() float64 {
 	return 0
 }
 
-// rules are what the links make quickest.
+// rules returns the fastest algorithms for the measured links.
 func (p Profile) rules(g *Group) Rules {
 	fixed, t, flat := g.defaults(), new(ruleSet), flatOn(g.hostOf)
 	for k := range kindSend {
@@ -157,10 +155,10 @@ func (p Profile) rules(g *Group) Rules {
 		kindGather, kindScatter, kindAllToAll, kindAllToAllV, kindBarrier)
 }
 
-// flat is an algorithm that knows of no hosts, and what it sends over the wire of one.
+// flat is an algorithm without knowledge of hosts, with the bytes sent over the wire of one host.
 type flat struct {
 	formulas
-	wire float64 // in K
+	wire float64 // bytes over a host's wire, in K
 }
 
 func flatOn(hosts []int) []flat {
@@ -173,7 +171,7 @@ func flatOn(hosts []int) []flat {
 	return out
 }
 
-// even is the operation whose formulas another one of parts that differ in length has.
+// even returns the operation with the same formulas, if parts had equal lengths.
 func (k kind) even() kind {
 	switch k {
 	case kindAllGatherV:
@@ -184,18 +182,18 @@ func (k kind) even() kind {
 	return k
 }
 
-// ringBonus is what another algorithm's time must be below, of the ring's, to be taken
-// between hosts. The formulas say that both take what their bytes do, but the ring keeps one
-// stream to one neighbour full, while TCP has to fill the link anew for each partner:
-// at 20 and 100 Mbit/s halving and pairs took 1.3 to 1.6 times as long as the ring.
+// ringBonus limits the time of another algorithm between hosts, relative to the ring's: a slower
+// one loses to the ring. By the formulas both take the time of their bytes. But the ring keeps one
+// stream to one neighbour full, while TCP must fill the link again for each partner: at 20 and 100
+// Mbit/s halving and pairs took 1.3 to 1.6 times as long as the ring.
 const ringBonus = 0.9
 
-// quickest returns the algorithm of k that takes the least time, the ring where none is
-// clearly faster; the hierarchical one only if hosts says that it can be had.
+// quickest returns the algorithm of k with the least time; the ring if none is clearly faster; the
+// hierarchical one only if hosts reports that the group supports it.
 func (p Profile) quickest(all []flat, k kind, bytes int, hosts bool) (best algorithm) {
 	least, ring, whole := time.Duration(math.MaxInt64), time.Duration(0), bytes
 	if k == kindGather || k == kindScatter {
-		whole *= p.Ranks // tables count a part
+		whole *= p.Ranks // rules count the bytes of one part
 	}
 	for _, f := range all {
 		if f.kind != k.even() || implementation(k, f.method) == nil {
@@ -218,7 +216,7 @@ func (p Profile) quickest(all []flat, k kind, bytes int, hosts bool) (best algor
 	return best
 }
 
-// slowest is the link that bounds an algorithm for which all links are alike.
+// slowest returns the slowest link, the bound of an algorithm that ignores hosts.
 func (p Profile) slowest() Link {
 	if p.Hosts > 1 {
 		return p.Between
@@ -226,11 +224,10 @@ func (p Profile) slowest() Link {
 	return p.SameHost
 }
 
-// hierarchical predicts an operation by the hierarchical algorithm, on hosts of equal
-// numbers of ranks, as what goes on within each and between them, one after the other;
-// ok is false where there is no hierarchy. The ranks of a host share its wire and, but in
-// rooted operations, what is to be added between hosts. Within a host all goes by
-// messages here: where its ranks share memory, it takes less.
+// hierarchical predicts the time of the hierarchical algorithm, on hosts with equal numbers of
+// ranks, as the sum of the phases within and between hosts. ok is false without a hierarchy. The
+// ranks of a host share its wire and, except in rooted operations, the additions between hosts. The
+// prediction assumes messages within a host; shared memory is faster.
 func (p Profile) hierarchical(k kind, bytes int) (took time.Duration, ok bool) {
 	if p.Hosts < 2 || p.Hosts >= p.Ranks || implementation(k, byHierarchy) == nil {
 		return 0, false
@@ -242,14 +239,15 @@ func (p Profile) hierarchical(k kind, bytes int) (took time.Duration, ok bool) {
 		within, between, add = treeOrChain(local, bytes), treeOrChain(p.Hosts, bytes), p.add()
 	case k == kindAllReduce && p.Hosts == 2:
 		between = byExchange
-	case k != kindAllReduce: // parts go one by one, a host's each
+	case k != kindAllReduce: // one message per part of a host
 		took = time.Duration(float64((p.Hosts-1)*(local-1)) * p.SameHost.LatencySeconds * float64(time.Second))
 	}
 	took += formulasOf(k, within).over(p.SameHost, p.add(), local, 0, float64(bytes))
 	return took + formulasOf(k, between).over(p.Between, add, p.Hosts, 0, float64(bytes)), true
 }
 
-// treeOrChain is what a hierarchical broadcast or reduce takes among so many ranks.
+// treeOrChain returns the algorithm of a hierarchical broadcast or reduce over this number of
+// ranks.
 func treeOrChain(ranks, bytes int) algorithm {
 	if chained(ranks, bytes) {
 		return byRing
@@ -257,7 +255,7 @@ func treeOrChain(ranks, bytes int) algorithm {
 	return byTree
 }
 
-// agree hands rank 0's profile to all.
+// agree sends rank 0's profile to all ranks.
 func (g *Group) agree(p Profile) (Profile, error) {
 	text, err := json.Marshal(p)
 	if err != nil {
