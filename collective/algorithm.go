@@ -5,23 +5,23 @@ import "fmt"
 // The algorithms. Not every operation has each of them: see Algorithms.
 const (
 	Ring     = "ring"     // optimal for bandwidth, see RingSchedule; of a broadcast or reduce: a chain
-	Doubling = "doubling" // all in each of log2 N steps; few messages
-	Halving  = "halving"  // halves, then doubles what is sent: optimal for bandwidth in 2 log2 N steps
+	Doubling = "doubling" // log2 N steps with the whole operand; few messages
+	Halving  = "halving"  // halves, then doubles the data sent: optimal for bandwidth in 2 log2 N steps
 	Tree     = "tree"     // up and down a binomial tree
-	// first within each host, then between those who have the same slice
+	// first within each host, then among the owners of each slice
 	Hierarchical = "hierarchical"
-	Exchange     = "exchange" // two ranks send each other everything at once
+	Exchange     = "exchange" // two ranks exchange whole operands
 	Pairwise     = "pairwise" // every rank with each other one, part by part
-	Direct       = "direct"   // in shared memory; where all ranks share it
-	Naive        = "naive"    // everything to rank 0 and back, the straw man
-	Auto         = "auto"     // what the rules choose; of Config alone
+	Direct       = "direct"   // shared memory of all ranks
+	Naive        = "naive"    // all data to rank 0 and back, the baseline
+	Auto         = "auto"     // choice of the rules; in Config only
 )
 
 // algorithm is an algorithm in a rule or a tag.
 type algorithm uint8
 
 const (
-	byRules algorithm = iota // as the rules say
+	byRules algorithm = iota // choice of the rules
 	byRing
 	byDoubling
 	byHalving
@@ -49,7 +49,7 @@ func methodOf(name string) (m algorithm, ok bool) {
 	return 0, false
 }
 
-// fits reports why a group of so many ranks cannot use an algorithm.
+// fits returns the reason why a group of size ranks cannot use an algorithm, or nil.
 func fits(m algorithm, size int) error {
 	if m == byExchange && size > 2 {
 		return fmt.Errorf("%v: it is for two ranks, and the group has %d", m, size)

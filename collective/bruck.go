@@ -1,14 +1,13 @@
 package collective
 
-// All-to-all in ceil(log2 N) messages from each rank, by passing on: block j of a
-// rank, which is for the one j places on, travels the distances that the bits of j
-// say, together with all other blocks that have the bit. Source: Bruck, Ho, Kipnis,
-// Upfal and Weathersby, "Efficient algorithms for all-to-all communications in
-// multiport message-passing systems" (1997).
+// All-to-all in ceil(log2 N) messages per rank, by forwarding: block j of a rank, for the rank j
+// places ahead, travels the distances of the bits set in j, together with all other blocks with the
+// same bit. Source: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all
+// communications in multiport message-passing systems" (1997).
 //
-// Cost: ceil(log2 N) a + B/N K/B with B the bits that are set in 0 to N-1, about
-// (log2 N)/2 K, where a pairwise exchange has (N-1) a + (N-1)/N K/B: for short parts
-// and many ranks. The blocks are kept and packed in 2 K bytes.
+// Cost: ceil(log2 N) a + B/N K/B with B the bits set in 0 to N-1, about (log2 N)/2 K; a pairwise
+// exchange has (N-1) a + (N-1)/N K/B. Bruck's algorithm suits short parts and many ranks. The
+// blocks are packed into buffers of 2 K bytes.
 
 func (w *Work) bruckAllToAll() error {
 	rank, size := w.scope.rank, w.scope.size

@@ -2,25 +2,24 @@ package collective
 
 import "time"
 
-// Cost is a model of an allreduce that is bound by bandwidth: it leaves latency
-// and the adding out.
+// Cost is a model of an allreduce limited by bandwidth: it ignores latency and addition.
 type Cost struct {
-	Bytes     float64 // of the array
+	Bytes     float64 // size of the array
 	Ranks     int
-	Bandwidth float64 // of a link, bytes a second in each direction
+	Bandwidth float64 // bytes per second of a link, in each direction
 }
 
-// NaiveOneWay is the figure that is usually quoted for the straw man: rank 0
-// receives everything, (N-1)K/B; the way back is not counted.
+// NaiveOneWay is the time often quoted for the naive algorithm: rank 0 receives all operands,
+// (N-1)K/B, without the way back.
 func (c Cost) NaiveOneWay() time.Duration {
 	return c.seconds(float64(c.Ranks-1) * c.Bytes)
 }
 
-// Naive is what the straw man really takes: rank 0 receives everything and
-// sends the result to everyone, 2(N-1)K/B.
+// Naive is the real time of the naive algorithm: rank 0 receives all operands and sends the result
+// to all ranks, 2(N-1)K/B.
 func (c Cost) Naive() time.Duration { return 2 * c.NaiveOneWay() }
 
-// RingBytes is what a rank of a ring sends, and receives: 2(N-1)/N K.
+// RingBytes is the number of bytes that a rank of a ring sends and receives: 2(N-1)/N K.
 func (c Cost) RingBytes() float64 {
 	return 2 * float64(c.Ranks-1) / float64(c.Ranks) * c.Bytes
 }

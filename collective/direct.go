@@ -66,17 +66,17 @@ const (
 // shmGroup is the part of a group that shares memory with this rank.
 type shmGroup struct {
 	windows      *transport.SharedMemory
-	ranks        []int // of the group, ascending; the fields below are indexed by place in ranks
+	ranks        []int // ranks of the group, ascending; the fields below are indexed by place in ranks
 	shmRanks     []int // place of each rank of the group; -1: no shared memory
 	me           int
 	arenas       [][]byte
 	slots        int             // a power of two
-	closed       []*shmwait.Flag // by place: number of the last group that the rank has closed, plus one
+	closed       []*shmwait.Flag // number of the last group that the rank has closed, plus one, by place
 	flags        []*shmwait.Flag
-	staging      [][]byte // by slot and place
-	pairs        []pair   // by place; nil: no space
+	staging      [][]byte // buffers by slot and place
+	pairs        []pair   // pairs by place; nil: no space
 	waiter       shmwait.Waiter
-	workerWaiter shmwait.Waiter        // of operations on a worker, while the rank computes
+	workerWaiter shmwait.Waiter        // waiter of operations on a worker, while the rank computes
 	order        atomic.Pointer[[]int] // other places, in the order of waits
 	next         uint64                // number of the next operation; Group.mu is held
 	released     bool                  // shared memory is released; Group.mu is held

@@ -33,7 +33,7 @@ import (
 
 const (
 	pairSlots  = 8
-	pairPieces = 4 // of a cell
+	pairPieces = 4 // pieces of a cell
 	// pairPatience is a sender's longest wait for a slot, equal to the cost of the mesh.
 	// After such a wait the sender waits no more until a slot was free.
 	pairPatience = 20 * time.Microsecond
@@ -43,17 +43,17 @@ const (
 	linePairNotice, linePairFilled, linePairTaken, pairLines = 1, 1 + pairSlots, 1 + 2*pairSlots, 1 + 3*pairSlots
 
 	pairFlagBytes = 256 << 10
-	pairCellBytes = 1 << 20 // of all cells of a rank
+	pairCellBytes = 1 << 20 // bytes of all cells of a rank
 	leastCell     = 1 << 10
 	leastStream   = 16 << 10 // cells below it are no faster than the mesh
 )
 
 // notice describes the message in a slot.
 type notice struct {
-	number atomic.Uint64 // of the message, plus one
+	number atomic.Uint64 // number of the message, plus one
 	sig    signature
 	bytes  uint64
-	place  uint64 // in the sender's arena, or nowhere
+	place  uint64 // offset in the sender's arena, or nowhere
 	inline [noticeInline]byte
 }
 
@@ -68,11 +68,11 @@ type pipe struct {
 	cells     [pairSlots][]byte
 
 	mu   sync.Mutex
-	turn sync.Cond         // of receives: done has grown
+	turn sync.Cond         // receives: done has grown
 	wait int               // receives that wait for turn
 	done uint64            // receives that have had their turn
-	held [pairSlots]uint64 // of sends: number of the last message of a slot, plus one
-	full bool              // of sends: no slot became free in time
+	held [pairSlots]uint64 // sends: number of the last message of a slot, plus one
+	full bool              // sends: no slot became free in time
 }
 
 // pair is both directions.

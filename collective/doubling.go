@@ -2,15 +2,15 @@ package collective
 
 import "math/bits"
 
-// Recursive doubling: in step k a rank exchanges all it has with the one 2^k away.
-// Source: Thakur, Rabenseifner and Gropp, "Optimization of collective
-// communication operations in MPICH" (2005).
+// Recursive doubling: in step k a rank exchanges all its data with the rank at distance 2^k.
+// Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
+// MPICH" (2005).
 //
-// Allreduce: the whole of x in each of log2 N steps, log2 N (a + K/B + K/G): few
-// messages, many bytes, so it is for short slices. Where N is no power of two,
-// N - 2^floor(log2 N) ranks first hand their x to a neighbour and get the result
-// back at the end, two more steps. Every rank combines the sum of lower ranks
-// with that of higher ones, so that all compute the same bits.
+// Allreduce: the whole of x in each of log2 N steps, log2 N (a + K/B + K/G): few messages, many
+// bytes, suitable for short slices. If N is not a power of two, N - 2^floor(log2 N) ranks first
+// send their x to a neighbour and receive the result at the end, in two more steps. Every rank
+// combines the sum of lower ranks with the sum of higher ones, so that all ranks compute the same
+// bits.
 
 func (w *Work) doublingAllReduce() error {
 	rank, size := w.scope.rank, w.scope.size
@@ -53,15 +53,14 @@ func unfolded(own, extra int) int {
 	return own + extra
 }
 
-// lastStep is a number beyond those of all steps of doubling.
+// lastStep is a number above all step numbers of doubling.
 func (w *Work) lastStep() int { return rounds(w.scope.size) + 1 }
 
-// doublingAllGather is Bruck's for any N, in place: in step k the rank r, which has
-// the parts of ranks r to r+2^k-1, receives those of the next 2^k, or of all that
-// are missing. ceil(log2 N) steps, (N-1)/N K bytes. Parts that go past the last
-// rank to rank 0 are two messages. Source: Bruck, Ho, Kipnis, Upfal and
-// Weathersby, "Efficient algorithms for all-to-all communications in multiport
-// message-passing systems" (1997).
+// doublingAllGather is Bruck's algorithm for any N, in place: in step k rank r, with the parts of
+// ranks r to r+2^k-1, receives those of the next 2^k, or all missing ones. ceil(log2 N) steps,
+// (N-1)/N K bytes. Parts that wrap past the last rank to rank 0 are two messages. Source: Bruck,
+// Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all communications in
+// multiport message-passing systems" (1997).
 func (w *Work) doublingAllGather() error {
 	w.settle()
 	return w.doublingGather()
@@ -79,13 +78,12 @@ func (w *Work) doublingGather() error {
 	return nil
 }
 
-// chunkRange is n chunks from first on, past the last to the first, and who
-// gets them or sends them.
+// chunkRange is n chunks from first, wrapping past the last, and their receiver or sender.
 type chunkRange struct{ peer, first, n int }
 
-// exchangeChunks sends chunks of x while others arrive, to be added or to
-// overwrite. Which of the two goes past the last chunk differs from rank to rank: it is one
-// exchange, so that no rank has received before it sends the rest.
+// exchangeChunks sends chunks of x while others arrive, to be added or to overwrite. The outgoing
+// or the incoming chunks wrap past the last chunk, depending on the rank: both parts are one
+// exchange, so that no rank sends its rest only after receiving.
 func (w *Work) exchangeChunks(number int, out, in chunkRange, add bool) error {
 	outs, ins := w.split(out), w.split(in)
 	s := step{number: 2 * number, to: out.peer, from: in.peer}
@@ -110,9 +108,9 @@ func (w *Work) split(r chunkRange) (out [2]span) {
 	return out
 }
 
-// disseminate is the barrier: in round k every rank tells the one 2^k to the right
-// that it, and all it has heard of, are here. ceil(log2 N) rounds of empty
-// messages (Hensgen, Finkel and Manber 1988).
+// disseminate is the barrier: in round k every rank sends an empty message to the rank at distance
+// 2^k to the right, after receiving those of earlier rounds. ceil(log2 N) rounds (Hensgen, Finkel
+// and Manber 1988).
 func (w *Work) disseminate() error {
 	rank, size := w.scope.rank, w.scope.size
 	for k, far := 0, 1; far < size; k, far = k+1, far*2 {

@@ -8,17 +8,16 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// OpError is a fault of one operation. The first one of a group is the cause
-// of all later ones, which wrap it.
+// OpError is the error of one operation. All later errors of a group wrap the first.
 type OpError struct {
 	Op   string // "allreduce", "broadcast", …, "close" or "fail"
-	Rank int    // where it was seen, as the mesh numbers ranks
-	Peer int    // likewise the lost rank if one is known to be, else the other end; Rank itself: a fault of the caller
-	Seq  uint32 // which operation of the group, from 0
+	Rank int    // rank with the error, by its number in the mesh
+	Peer int    // lost rank in the mesh, if known, else the peer; Rank for an error of the caller
+	Seq  uint32 // number of the operation in the group, from 0
 	Err  error  // the cause
 }
 
-// Error returns the fault in one line.
+// Error returns one line of text.
 func (e *OpError) Error() string {
 	var first *OpError
 	if errors.As(e.Err, &first) {
@@ -28,7 +27,7 @@ func (e *OpError) Error() string {
 	if m := (*transport.MismatchError)(nil); errors.As(e.Err, &m) {
 		low, high := fmt.Sprintf("rank %d started %v", e.Rank, signature(m.Mine)), fmt.Sprintf("rank %d started %v", e.Peer, signature(m.Theirs))
 		if e.Peer < e.Rank {
-			low, high = high, low // both ranks say the same, so that it is told once
+			low, high = high, low // both ranks return the same text, which is then printed once
 		}
 		return fmt.Sprintf("collective: operation %d: %s, %s: all ranks must start the same operations in the same order", e.Seq, low, high)
 	}
@@ -45,8 +44,7 @@ func (e *OpError) Error() string {
 // Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// wrap makes err a fault of w. A fault of another operation stays visible as
-// the cause.
+// wrap returns err as an error of w. An error of another operation remains the cause.
 func (w *Work) wrap(err error) *OpError {
 	var first *OpError
 	if errors.As(err, &first) && first.Op == w.kind.String() && first.Seq == w.seq {
@@ -56,8 +54,8 @@ func (w *Work) wrap(err error) *OpError {
 	return &OpError{Op: w.kind.String(), Rank: rank, Peer: culprit(err, rank), Seq: w.seq, Err: err}
 }
 
-// culprit returns the rank to blame for err: transport.Culprit, or else whom an
-// operation inside err blames, or else this rank.
+// culprit returns the rank to blame for err: transport.Culprit, else the rank that an operation
+// inside err blames, else this rank.
 func culprit(err error, rank int) int {
 	if op := (*OpError)(nil); errors.As(err, &op) {
 		rank = op.Peer
@@ -65,13 +63,12 @@ func culprit(err error, rank int) int {
 	return transport.Culprit(err, rank)
 }
 
-// misuse is a fault of the caller: nothing was started, and the group goes on
-// working if all ranks made the same mistake. Its number is the one that the operation
-// would have had.
+// misuse returns an error of the caller: no operation starts, and the group remains usable if all
+// ranks made the same mistake. The error has the number of the operation that did not start.
 func (w *Work) misuse(format string, args ...any) *Work {
 	g, rank := w.g, w.g.mesh.Rank()
 	seq := uint32(0)
-	if !w.kind.pairs() { // whose number is of a pair, which may not be one
+	if !w.kind.pairs() { // operations of a pair have other numbers, and the pair may be invalid
 		g.mu.Lock()
 		seq = g.next
 		g.mu.Unlock()

@@ -1,9 +1,8 @@
 package collective
 
-// Exchange, for two ranks: both send all of x at once, and each adds segment by
-// segment what comes while the rest is on its way: a + K/B + K/G. That is the
-// bytes of a ring of two in half its steps. Both add in the order of the ranks and
-// get the same bits.
+// Exchange, for two ranks: both send all of x simultaneously, and add segment by segment while
+// later segments are in transit: a + K/B + K/G, the bytes of a ring of two in half its steps. Both
+// add in the order of the ranks, so the bits are equal.
 
 func (w *Work) exchangeAllReduce() error {
 	peer := 1 - w.scope.rank

@@ -6,22 +6,21 @@ import (
 	"time"
 )
 
-// formulas are what an operation costs by an algorithm, as functions of the number
-// of ranks N, with L = ceil(log2 N), P = 2^floor(log2 N) and K the bytes of the
-// whole: an allreduce's slice, what an allgather or gather collects, what the
-// others begin with. docs/costs.md shows them; tests hold them against the
-// counters of a mesh.
+// formulas are the costs of an operation by an algorithm, as functions of the number of ranks N,
+// with L = ceil(log2 N), P = 2^floor(log2 N) and K the bytes of the whole: the operand of an
+// allreduce, the result of an allgather or gather, the initial data of other operations.
+// docs/costs.md shows the formulas; tests compare them with the counters of a mesh.
 type formulas struct {
 	kind   kind
 	method algorithm
 
-	steps    func(n int) int     // that follow each other, each rank sending one message at a time
-	busiest  func(n int) float64 // bytes that the busiest rank sends, in K
-	all      func(n int) float64 // bytes that all ranks send together, in K
-	adds     func(n int) float64 // bytes that are added one after the other, in K; nil: none
-	messages func(n int) int     // of all ranks, if no chunk is longer than a segment
+	steps    func(n int) int     // sequential steps, one message per rank and step
+	busiest  func(n int) float64 // bytes sent by the busiest rank, in K
+	all      func(n int) float64 // bytes sent by all ranks together, in K
+	adds     func(n int) float64 // bytes added sequentially, in K; nil: none
+	messages func(n int) int     // messages of all ranks, if no chunk is longer than a segment
 
-	text [4]string // the same as formulas
+	text [4]string // table cells of docs/costs.md: steps, busiest, all, messages
 }
 
 func less1(n int) int { return n - 1 }
@@ -35,17 +34,17 @@ func perRank(f func(int) int) func(int) float64 {
 	return func(n int) float64 { return float64(f(n)) / float64(n) }
 }
 
-// height is log2 P, that of a binomial tree.
+// height returns log2 P, the height of a binomial tree.
 func height(n int) int { return bits.Len(uint(full(n))) - 1 }
 
-// extra is 1 where doubling folds ranks that are beyond a power of two.
+// extra returns 1 if doubling folds ranks above a power of two, else 0.
 func extra(n int) int { return min(1, n-full(n)) }
 
-// wrapped is how many messages a pass of halving or doubling takes: those whose
-// chunks go past the last rank are two.
+// wrapped returns the number of messages of one pass of halving or doubling; chunks that wrap past
+// the last rank take two.
 func wrapped(n int) int { return n*rounds(n) + n - 1 - rounds(n) }
 
-// treeBundles is how many parts travel in a gather or scatter down a tree, in all.
+// treeBundles returns the total number of parts sent in a gather or scatter by a tree.
 func treeBundles(n int) int {
 	sum := 0
 	for place := 1; place < n; place++ {
@@ -116,13 +115,13 @@ func allFormulas() []formulas {
 	}
 }
 
-// formulasOf returns the formulas of an operation by an algorithm that it has.
+// formulasOf returns the formulas of an operation by one of its algorithms.
 func formulasOf(k kind, m algorithm) formulas {
 	all := allFormulas()
 	return all[slices.IndexFunc(all, func(f formulas) bool { return f.kind == k && f.method == m })]
 }
 
-// setBits is how many bits are set in 0 to n-1, together.
+// setBits returns the total number of bits set in 0 to n-1.
 func setBits(n int) int {
 	sum := 0
 	for i := range n {
@@ -131,8 +130,7 @@ func setBits(n int) int {
 	return sum
 }
 
-// largestSpan is the most places that a place other than the root and its
-// descendants are.
+// largestSpan returns the largest subtree, in places, below the root.
 func largestSpan(n int) int {
 	most := 0
 	for place := 1; place < n; place++ {
@@ -141,11 +139,11 @@ func largestSpan(n int) int {
 	return most
 }
 
-// over predicts how long the operation takes on a link where adding takes so many
-// seconds a byte: latency for each step, the time of what the busiest rank sends, gets to
-// add, or of what goes over the wire of a host, in K, whichever is most, and that of
-// adding, as if segments did not let the two overlap. What ranks send to one receiver
-// comes one after the other.
+// over predicts an operation's duration on a link, with add seconds per byte of addition. The sum
+// has the latency of each step, the time of addition, and the transfer time of a number of bytes in
+// K: the maximum of the busiest rank's sends, its operands to add, and the traffic of a host's
+// wire. Segments, which overlap transfer and addition, are ignored. Messages to one receiver are
+// sequential.
 func (f formulas) over(l Link, add float64, n int, wire, bytes float64) time.Duration {
 	sent := max(f.busiest(n), wire)
 	if f.kind == kindGather {

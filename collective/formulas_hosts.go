@@ -78,8 +78,8 @@ func (f formulas) ways() float64 {
 	return 1
 }
 
-// circle calls each for the distances at which every rank sends to another, or the other
-// way round, which crosses the same boundaries.
+// circle calls each for the distances between sender and receiver, in either direction, because
+// both directions cross the same boundaries.
 func (f formulas) circle(n int, each func(far int, k float64)) {
 	if f.method == byPairs || f.method == byExchange {
 		for far := 1; far < n; far++ {
@@ -99,7 +99,7 @@ func (f formulas) circle(n int, each func(far int, k float64)) {
 	}
 }
 
-// withBit is how many of 0 to n-1 have a bit set.
+// withBit returns the number of values in 0 to n-1 with a bit set.
 func withBit(n, bit int) int {
 	count := 0
 	for i := range n {
@@ -110,7 +110,7 @@ func withBit(n, bit int) int {
 	return count
 }
 
-// foldedSends are those of doublingAllReduce.
+// foldedSends calls each for the traffic of doublingAllReduce.
 func foldedSends(n int, each func(from, to int, k float64)) {
 	extra := n - full(n)
 	for own := range full(n) {

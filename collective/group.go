@@ -36,10 +36,10 @@ import (
 type Group struct {
 	mesh       transport.Mesh
 	lender     transport.ZeroCopySender // the mesh; nil if it copies
-	rank, size int                      // in the group
-	ranks      []int                    // of the mesh, by rank in the group
+	rank, size int                      // rank and size in the group
+	ranks      []int                    // mesh ranks, by rank in the group
 	hosts      int                      // number of hosts
-	hostOf     []int                    // of each rank
+	hostOf     []int                    // host of each rank
 	cfg        Config
 	named      algorithm // cfg.Algorithm
 	all        rankSet   // every rank, in order

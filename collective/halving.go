@@ -1,15 +1,14 @@
 package collective
 
-// Recursive halving and doubling, after Rabenseifner: a reduce-scatter that
-// halves what it sends in every step, then an allgather that doubles it. Instead
-// of folding N to a power of two first, partners lie at distances on a circle, so
-// that any N takes ceil(log2 N) steps each way and 2(N-1)/N K bytes, which is
-// optimal. Sources: Rabenseifner, "Optimization of collective reduction
-// operations" (2004); Träff, "Optimal, non-pipelined reduce-scatter and allreduce
-// algorithms" (2024).
+// Recursive halving and doubling, after Rabenseifner: a reduce-scatter that halves the data sent in
+// every step, then an allgather that doubles them. ringo does not fold N to a power of two first:
+// partners are at distances on a circle, so that any N takes ceil(log2 N) steps in each phase and
+// 2(N-1)/N K bytes, the optimum. Sources: Rabenseifner, "Optimization of collective reduction
+// operations" (2004); Träff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms"
+// (2024).
 //
-// Cost: 2 ceil(log2 N) a + 2(N-1)/N K/B + (N-1)/N K/G. Chunks that go past the
-// last to the first are two messages.
+// Cost: 2 ceil(log2 N) a + 2(N-1)/N K/B + (N-1)/N K/G. Chunks that wrap past the last are two
+// messages.
 
 func (w *Work) halvingAllReduce() error {
 	if err := w.halve(); err != nil {
@@ -19,8 +18,7 @@ func (w *Work) halvingAllReduce() error {
 	return w.doublingGather()
 }
 
-// halvingReduceScatter leaves x alone and works in a copy of it: it is for short
-// slices.
+// halvingReduceScatter works in a copy of x, for short slices.
 func (w *Work) halvingReduceScatter() error {
 	w.byRank = true
 	x := w.x
@@ -32,10 +30,9 @@ func (w *Work) halvingReduceScatter() error {
 	return err
 }
 
-// halve is doublingGather backwards: before a step at distance d a rank has sums
-// for d chunks from its own on and for the next d, or all others; it sends those
-// away, and adds what another has of its own ones. In the end chunk r of rank r
-// is whole.
+// halve is doublingGather in reverse: before a step at distance d a rank has partial sums of its
+// chunk and up to 2d-1 following ones. It sends the later ones, and adds a peer's sums to the first
+// ones. In the end rank r has the complete chunk r.
 func (w *Work) halve() error {
 	rank, size := w.scope.rank, w.scope.size
 	for k := rounds(size) - 1; k >= 0; k-- {

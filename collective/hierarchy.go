@@ -2,38 +2,36 @@ package collective
 
 import "sync/atomic"
 
-// Hierarchical allreduce, for hosts of several ranks. x is cut into S slices, S
-// being the most ranks that a host has, and each host deals the slices out to its
-// ranks. The ranks of a host reduce-scatter the slices among each other (pairwise);
-// then every rank allreduces its slices with those who have them on the other
-// hosts, so that all ranks of a host share its wire; then they allgather within
-// the host. Where the ranks of a host share memory, what is within it goes by that.
+// Hierarchical allreduce, for hosts with several ranks. x is cut into S slices, with S the maximum
+// number of ranks per host, and each host assigns the slices to its ranks. The ranks of a host
+// reduce-scatter the slices (pairwise); then every rank allreduces its slices with the owners of
+// the slices on the other hosts, so that all ranks of a host share its wire; then the ranks
+// allgather within the host. With shared memory, the phases within a host use it.
 //
-// With H hosts each host sends 2(H-1)/H K bytes over its wire and receives as
-// much, the least there is, while a ring of all ranks sends 2(N-1)/N K; between
-// two hosts every slice crosses once in each direction. Inside a host of L ranks
-// each rank sends 2(L-1)/L K. Source: Jia et al., "Highly scalable deep learning
-// training system with mixed-precision" (2018).
+// With H hosts each host sends 2(H-1)/H K bytes over its wire and receives as much, the minimum,
+// while a ring of all ranks sends 2(N-1)/N K; between two hosts every slice crosses once in each
+// direction. Inside a host of L ranks each rank sends 2(L-1)/L K. Source: Jia et al., "Highly
+// scalable deep learning training system with mixed-precision" (2018).
 
 // hierarchy is this rank's place among the hosts.
 type hierarchy struct {
 	local  rankSet
 	slices int
-	first  int       // of this rank's slices
-	cross  []rankSet // for each of them: who has it on each host
-	ends   []int     // how many slices end with each local rank
+	first  int       // number of this rank's first slice
+	cross  []rankSet // per slice of this rank: its owners, one per host
+	ends   []int     // end of each local rank's slices, by number
 
-	lists   [][]int                   // of ranks, by host
-	bundles [][]int                   // for each local place: the ranks whose parts it has between the phases
-	leaders []atomic.Pointer[rankSet] // by root: see leadersOf
+	lists   [][]int                   // ranks by host
+	bundles [][]int                   // ranks of the parts that each local place has between the phases
+	leaders []atomic.Pointer[rankSet] // leaders by root: see leadersOf
 }
 
-// maxLocal is how many ranks of a host the numbers of messages have room for.
+// maxLocal is the maximum number of ranks per host, a limit of message numbers.
 const maxLocal = 512
 
 // newHierarchy returns nil if a host has too many ranks.
 func newHierarchy(hosts []int, rank int) *hierarchy {
-	var lists [][]int // of ranks, by host
+	var lists [][]int // ranks by host
 	own := 0
 	for i, r := range byHost(hosts) {
 		if i == 0 || hosts[r] != hosts[lists[len(lists)-1][0]] {
@@ -82,7 +80,7 @@ func (w *Work) hierarchicalAllReduce() error {
 		w.ends = append(w.ends, hi)
 	}
 	if w.g.hosts > 1 && op == Mean {
-		w.op = Sum // until the sum is whole
+		w.op = Sum // sum until the last addition
 	}
 	scatter, gather := (*Work).pairScatter, (*Work).pairGather
 	if w.g.hostSharesMemory() {

@@ -1,26 +1,24 @@
 package collective
 
-// Hierarchical reduce-scatter and allgather. The slices of the hierarchical allreduce
-// are here bundles of the ranks' parts: slice s holds the part of one rank of each
-// host, whose first slice it is. Those who have the slice on each host carry it around
-// a ring of hosts; within a host its ranks deal out what they reduce, or give each
-// other what they got, through shared memory or pairwise.
+// Hierarchical reduce-scatter and allgather. Here the slices of the hierarchical allreduce are
+// bundles of the ranks' parts: slice s has one part per host, that of the rank with s as its first
+// slice. The owners of a slice pass it around a ring of hosts; within a host the ranks exchange
+// reduced or gathered parts, through shared memory or pairwise.
 //
-// With H hosts each sends K less the part of one of them, (H-1)/H K if they are alike,
-// over its wire: the least there is. A ring of all N ranks sends K less the part of one
-// rank, (N-1)/N K. A rank of a reduce-scatter keeps the bundles that it reduces, about
-// K over the ranks of its host.
+// With H hosts each host sends K less one host's part, (H-1)/H K for equal hosts, over its wire:
+// the minimum. A ring of all N ranks sends K less one rank's part, (N-1)/N K. A rank of a
+// reduce-scatter buffers the bundles that it reduces, about K divided by the ranks of its host.
 
-// ownerOf is the place of who has slice s of so many in a host of n ranks.
+// ownerOf returns the place of the owner of slice s in a host of n ranks.
 func ownerOf(s, slices, n int) int { return s * n / slices }
 
-// leads reports whether slice s is the first one of who has it in a host of n ranks.
+// leads reports whether slice s is the first slice of its owner in a host of n ranks.
 func leads(s, slices, n int) bool {
 	return s == 0 || ownerOf(s-1, slices, n) != ownerOf(s, slices, n)
 }
 
-// partsOf returns who has slice s on each host, and whose part is in another slice;
-// mute is nil if no part is.
+// partsOf returns the owners of slice s, one per host, and marks owners with the part in another
+// slice; absent is nil without such owners.
 func partsOf(lists [][]int, s, slices int) (ranks []int, absent []bool) {
 	silent := false
 	for _, list := range lists {
@@ -34,7 +32,7 @@ func partsOf(lists [][]int, s, slices int) (ranks []int, absent []bool) {
 	return ranks, absent
 }
 
-// bundleOf is the bytes of the parts that the local place i has between the phases.
+// bundleOf returns the size in bytes of local place i's parts between the phases.
 func (w *Work) bundleOf(i int) int {
 	n := 0
 	for _, r := range w.g.hosting.bundles[i] {
@@ -44,7 +42,7 @@ func (w *Work) bundleOf(i int) int {
 	return n
 }
 
-// partAt is where rank r's part lies in x.
+// partAt returns the bounds in x of rank r's part.
 func (w *Work) partAt(r int) (lo, hi int) {
 	if len(w.ends) == 0 {
 		n := len(w.x) / w.g.size
@@ -56,8 +54,8 @@ func (w *Work) partAt(r int) (lo, hi int) {
 	return lo, w.ends[r]
 }
 
-// stretches calls do for each part of x that bytes [from, to) of local place i's bundle
-// fall on: bytes [lo, hi) of x, which are the bundle's from at on.
+// stretches calls do for each part of x that overlaps bytes [from, to) of local place i's bundle:
+// bytes [lo, hi) of x, at offset at of the bundle.
 func (w *Work) stretches(i, from, to int, do func(lo, hi, at int)) {
 	at := 0
 	for _, r := range w.g.hosting.bundles[i] {
@@ -70,10 +68,10 @@ func (w *Work) stretches(i, from, to int, do func(lo, hi, at int)) {
 	}
 }
 
-// numbered reports whether the numbers of messages have room for all slices and hosts.
+// numbered reports whether message numbers suffice for all slices and hosts.
 func (h *hierarchy) numbered() bool { return h.slices*len(h.lists) <= 1<<stepBits }
 
-// carries reports whether an operation is hierarchical where that is its algorithm.
+// carries reports whether operation k can use the hierarchical algorithm.
 func (h *hierarchy) carries(k kind) bool { return k == kindAllReduce || k.rooted() || h.numbered() }
 
 func (w *Work) hierarchicalAllGather() error {
@@ -104,9 +102,8 @@ func (w *Work) hierarchicalAllGather() error {
 	return nil
 }
 
-// swapParts sends parts of x to one place and receives others from another, to x or, if
-// there is own, to be added to the bundle there. The number of a message is that of the
-// part in its bundle.
+// swapParts sends parts of x to one place and receives parts from another, into x or, with an own
+// bundle, for addition to the bundle. The number of a message is the part's number in its bundle.
 func (w *Work) swapParts(to, from int, out, in []int, own []byte) error {
 	at := 0
 	for k := range max(len(out), len(in)) {
@@ -144,7 +141,7 @@ func (w *Work) hierarchicalReduceScatter() error {
 	if err := w.reduceBundle(bundle); err != nil {
 		return err
 	}
-	at := 0 // of the slice in the bundle
+	at := 0 // offset of the slice in the bundle
 	for i := range h.cross {
 		w.scope, w.base = &h.cross[i], 1<<phaseBits
 		n, err := w.aroundHosts(bundle[at:], (h.first+i)*len(h.lists))
@@ -158,7 +155,7 @@ func (w *Work) hierarchicalReduceScatter() error {
 	return nil
 }
 
-// reduceBundle reduces, over the ranks of this host, the parts that this one has then.
+// reduceBundle reduces this rank's bundle of parts over the ranks of this host.
 func (w *Work) reduceBundle(bundle []byte) error {
 	h := w.g.hosting
 	if w.g.hostSharesMemory() {
@@ -175,8 +172,8 @@ func (w *Work) reduceBundle(bundle []byte) error {
 	return nil
 }
 
-// aroundHosts reduces the parts of a slice, of n bytes together, around the ring of
-// those who have it: its place p ends with the part of the rank there, which goes to dst.
+// aroundHosts reduces the parts of a slice, n bytes together, around the ring of its owners. Each
+// owner ends with the reduced part of its rank, in dst.
 func (w *Work) aroundHosts(parts []byte, first int) (n int, err error) {
 	s := w.scope
 	part := func(place int) []byte {
@@ -208,6 +205,6 @@ func (w *Work) aroundHosts(parts []byte, first int) (n int, err error) {
 			return 0, err
 		}
 	}
-	copy(w.dst, part(s.rank)) // nothing, if it is silent
+	copy(w.dst, part(s.rank)) // empty if this rank's part is in another slice
 	return n, nil
 }

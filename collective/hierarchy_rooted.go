@@ -2,17 +2,16 @@ package collective
 
 import "slices"
 
-// Hierarchical broadcast and reduce. One rank of each host is its leader: the root on
-// its own, the first one elsewhere. A broadcast goes from the root to the leaders, by a
-// tree or, if it is long, along a chain, and then within each host; a reduce goes the
-// other way. So it crosses the boundary of each host but the root's once: (H-1) K bytes
-// with H hosts, where a tree or chain of all ranks crosses as often as neighbours in it
-// are on two hosts. Where the ranks of a host share memory, what is within it goes by
-// that: the leader's operand is copied by all, or all are reduced by the leader.
+// Hierarchical broadcast and reduce. One rank of each host is its leader: the root on its host, the
+// first rank on other hosts. A broadcast travels from the root to the leaders, by a tree or, if
+// long, along a chain, and then within each host; a reduce travels in the other direction. Each
+// host's boundary except the root's is crossed once: (H-1) K bytes with H hosts. A tree or chain of
+// all ranks crosses once per pair of neighbours on two hosts. With shared memory, all ranks of a
+// host copy the leader's operand, or the leader reduces all operands.
 //
-// The leaders of a reduce, but for the root, keep K bytes for what their host has.
+// The leaders of a reduce, except the root, buffer K bytes for the sum of their host.
 
-// treeBytes is the size up to which a tree is faster than a chain, as in the default rules.
+// treeBytes is the largest size at which a tree is faster than a chain, as in the default rules.
 const treeBytes = 256 << 10
 
 // usesChain reports whether an operand travels along a chain of the scope's ranks.
@@ -20,8 +19,8 @@ func (w *Work) usesChain() bool { return chained(w.scope.size, len(w.x)) }
 
 func chained(ranks, bytes int) bool { return ranks > 2 && bytes > treeBytes }
 
-// leadersOf returns the leaders of the hosts if root, which is place 0, is its host's.
-// A rank that is none has no place. The hosts follow each other as in the ring.
+// leadersOf returns the leaders of the hosts, with root at place 0. Other ranks have no place. The
+// hosts have the order of the ring.
 func (h *hierarchy) leadersOf(root int) *rankSet {
 	if s := h.leaders[root].Load(); s != nil {
 		return s
@@ -42,7 +41,7 @@ func (h *hierarchy) leadersOf(root int) *rankSet {
 	return &s
 }
 
-// leaderHere is the place of this host's leader in it.
+// leaderHere returns the place of this host's leader among the local ranks.
 func (h *hierarchy) leaderHere(root int) int { return max(0, slices.Index(h.local.ranks, root)) }
 
 func (w *Work) hierarchicalBroadcast() error {
@@ -68,9 +67,9 @@ func (w *Work) hierarchicalReduce() error {
 	leads := leaders.rank >= 0
 	defer func() { w.x, w.op, w.root, w.inputCopied = x, op, root, false }()
 	if w.g.hosts > 1 && op == Mean {
-		w.op = Sum // until the sum is whole
+		w.op = Sum // sum until the last addition
 	}
-	if leads && w.g.rank != root { // whose x is only read
+	if leads && w.g.rank != root { // a leader's x is read-only, except at the root
 		if len(w.copied) < len(x) {
 			w.copied = make([]byte, len(x))
 		}
@@ -83,7 +82,7 @@ func (w *Work) hierarchicalReduce() error {
 	return w.collect(w.usesChain())
 }
 
-// reduceHere reduces the operands of this host to x of the leader, whose own is own.
+// reduceHere reduces the operands of this host to the leader's x; own is the leader's operand.
 func (w *Work) reduceHere(own []byte, leader int) error {
 	if w.g.hostSharesMemory() {
 		return w.hostCollect(own, leader)

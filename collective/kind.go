@@ -28,7 +28,7 @@ var kindNames = [kinds]string{
 
 func (k kind) String() string { return kindNames[k] }
 
-// reduces says that the operation has a reduction, rooted that it has a root.
+// reduces reports whether the operation has a reduction, and rooted whether it has a root.
 func (k kind) reduces() bool {
 	return k == kindAllReduce || k == kindReduceScatter || k == kindReduce
 }
@@ -37,5 +37,5 @@ func (k kind) rooted() bool {
 	return k == kindBroadcast || k == kindReduce || k == kindGather || k == kindScatter
 }
 
-// pairs says that two ranks take part, whoever else is in the group.
+// pairs reports whether only two ranks take part, for any group size.
 func (k kind) pairs() bool { return k == kindSend || k == kindReceive }

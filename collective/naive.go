@@ -1,9 +1,9 @@
 package collective
 
-// The straw man: every rank sends all of x to rank 0, which adds in rank order,
-// scales, and sends the result to each. Rank 0 moves (N-1)K bytes each way, so
-// the time grows linearly with N: 2(N-1)K/B. It is the oracle of the ring's
-// tests and the baseline of its measurements.
+// The naive algorithm: every rank sends all of x to rank 0. Rank 0 adds in rank order, scales, and
+// sends the result to each rank. Rank 0 moves (N-1)K bytes in each direction, so the time grows
+// linearly with N: 2(N-1)K/B. The naive algorithm is the oracle of the ring's tests and the
+// baseline of its measurements.
 
 func (w *Work) naiveAllReduce() error {
 	if w.g.rank == 0 {
@@ -35,7 +35,7 @@ func (w *Work) naiveRoot() error {
 	return nil
 }
 
-// naiveAdd adds what one rank sends to x.
+// naiveAdd adds the operand of one rank to x.
 func (w *Work) naiveAdd(from int) error {
 	n, asked := w.segments(), 0
 	for i := range n {

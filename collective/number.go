@@ -7,24 +7,22 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// Number is what can be reduced. Values cross the wire as they lie in memory,
-// little-endian on every supported platform.
+// Number is a type that reductions support. Values are sent in their memory layout, little-endian
+// on every supported platform.
 type Number interface {
 	~float32 | ~float64 | ~int32 | ~int64 | ~uint8 | Float16 | BFloat16
 }
 
-// Float16 is the bits of an IEEE 754 binary16 number. Reductions compute in
-// float32 and round what a rank stores: direct ones once, those by messages at
-// every step. Rounding makes 65,520 and more infinite, also a sum on its way to a mean
-// that is not: values that may come near that are better scaled first.
+// Float16 is the bits of an IEEE 754 binary16 number. Reductions compute in float32 and round
+// stored results: direct ones once, those by messages at every step. Rounding makes 65,520 and more
+// infinite, including a sum with a finite mean: scale such values first.
 type Float16 uint16
 
-// BFloat16 is the upper half of a float32, reduced as Float16 is.
+// BFloat16 is the upper half of a float32, reduced like Float16.
 type BFloat16 uint16
 
-// element is the representation of a Number. Beneath the generic functions
-// everything works on bytes and an element: one copy of the algorithms, and
-// nothing to allocate.
+// element is the representation of a Number. Below the generic functions the algorithms use bytes
+// and an element, so that one copy of the code serves all types without allocation.
 type element uint8
 
 const (
@@ -44,11 +42,11 @@ func (e element) String() string { return elementNames[e] }
 
 func (e element) float() bool { return e <= float64s || e >= float16s }
 
-// size is in bytes.
+// size returns the size in bytes.
 func (e element) size() int { return [...]int{4, 8, 4, 8, 1, 2, 2}[e] }
 
-// elementOf finds T's representation by what sets it apart: its size, and
-// whether it has fractions.
+// elementOf determines T's representation from its size and from T(1)/T(2), which is 0 for
+// integers.
 func elementOf[T Number]() element {
 	var zero T
 	fraction := T(1)/T(2) != 0

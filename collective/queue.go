@@ -6,17 +6,17 @@ import (
 	"github.com/ringo-ml/ringo/internal/usage"
 )
 
-// window holds the operations that make progress: those from the oldest
-// unfinished one on, at most `most` in sequence and limit bytes together, of
-// which finished ones count until all older ones have finished too.
+// window has the operations in progress: the oldest unfinished one and later ones, at most most
+// operations and limit bytes together. Finished operations count until all older ones have
+// finished.
 //
-// The bound matters beyond memory. A rank that ran far ahead would fill its
-// peer's buffer for unexpected messages, and then the messages of an older
-// operation, which the peer needs to get on, would be stuck behind them.
+// The limit also bounds the lead of a rank. A rank far ahead would fill its peer's buffer for
+// unexpected messages; messages of an older operation, which the peer needs, would be stuck behind
+// them.
 type window struct {
-	slots []slot // by sequence number, modulo; a power of two, so that numbers may wrap around
+	slots []slot // by sequence number modulo the length, a power of two, so that numbers can wrap around
 	most  uint32
-	base  uint32 // the oldest unfinished operation
+	base  uint32 // number of the oldest unfinished operation
 	load  int    // bytes of all slots in use
 	limit int
 }
@@ -33,8 +33,7 @@ func newWindow(most, limit int) window {
 
 func (win *window) at(seq uint32) *slot { return &win.slots[seq%uint32(len(win.slots))] }
 
-// admits reports whether operation seq of n bytes may begin. Operations are
-// admitted in order.
+// admits reports whether operation seq of n bytes may begin. Operations are admitted in order.
 func (win *window) admits(seq uint32, n int) bool {
 	ahead := seq - win.base
 	return ahead == 0 || ahead < win.most && win.load+n <= win.limit
@@ -45,7 +44,7 @@ func (win *window) admit(w *Work) {
 	win.load += w.bytes()
 }
 
-// retire marks an operation as finished and moves the window on.
+// retire marks an operation as finished and advances the window.
 func (win *window) retire(w *Work) {
 	win.at(w.seq).work = nil
 	for s := win.at(win.base); s.used && s.work == nil; s = win.at(win.base) {
@@ -57,9 +56,8 @@ func (win *window) retire(w *Work) {
 
 func (win *window) busy() bool { return win.at(win.base).used }
 
-// start gives w its sequence number and sees to it that it runs: on the
-// caller's goroutine if it is to be waited for and may begin at once, which
-// saves small operations two changes of goroutine, else on a worker's.
+// start assigns w its sequence number and runs w: on the caller's goroutine if the caller waits and
+// w may begin immediately, which saves small operations two goroutine switches, else on a worker's.
 func (g *Group) start(w *Work, blocking bool) *Work {
 	if most := w.whole() / w.segmentBytes(); most >= 1<<numberBits {
 		return w.misuse("%d values make %d segments of %d bytes, the limit is %d: set larger segments", w.whole()/w.elem.size(), most, w.segmentBytes(), 1<<numberBits)
@@ -91,8 +89,8 @@ func (g *Group) start(w *Work, blocking bool) *Work {
 	return w
 }
 
-// whole is the bytes of all that the operation is about, the same on every rank but
-// for AllToAllV, whose ranks know their own only.
+// whole returns the size in bytes of all operands together, equal on every rank except in
+// AllToAllV: there each rank has only its own size.
 func (w *Work) whole() int {
 	switch w.kind {
 	case kindGather, kindScatter:
@@ -105,8 +103,8 @@ func (w *Work) whole() int {
 	return len(w.x)
 }
 
-// number gives w its place among the operations of the group. blocking says that its caller carries it out, and does not ask when it
-// has ended. g.mu is held.
+// number assigns w its number among the group's operations. blocking reports that the caller runs
+// w, and does not poll for its end. g.mu is held.
 func (g *Group) number(w *Work, blocking bool) {
 	w.seq = g.next
 	g.next++
@@ -119,7 +117,7 @@ func (g *Group) number(w *Work, blocking bool) {
 	}
 }
 
-// enqueue leaves w to the workers. g.mu is held.
+// enqueue queues w for the workers. g.mu is held.
 func (g *Group) enqueue(w *Work) {
 	if g.head == nil {
 		g.head = w
@@ -127,7 +125,7 @@ func (g *Group) enqueue(w *Work) {
 		g.tail.next = w
 	}
 	g.tail = w
-	if g.running == 0 { // one is there as long as the queue is not empty, see Close
+	if g.running == 0 { // a non-empty queue has at least one worker: see Close
 		g.hire()
 	}
 	g.hand()
@@ -140,9 +138,9 @@ func (g *Group) hire() {
 	go g.worker()
 }
 
-// hand sees to it that a worker takes the queue's head if it may begin. One that
-// was woken counts as idle until it runs, and then calls hand itself: works that
-// are started in a row do not wait for one worker. g.mu is held.
+// hand starts or wakes a worker for the queue's head if that may begin. A woken worker counts as
+// idle until it runs, and then calls hand: successive operations do not wait for one worker. g.mu
+// is held.
 func (g *Group) hand() {
 	switch {
 	case g.head == nil || !g.window.admits(g.head.seq, g.head.bytes()):
@@ -173,8 +171,8 @@ func (g *Group) worker() {
 	}
 }
 
-// take waits for the queue's head to be admissible and admits it; nil once the
-// group is closed and the queue is empty. g.mu is held.
+// take waits until the queue's head is admissible and admits it; nil once the group is closed and
+// the queue is empty. g.mu is held.
 func (g *Group) take() *Work {
 	for {
 		w := g.head
@@ -193,7 +191,7 @@ func (g *Group) take() *Work {
 	}
 }
 
-// finish hands w back to whoever waits for it. g.mu is held.
+// finish completes w and wakes its waiter. g.mu is held.
 func (g *Group) finish(w *Work) {
 	g.scribe.ended(w)
 	g.window.retire(w)

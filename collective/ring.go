@@ -1,27 +1,24 @@
 package collective
 
-// Ring allreduce. Every rank sends to its right neighbour and receives from
-// its left one; x is cut into N chunks, which N-1 steps of reduce-scatter sum
-// up and N-1 steps of allgather hand round. Sources: Patarasuk and Yuan,
-// "Bandwidth optimal all-reduce algorithms for clusters of workstations"
-// (2009); Gibiansky, "Bringing HPC Techniques to Deep Learning" (2017).
+// Ring allreduce. Every rank sends to its right neighbour and receives from its left one. x is cut
+// into N chunks: N-1 steps of reduce-scatter sum the chunks, and N-1 steps of allgather distribute
+// the sums. Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+// workstations" (2009); Gibiansky, "Bringing HPC Techniques to Deep Learning" (2017).
 //
-// Cost with K bytes, bandwidth B, latency a per message and the adding at G
-// bytes a second: 2(N-1)a + 2(N-1)/N K/B + (N-1)/N K/G; segments overlap the
-// last two terms.
+// Cost with K bytes, bandwidth B, latency a per message and addition at G bytes per second: 2(N-1)a
+// + 2(N-1)/N K/B + (N-1)/N K/G; segments overlap the last two terms.
 
-// RingStep is what one rank does in one step: the chunks it sends and receives.
+// RingStep is one step of a rank: the chunk sent and the chunk received.
 type RingStep struct {
 	Send, Receive int
-	Reduce        bool // add what is received (reduce-scatter) or overwrite (allgather)
+	Reduce        bool // received values are added (reduce-scatter); false: they overwrite (allgather)
 }
 
 // RingSchedule returns the 2(size-1) steps of rank in a ring allreduce.
 //
-// In step s of the reduce-scatter rank n sends chunk n-s and receives n-s-1,
-// modulo size; it then owns the finished chunk n+1. In step s of the allgather
-// it sends n+1-s and receives n-s. So every step sends on the chunk that the
-// step before received, which is what lets segments flow without a barrier
+// In step s of the reduce-scatter rank n sends chunk n-s and receives n-s-1, modulo size; then rank
+// n owns the complete chunk n+1. In step s of the allgather rank n sends n+1-s and receives n-s.
+// Every step sends the chunk received in the previous step, so segments flow without a barrier
 // between steps.
 func RingSchedule(rank, size int) []RingStep {
 	steps := make([]RingStep, 0, 2*(size-1))
@@ -34,8 +31,8 @@ func RingSchedule(rank, size int) []RingStep {
 	return steps
 }
 
-// RingChunk returns the bounds [lo, hi) of chunk i of size chunks of n values.
-// The first n mod size chunks have one value more than the others.
+// RingChunk returns the bounds [lo, hi) of chunk i of size chunks of n values. The first n mod size
+// chunks have one value more.
 func RingChunk(n, size, i int) (lo, hi int) {
 	short, longer := n/size, n%size
 	lo = i*short + min(i, longer)
@@ -53,16 +50,15 @@ func (w *Work) ringAllReduce() error {
 	return w.ring(w.scope.steps, true)
 }
 
-// alongHosts makes the ring of the whole group one that crosses the boundary
-// between two hosts once in each direction.
+// alongHosts selects, for the whole group, the ring that crosses each boundary between two hosts
+// once per direction.
 func (w *Work) alongHosts() {
 	if w.scope == &w.g.all {
 		w.scope = &w.g.ring
 	}
 }
 
-// ringAllGather is the ring's first half without the adding: the rank at place n
-// begins with chunk n.
+// ringAllGather is the ring's first half without addition: the rank at place n begins with chunk n.
 func (w *Work) ringAllGather() error {
 	w.alongHosts()
 	w.settle()
@@ -76,9 +72,9 @@ func (w *Work) ringGather() error {
 	return w.ring(w.scope.steps[:w.scope.size-1], false)
 }
 
-// ringReduceScatter is the ring's first half, begun one chunk earlier so that the
-// rank at place n ends with chunk n. x is only read: what is reduced so far is
-// held apart, and dst takes the last step.
+// ringReduceScatter is the ring's first half, one chunk earlier, so that the rank at place n ends
+// with chunk n. x is only read: partial sums are in a separate buffer, and the last step writes to
+// dst.
 func (w *Work) ringReduceScatter() error {
 	w.alongHosts()
 	w.byRank = true
@@ -174,7 +170,7 @@ func (w *Work) awaitConsumed(left, right int) error {
 	return w.wait(received, right)
 }
 
-// received is the number of that report, above those of segments.
+// received is the message number of the report, above those of segments.
 const received = 1 << numberBits
 
 // ask posts the receives up to number end.
@@ -220,8 +216,8 @@ type cursor struct {
 	dir    direction
 	reduce bool // steps add as marked; false: no step adds
 
-	at     int // messages that next has produced
-	step   int // of the last message
+	at     int // messages until now
+	step   int // step of the last message
 	lo, hi int // bytes of the last message in x
 	end    int // end of its chunk in x
 }
@@ -233,7 +229,7 @@ func (w *Work) cursor(steps []RingStep, dir direction, reduce bool) cursor {
 // adds reports whether the last message is added, not written.
 func (c *cursor) adds() bool { return c.reduce && c.steps[c.step].Reduce }
 
-// next moves on to the next message and reports whether there is one.
+// next advances to the next message and reports whether one exists.
 func (c *cursor) next() bool {
 	for c.hi == c.end {
 		if c.step+1 == len(c.steps) {

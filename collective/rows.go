@@ -2,35 +2,36 @@ package collective
 
 import "slices"
 
-// Allreduce by rows, which pairwise allreduce is for up to 11 ranks. The segments of
-// all chunks at the same place form a row. Every rank sends each other one what it
-// has of that one's segment, adds what it gets for its own in one pass, in the order
-// of the ranks, and sends the sum to all, while the sums of the row before arrive.
+// Allreduce by rows, the form of the pairwise allreduce for up to 11 ranks. The segments at the
+// same offset of all chunks form a row. Every rank sends each other rank its operand for that
+// rank's segment, adds the operands for its own segment in one pass, in the order of the ranks, and
+// sends the sum to all, while the sums of the previous row arrive.
 //
-// Cost: 2a + 2(N-1)/N K/B + K/N/G, in 2(N-1) messages for each row: the ring's bytes in
-// two steps instead of 2(N-1). Ranks that share a host gain most: operands are added
-// while they are in the cache, an owner's chunk is read and written once instead of
-// in each of N-1 steps, and sums are still in its cache when the others read them.
+// Cost: 2a + 2(N-1)/N K/B + K/N/G, in 2(N-1) messages per row: the ring's bytes in two steps
+// instead of 2(N-1). Ranks that share a host gain most: operands are added while in the cache, an
+// owner's chunk is read and written once instead of in each of N-1 steps, and other ranks read sums
+// that are still in its cache.
 
 // rows is an allreduce by rows.
 type rows struct {
 	*Work
-	bytes int // of a segment
-	count int // rows
+	bytes int // bytes of a segment
+	count int // number of rows
 }
 
 const (
-	// rowCache is how much arrives to be added at a time: longer rows leave the caches, and
+	// rowCache is the size of the operands added at a time: longer rows leave the caches, and
 	// shorter ones make ranks wait for each other more often.
 	rowCache = 4 << 20
 	leastRow = 64 << 10
 )
 
-// most is how long a segment may be: as in any other algorithm. With more than two ranks, which often share cores,
-// twice that where it makes one row, since each row makes them wait for each other: four ranks on two cores then took 4 %
-// less time, three 8 %, and two 14 % more. Longer chunks take several rows anyway, and of half the length more of what
-// arrives is still in a cache: the four then took 17 to 22 % less time for 8 MiB, 11 to 12 % for 16 and 14 % for 64
-// (AMD EPYC, Zen 5).
+// most returns the maximum segment size, in general that of any other algorithm. More than two
+// ranks often share cores. For them the maximum is doubled if one row then suffices, since ranks
+// wait for each other in each row: four ranks on two cores then took 4 % less time, three 8 %, and
+// two 14 % more. Longer chunks take several rows anyway, and segments of half the size keep more
+// operands in a cache: the four ranks then took 17 to 22 % less time for 8 MiB, 11 to 12 % for 16
+// and 14 % for 64 (AMD EPYC, Zen 5).
 func (r rows) most() int {
 	n := r.segmentBytes()
 	if r.scope.size > 2 && r.largest() <= 2*n {
@@ -39,7 +40,7 @@ func (r rows) most() int {
 	return n
 }
 
-// newRows plans the rows; ok is false for more ranks than there are receives for.
+// newRows plans the rows; ok is false if the ranks need more receives than slots.
 func (w *Work) newRows() (r rows, ok bool) {
 	peers := w.scope.size - 1
 	if 3*peers > slots {
@@ -51,7 +52,7 @@ func (w *Work) newRows() (r rows, ok bool) {
 	return r, true
 }
 
-// part is the segment of the chunk of a place in a row; it may be empty.
+// part returns a row's segment of a place's chunk; the segment can be empty.
 func (r rows) part(place, row int) []byte {
 	p := r.region(place)
 	return p[min(len(p), row*r.bytes):min(len(p), (row+1)*r.bytes)]
@@ -66,7 +67,7 @@ func (r rows) allReduce() error {
 		if err := r.sum(row); err != nil {
 			return err
 		}
-		if row > 0 { // the sums of this one have just begun to come
+		if row > 0 { // the sums of the current row have just begun to arrive
 			if err := r.take(row - 1); err != nil {
 				return err
 			}
@@ -78,17 +79,16 @@ func (r rows) allReduce() error {
 	return r.take(r.count - 1)
 }
 
-// Receives: one for each peer's operands, then two, by turns of rows, for each
-// peer's sums.
+// Receives: one per peer for operands, then two per peer for sums, alternating between rows.
 
 func (r rows) operandSlot(k int) int { return k - 1 }
 
 func (r rows) sumSlot(row, k int) int { return (1+row%2)*(r.scope.size-1) + k - 1 }
 
-// operand is where that of the rank k places back arrives.
+// operand returns the buffer for the operand from the rank k places back.
 func (r rows) operand(k, n int) []byte { return r.spaceOf(r.operandSlot(k), r.scope.size-1, n) }
 
-// spread asks for a row's operands and sums, and sends each rank what it adds.
+// spread posts the receives of a row, and sends each rank the operand for its segment.
 func (r rows) spread(row int) error {
 	own := r.part(r.scope.rank, row)
 	for k := 1; k < r.scope.size; k++ {
@@ -111,10 +111,10 @@ func (r rows) spread(row int) error {
 	return nil
 }
 
-// sumNumber tells the messages with sums from those with operands.
+// sumNumber separates the numbers of messages with sums from those with operands.
 const sumNumber = 1 << numberBits
 
-// sum adds a row's operands, in the order of the ranks, and sends the result to all.
+// sum adds a row's operands, in the order of the ranks, and sends the result to all ranks.
 func (r rows) sum(row int) error {
 	own := r.part(r.scope.rank, row)
 	if len(own) == 0 {

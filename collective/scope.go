@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// rankSet is the ranks that an algorithm runs on, numbered by their places: all of
-// the group, those of one host, or one of each host.
+// rankSet is the ranks of an algorithm, numbered by place: all ranks of the group, those of one
+// host, or one per host.
 type rankSet struct {
-	ranks []int // of the group, by place
-	rank  int   // this one's place
+	ranks []int // ranks of the group, by place
+	rank  int   // place of this rank
 	size  int
-	steps []RingStep // of an allreduce around the ring of places
-	// absent says whose parts are of another scope: see hierarchy_parts.go. Nil: all
-	// are of this one.
+	steps []RingStep // steps of an allreduce around the ring of places
+	// absent marks ranks with their part in another rankSet: see hierarchy_parts.go. nil means
+	// none.
 	absent []bool
 }
 
@@ -22,9 +22,9 @@ func newScope(ranks []int, own int) rankSet {
 	return rankSet{ranks: ranks, rank: rank, size: len(ranks), steps: RingSchedule(rank, len(ranks))}
 }
 
-// byHost returns the ranks so that those of one host are neighbours and a ring
-// over them crosses each host boundary once in each direction. The hosts come
-// in the order of their first ranks, and a host's ranks ascend.
+// byHost returns the ranks in an order in which each host's ranks are neighbours: a ring over them
+// crosses each host boundary once per direction. Hosts are ordered by their first rank, and a
+// host's ranks ascend.
 func byHost(hosts []int) []int {
 	first := map[int]int{}
 	order := make([]int, len(hosts))
@@ -38,7 +38,7 @@ func byHost(hosts []int) []int {
 	return order
 }
 
-// Ranks are those of a group of n: 0 to n-1.
+// Ranks returns the ranks of a group of n: 0 to n-1.
 func Ranks(n int) []int {
 	out := make([]int, n)
 	for i := range out {

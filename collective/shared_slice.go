@@ -7,9 +7,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// SharedOffset says where x lies in the memory that this rank shares with all others of the
-// group, in bytes; -1 if it does not lie there, or not all of the group share memory.
-// A rank that is told so reads x there, without a copy: see SharedSlice.
+// SharedOffset returns the byte offset of x in the memory that this rank shares with the whole
+// group; -1 if x is elsewhere, or if some ranks share no memory. A rank that receives the offset
+// reads x without a copy: see SharedSlice.
 func SharedOffset[T Number](g *Group, x []T) int64 {
 	if !g.share.whole(g.size) {
 		return -1
@@ -23,10 +23,10 @@ func SharedOffset[T Number](g *Group, x []T) int64 {
 	return -1
 }
 
-// SharedSlice is the n values that lie where rank r's SharedOffset said: memory of that rank, to be
-// read only. What r wrote before an operation that both ranks have finished is there.
-// It stays until r writes again, which r must not do before a further operation, begun
-// by this rank when it had read, has ended on r. The error is that r has no memory there.
+// SharedSlice returns n read-only values at rank r's SharedOffset, in the memory of r. Values
+// written by r before an operation that both ranks have finished are visible. They remain until r
+// writes again. r must not write before the end, on r, of a further operation that this rank
+// started after reading. An error reports that r has no memory at the offset.
 func SharedSlice[T Number](g *Group, r int, place int64, n int) ([]T, error) {
 	var zero T
 	size := int64(unsafe.Sizeof(zero))

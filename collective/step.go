@@ -1,19 +1,18 @@
 package collective
 
-// step is an exchange with up to two peers: out goes to one while as much as in
-// comes from another. Both are cut into segments, so that one segment is added
-// while the next ones arrive; sends run at most `posted` segments ahead of the
-// receives, so that no rank floods another.
+// step is an exchange with up to two peers: out is sent to one while in arrives from another. Both
+// are cut into segments, so that one segment is added while the next ones arrive; sends run at most
+// `posted` segments ahead of the receives, so that no rank floods another.
 type step struct {
-	number  int    // of the step within the algorithm's phase, below 1024
+	number  int    // number of the step in the algorithm's phase, below 1024
 	to      int    // place in the scope
-	out     []byte // nothing is sent if it is empty
+	out     []byte // data to send; empty: no send
 	from    int
-	in      []byte // where the result goes; nothing is received if it is empty
-	operand []byte // what is combined with what arrives, of in's length; nil: in is overwritten
+	in      []byte // destination of the result; empty: no receive
+	operand []byte // operand to combine with received data, of in's length; nil: in is overwritten
 
-	// What lies elsewhere in the slice and follows out and in, as the messages of the next
-	// number, where in is combined in place or not at all.
+	// moreOut and moreIn are later parts of the slice after out and in, sent with the next number;
+	// in is then combined in place or not at all.
 	moreOut, moreIn []byte
 }
 
@@ -57,13 +56,12 @@ func (w *Work) part(step int, p, more []byte, i int) (int, []byte) {
 	return number(step, i), w.cut(p, i)
 }
 
-// inPlace says that in holds this rank's operand, so that what arrives must go
-// elsewhere first.
+// inPlace reports whether in has this rank's operand, so that data must arrive in another buffer.
 func (w *Work) inPlace(s step) bool {
 	return s.operand != nil && (len(s.in) > 0 && &s.operand[0] == &s.in[0] || len(s.moreIn) > 0)
 }
 
-// target is where segment i, whose result goes to dst, arrives.
+// target returns the receive buffer of segment i with result dst.
 func (w *Work) target(s step, i int, dst []byte) []byte {
 	if w.inPlace(s) {
 		return w.space(i, len(dst))
@@ -91,7 +89,7 @@ func (w *Work) merge(dst, own, theirs []byte, from int) {
 // segmentBytes is the length of all segments but the last, whole values.
 func (w *Work) segmentBytes() int { return w.g.cfg.SegmentBytes &^ (w.elem.size() - 1) }
 
-// segmentsOf is how many segments p is cut into.
+// segmentsOf returns the number of segments of p.
 func (w *Work) segmentsOf(p []byte) int { return (len(p) + w.segmentBytes() - 1) / w.segmentBytes() }
 
 // cut returns segment i of p.

@@ -11,19 +11,17 @@ import "math/bits"
 //	gather, scatter            L hops, the root moves (N-1)/N K
 //	along a chain              N-1 hops, but every rank sends K once, segment by segment
 //
-// A tree is for short slices, a chain for long ones.
 
 func (w *Work) treeBroadcast() error  { return w.spread(false) }
 func (w *Work) chainBroadcast() error { return w.spread(true) }
 
-// treePlace is this rank's place in a tree.
+// treePlace returns this rank's place in a tree.
 func (w *Work) treePlace() int { return mod(w.scope.rank-w.root, w.scope.size) }
 
-// outOf is the place in the scope of a place in the tree.
+// outOf returns the scope's place of a place in the tree.
 func (w *Work) outOf(place int) int { return (w.root + place) % w.scope.size }
 
-// spread receives x from the parent, if there is one, and passes every segment
-// on to the children as soon as it is here.
+// spread receives x from the parent, if any, and sends every segment to the children immediately.
 func (w *Work) spread(chain bool) error {
 	place := w.treePlace()
 	if place > 0 {
@@ -94,7 +92,7 @@ func (w *Work) collect(chain bool) error {
 	return nil
 }
 
-// treeChildren is how many children a place has.
+// treeChildren returns the number of a place's children.
 func treeChildren(place, size int, chain bool) int {
 	if chain {
 		return min(1, size-1-place)
@@ -106,14 +104,13 @@ func treeChildren(place, size int, chain bool) int {
 	return n
 }
 
-// nearChild is child c of a place, the nearest one first; 0 is also that of a
-// chain.
+// nearChild returns child c of a place, nearest first; in a chain, child 0.
 func nearChild(place, c int) int { return place + 1<<c }
 
-// rounds is ceil(log2 size).
+// rounds returns ceil(log2 size).
 func rounds(size int) int { return bits.Len(uint(size - 1)) }
 
-// treeParent is the place, relative to the root, of the parent of place > 0.
+// treeParent returns the parent of place > 0, relative to the root.
 func treeParent(place int, chain bool) int {
 	if chain {
 		return place - 1

@@ -1,9 +1,8 @@
 package collective
 
-// Gather and scatter over the tree of tree.go: a rank passes on the parts of all
-// its descendants at once. Their places follow its own, so that they are
-// together; where the root is not rank 0 their ranks may go past the last to rank
-// 0, and then they travel as two messages.
+// Gather and scatter over the tree of tree.go: a rank sends the parts of all its descendants
+// together. The places of descendants follow the rank's place, so the parts are contiguous. If the
+// root is not rank 0 their ranks can wrap past the last to rank 0; the parts are then two messages.
 
 func (w *Work) treeGather() error {
 	place, n := w.treePlace(), w.share()
@@ -45,7 +44,7 @@ func (w *Work) treeScatter() error {
 	return nil
 }
 
-// treeSpan is how many places a place and its descendants are.
+// treeSpan returns the number of places in a place's subtree.
 func treeSpan(place, size int) int { return min(place&-place, size-place) }
 
 // subtreeParts is where a place other than the root keeps the parts of itself and its

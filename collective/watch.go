@@ -8,20 +8,18 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// What a group tells those who watch it from outside: whom its operations wait for, and
-// what has been started.
+// Reports of a group for monitoring: waits of its operations for ranks, and started operations.
 
 // Wait is a wait of an operation for a peer.
 type Wait struct {
-	Op    string    // the operation: "allreduce"
-	Seq   uint32    // which one of the group, from 0; of a Send or Receive, of those to or from Peer
-	Peer  int       // whom it waits for, as the mesh numbers it
-	Since time.Time // since when
+	Op    string    // name of the operation: "allreduce"
+	Seq   uint32    // number of the operation in the group, from 0; a Send or Receive counts per peer and direction
+	Peer  int       // awaited rank, by its number in the mesh
+	Since time.Time // start of the wait
 }
 
-// Waiting returns the longest wait of this rank. ok is false while it waits for
-// nobody, or not for SlowAfter yet. It may be called at any time from any
-// goroutine.
+// Waiting returns the longest wait of this rank. ok is false without a wait, or before SlowAfter.
+// Any goroutine may call Waiting at any time.
 func (g *Group) Waiting() (longest Wait, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -51,21 +49,20 @@ func (g *Group) Waiting() (longest Wait, ok bool) {
 	return longest, ok
 }
 
-// begun is how many operations Begun returns.
+// begun is the maximum number of operations in the result of Begun.
 const begun = 16
 
 // Begun is an operation that this rank has started.
 type Begun struct {
-	Seq       uint32 // which one of the group, from 0
-	Operation string // in words that are the same on all ranks that start the same
+	Seq       uint32 // number of the operation in the group, from 0
+	Operation string // description, equal on all ranks for equal operations
 }
 
-// Begun returns the last operations that were started, at most 16, oldest first: a reader of the group's recorder.
-// Ranks that wait for each other compare them. It may be called at any time from
-// any goroutine.
+// Begun returns the last operations started, at most 16, oldest first, from the group's recorder.
+// Ranks that wait for each other compare the results. Any goroutine may call Begun at any time.
 func (g *Group) Begun() []Begun {
 	rec := g.scribe.rec
-	events := rec.Open(nil) // first: what ends meanwhile is then seen twice, and not missed
+	events := rec.Open(nil) // before Recent: an operation that ends between the calls is found twice, not missed
 	events = rec.Recent(events, lookBack)
 	events = slices.DeleteFunc(events, func(e record.Event) bool { return e.Kind != record.Operation || e.Group != g.cfg.ID })
 	if len(events) == 0 {
@@ -86,5 +83,5 @@ func (g *Group) Begun() []Begun {
 	return out
 }
 
-// lookBack is among how many operations of all groups Begun looks for those of its group.
+// lookBack is the number of recent operations, of all groups, that Begun searches.
 const lookBack = 256

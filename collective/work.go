@@ -32,7 +32,7 @@ type operands struct {
 	outs      []int  // AllToAllV: end of the part for each rank in x, in bytes
 
 	separateOuts [][]byte                        // AllGatherTo: results, instead of x
-	apply        func(lo, hi int, sum []float32) // of a sharded update
+	apply        func(lo, hi int, sum []float32) // Apply of a sharded update
 	second       uint64                          // offset of the sharded update's parameters in the arena
 
 	forceMesh bool // a Send uses the mesh
@@ -42,7 +42,7 @@ type operands struct {
 // algorithmState is the state of the running algorithm. Its buffers are reused by later operations.
 type algorithmState struct {
 	scope       *rankSet // ranks of the current phase
-	group       uint32   // in message tags
+	group       uint32   // group number in message tags
 	base        uint32   // first message number of the current phase
 	byRank      bool     // the chunks of x are the parts of the ranks
 	zeroCopy    bool     // sends are zero-copy
@@ -55,7 +55,7 @@ type algorithmState struct {
 	copied  []byte      // partial result of a host
 
 	number       uint64        // among direct operations, or those of a pair
-	arrivals     []peerOperand // of each rank
+	arrivals     []peerOperand // number of each rank
 	steps        int           // hierarchical steps that this rank has finished
 	dsts, srcs   [][]byte      // tables of operands
 	dst32, src32 [][]float32
@@ -70,7 +70,7 @@ type bookkeeping struct {
 	err       error
 	sent      int64         // payload bytes sent by this rank
 	done      chan struct{} // one token from the end of the operation until Wait
-	next      *Work         // in the queue, or in the group's free list
+	next      *Work         // next in the queue, or in the group's free list
 	started   bool          // between start and Wait
 	ranInline bool          // ended on its caller's goroutine
 	onWorker  bool          // runs on a worker's goroutine
@@ -79,12 +79,12 @@ type bookkeeping struct {
 
 // timing is the operation's entry in the recorder: see opRecorder.
 type timing struct {
-	end      int64 // by the recorder's clock, or record.Unknown
+	end      int64 // end by the recorder's clock, or record.Unknown
 	entry    record.Op
 	hasRing  bool            // entry is in the recorder's ring
 	hasStart bool            // begun is set
 	begun    int64           // start or first wait, by the recorder's clock
-	waits    *record.Waiting // of entry: rank of the mesh that this rank waits for
+	waits    *record.Waiting // wait state of entry: the mesh rank awaited
 	ownWaits record.Waiting  // target of waits if entry has no space
 	stamped  bool            // waits counts from this operation's start, set by its first wait
 }
@@ -144,7 +144,7 @@ func (w *Work) Done(within time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-w.done:
-		w.done <- struct{}{} // for Wait; the channel has space
+		w.done <- struct{}{} // wakes Wait; the channel has space
 		return true
 	case <-timer.C:
 		return false
