@@ -9,16 +9,16 @@ import (
 // AllReduce over shared memory. With K bytes on N ranks, by size:
 //
 //   - up to 48 bytes travel in the line of the arrival, and every rank reduces
-// all operands: one exchange of flags.
+//     all operands: one exchange of flags.
 //   - up to copyLimit every rank copies its operand to staging, arrives, and
-// reduces all operands: one exchange again, 2K bytes written and (N+1)K read by each rank. Operands
-// up to privateLimit take this path if none is in an arena.
+//     reduces all operands: one exchange again, 2K bytes written and (N+1)K read
+//     by each rank. Operands up to privateLimit take this path if none is in an arena.
 //   - operands in arenas are reduced in place: each rank reduces its 1/N of all
-// operands in one pass and writes the result to all. Two exchanges, K bytes read and K written by
-// each rank. No rank returns before all have written.
+//     operands in one pass and writes the result to all. Two exchanges, K bytes
+//     read and K written by each rank. No rank returns before all have written.
 //   - other operands pass through staging in pieces. In each step a rank copies
-// one piece in, reduces its part of the previous piece and copies the results of the piece before
-// out.
+//     a piece in, reduces its part of the previous piece and copies the results
+//     of the piece before out.
 //
 // Each path sums in the order of the ranks.
 

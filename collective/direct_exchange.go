@@ -19,7 +19,7 @@ import (
 // Cost, with K bytes per receiving rank: K read and written by that rank, and K by the ranks that
 // copy to staging. One exchange of flags up to copyLimit, two for arenas, else one per round.
 
-// parts returns the number of parts of a source: one per rank, or one for all.
+// parts returns the number of parts of a source: one for each rank, or a single part for all.
 func (w *Work) parts() int {
 	switch w.kind {
 	case kindReduceScatter, kindScatter, kindAllToAll, kindAllToAllV:

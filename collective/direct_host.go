@@ -103,9 +103,8 @@ func (w *Work) reduceHost(t, room int, inPlace bool) {
 	w.fold(w.dsts, w.srcs)
 }
 
-// hostGather copies the parts that hostScatter reduced to all ranks of the host. Its first step
-// reports that this rank's part is complete, and that this rank no longer reads other ranks'
-// operands.
+// hostGather copies the parts that hostScatter reduced to all ranks of the host. The first step
+// reports a complete part, and the end of reads from other ranks' operands.
 func (w *Work) hostGather() error {
 	s := w.g.share
 	if err := w.nextStep(); err != nil {

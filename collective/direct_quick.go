@@ -40,6 +40,6 @@ func (s *shmGroup) allReduce(g *Group, e element, x []byte, op ReduceOp) (ok boo
 	return true, err
 }
 
-// lookEvery is after how many quick operations one looks for an abort: no wait
-// of theirs need ever be long enough to do it.
+// lookEvery is the number of quick operations between checks for an abort: the waits of quick
+// operations can be too short for a check.
 const lookEvery = 16

@@ -31,8 +31,8 @@ func (w *Work) halvingReduceScatter() error {
 }
 
 // halve is doublingGather in reverse: before a step at distance d a rank has partial sums of its
-// chunk and up to 2d-1 following ones. It sends the later ones, and adds a peer's sums to the first
-// ones. In the end rank r has the complete chunk r.
+// chunk and up to 2d-1 following chunks. The rank sends the later sums, and adds a peer's sums to
+// the first. In the end rank r has the complete chunk r.
 func (w *Work) halve() error {
 	rank, size := w.scope.rank, w.scope.size
 	for k := rounds(size) - 1; k >= 0; k-- {

@@ -180,7 +180,7 @@ func (w *Work) sendPair() error {
 	return w.exchange(step{to: w.root, out: w.x})
 }
 
-// announcement is the number of the message that announces a long one, above those of segments.
+// announcement is the message number that announces a long message, above the numbers of segments.
 const announcement = 1 << phaseBits
 
 func (w *Work) receivePair() error {

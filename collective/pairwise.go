@@ -11,7 +11,7 @@ package collective
 
 // walk is the progress of one direction through the messages of all steps.
 type walk struct {
-	step    int // 1 to size-1
+	step    int // number from 1 to size-1
 	segment int // next segment of the step
 	at      int // messages until now
 }

@@ -14,7 +14,7 @@ import (
 // unexpected messages; messages of an older operation, which the peer needs, would be stuck behind
 // them.
 type window struct {
-	slots []slot // by sequence number modulo the length, a power of two, so that numbers can wrap around
+	slots []slot // indexed by sequence number modulo the length, a power of two, so that numbers can wrap around
 	most  uint32
 	base  uint32 // number of the oldest unfinished operation
 	load  int    // bytes of all slots in use

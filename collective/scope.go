@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// rankSet is the ranks of an algorithm, numbered by place: all ranks of the group, those of one
-// host, or one per host.
+// rankSet is the ranks of an algorithm, numbered by place: the whole group, the ranks of a host, or
+// a single rank from every host.
 type rankSet struct {
 	ranks []int // ranks of the group, by place
 	rank  int   // place of this rank
@@ -22,9 +22,8 @@ func newScope(ranks []int, own int) rankSet {
 	return rankSet{ranks: ranks, rank: rank, size: len(ranks), steps: RingSchedule(rank, len(ranks))}
 }
 
-// byHost returns the ranks in an order in which each host's ranks are neighbours: a ring over them
-// crosses each host boundary once per direction. Hosts are ordered by their first rank, and a
-// host's ranks ascend.
+// byHost orders the ranks by host: a ring over the result crosses each host boundary once per
+// direction. Hosts are ordered by their first rank, and a host's ranks ascend.
 func byHost(hosts []int) []int {
 	first := map[int]int{}
 	order := make([]int, len(hosts))

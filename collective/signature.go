@@ -2,20 +2,18 @@ package collective
 
 import "fmt"
 
-// A signature says what an operation is in 64 bits that travel with each of its
-// messages (transport.Tag.Sig). invariant[signed-operations]: ranks that do not run
-// the same operation are told which ones, and nothing is added that does not belong
-// together. Its layout:
+// A signature describes an operation in 64 bits (transport.Tag.Sig). invariant[signed-operations]:
+// ranks with different operations get an error with both, and no data of different operations are
+// added. Every message carries a signature. The layout:
 //
 //	bits  0-4   kind
 //	      5-8   type of the values
 //	      9-11  reduction
 //	     12-15  algorithm
-//	     16-25  root, modulo 1024; of a sharded update what takes part, and a hash of the cut
+//	     16-25  root, modulo 1024; of a sharded update its operands, and a hash of the partition
 //	     26-63  values of the operand
 //
-// An operation whose operand differs in length from rank to rank gives the
-// length that all share, or 0.
+// If the operand's length differs among ranks, the signature has the common length, or 0.
 type signature uint64
 
 func (w *Work) signature() signature {
@@ -26,7 +24,7 @@ func (w *Work) signature() signature {
 		signature(w.root&1023)<<16 | signature(w.shared())<<26
 }
 
-// shared is the length, in values, that all ranks' operands have.
+// shared returns the common length, in values, of all ranks' operands.
 func (w *Work) shared() int {
 	n := len(w.x)
 	switch w.kind {

@@ -69,7 +69,7 @@ func (w *Work) target(s step, i int, dst []byte) []byte {
 	return dst
 }
 
-// operand is what is combined with segment i.
+// operand returns the operand to combine with segment i.
 func (w *Work) operand(s step, i int, dst []byte) []byte {
 	if w.inPlace(s) {
 		return dst
