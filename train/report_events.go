@@ -48,12 +48,12 @@ type Epoch struct {
 	// from its resumption, to the end of the evaluation.
 	Done  int64   `json:"done"`
 	WallS float64 `json:"wall_s"`
-	// Losses are means per sample or, in a language model, per token. Training metrics are
-	// collected during the epoch.
+	// TrainLoss, collected during the epoch, and EvalLoss are means per sample or, in a language
+	// model, per token.
 	TrainLoss float64 `json:"train_loss"`
 	EvalLoss  float64 `json:"eval_loss"`
-	// Train and Eval are the model's metrics. As JSON they are fields such as "train_accuracy" and
-	// "eval_auc".
+	// Train, collected during the epoch, and Eval are the model's metrics: in JSON, fields such as
+	// "train_accuracy" and "eval_auc".
 	Train model.Metrics `json:"-"`
 	Eval  model.Metrics `json:"-"`
 	// Progressive is for click models, at the epoch's last step.
