@@ -37,6 +37,7 @@ func (c *clickPages) evidence(w io.Writer) {
 	}
 }
 
+// Fill copies the rows.
 func (c *clickPages) Fill(b *Batch, idx []int32, _ Draw) error {
 	b.places = b.places[:0]
 	for _, n := range idx {

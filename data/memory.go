@@ -12,16 +12,17 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
-// Sample is the part of a batch that one sample has, to be read or written in place; its bags are in the batch alone.
+// Sample is one sample's part of a batch, to read or write in place. Bags are accessible only
+// through the batch.
 type Sample struct {
-	Values  []float32 // Shape.Size()
+	Values  []float32 // Shape.Size() values
 	IDs     []int32
 	Keys    []uint64
 	Labels  []int32
 	Targets []float32
 }
 
-// At is sample i of the batch, in the batch's memory.
+// At returns sample i of the batch, in the batch's memory.
 func (b *Batch) At(s Shape, i int) Sample {
 	n := s.Size()
 	return Sample{
@@ -30,7 +31,6 @@ func (b *Batch) At(s Shape, i int) Sample {
 	}
 }
 
-// copy copies the values of a sample of the same shape.
 func (s Sample) copy(from Sample) {
 	copy(s.Values, from.Values)
 	copy(s.IDs, from.IDs)
@@ -39,14 +39,15 @@ func (s Sample) copy(from Sample) {
 	copy(s.Targets, from.Targets)
 }
 
-// memory is the source of samples that a batch holds.
+// memory is the source of samples in a batch.
 type memory struct {
 	shape Shape
 	all   Batch
 }
 
-// FromBatch is the source of the samples that lie in a batch, one after the other in each slice: slices of one's own,
-// which are not copied and must not change. Slices whose lengths do not go with the shape are an error, all told.
+// FromBatch returns the source of the samples in a batch, stored contiguously in each slice. The
+// caller's slices are not copied and must not change. All slices with a length that does not match
+// the shape are reported in one error.
 func FromBatch(shape Shape, all Batch) (Source, error) {
 	errs := []error{shape.validate()}
 	if all.N < 0 || all.N > datafile.MaxElements {
@@ -69,7 +70,7 @@ func FromBatch(shape Shape, all Batch) (Source, error) {
 	return &memory{shape, all}, nil
 }
 
-// validate reports a shape of impossible sizes.
+// validate returns an error for impossible dimensions.
 func (s Shape) validate() error {
 	size := 1
 	for _, d := range s.Values {
@@ -96,23 +97,23 @@ func (m *memory) Fill(b *Batch, idx []int32, _ Draw) error {
 }
 
 func (m *memory) evidence(w io.Writer) {
-	_, _ = w.Write(bytesview.Bytes(m.all.Labels)) // to a hash: never fails
-	_, _ = w.Write(bytesview.Bytes(m.all.IDs))    // to a hash: never fails
-	w.Write(bytesview.Bytes(m.all.Targets))       // of a hash: never fails
+	_, _ = w.Write(bytesview.Bytes(m.all.Labels)) // hash.Write never fails
+	_, _ = w.Write(bytesview.Bytes(m.all.IDs))    // hash.Write never fails
+	w.Write(bytesview.Bytes(m.all.Targets))       // hash.Write never fails
 	w.Write(bytesview.Bytes(m.all.Values))
 	w.Write(bytesview.Bytes(m.all.Bags.Keys))
 	w.Write(bytesview.Bytes(m.all.Bags.Offsets))
 }
 
-// items is the source of a slice of anything.
+// items is the source of a slice of any type.
 type items[T any] struct {
 	shape Shape
 	all   []T
 	put   func(item T, s Sample) error
 }
 
-// FromSlice is the source of a slice of anything: put writes an item to its place in a batch, whose values, labels and
-// so on are zeros before. It is called by several goroutines at once, ahead of the step. The slice must not change.
+// FromSlice returns the source of a slice of any type. put writes an item to a zeroed sample of a
+// batch. Several goroutines call put simultaneously, ahead of the step. The slice must not change.
 func FromSlice[T any](all []T, shape Shape, put func(item T, s Sample) error) (Source, error) {
 	if err := shape.validate(); err != nil {
 		return nil, err
@@ -129,8 +130,8 @@ func FromSlice[T any](all []T, shape Shape, put func(item T, s Sample) error) (S
 	return &items[T]{shape, all, put}, nil
 }
 
-// FromSeq is FromSlice of what a sequence gives, all of which is held in memory: at most so many items; 0: 2^31 - 1. A
-// longer sequence is an error.
+// FromSeq is FromSlice of a sequence, loaded into memory: at most most items; 0: 2^31 - 1. A longer
+// sequence is an error.
 func FromSeq[T any](seq iter.Seq[T], most int, shape Shape, put func(item T, s Sample) error) (Source, error) {
 	most = min(or(most, datafile.MaxElements), datafile.MaxElements)
 	var all []T
@@ -143,13 +144,13 @@ func FromSeq[T any](seq iter.Seq[T], most int, shape Shape, put func(item T, s S
 	return FromSlice(slices.Clip(all), shape, put)
 }
 
-// Len, Shape and Fill make it a Source.
+// Len returns the number of items.
 func (s *items[T]) Len() int { return len(s.all) }
 
-// Shape is that of Source.
+// Shape returns the shape of a sample.
 func (s *items[T]) Shape() Shape { return s.shape }
 
-// Fill is that of Source.
+// Fill implements Source.
 func (s *items[T]) Fill(b *Batch, idx []int32, _ Draw) error {
 	b.Resize(s.shape, len(idx))
 	b.clear()
@@ -161,7 +162,7 @@ func (s *items[T]) Fill(b *Batch, idx []int32, _ Draw) error {
 	return nil
 }
 
-// clear makes all of it zeros.
+// clear sets all values to zero.
 func (b *Batch) clear() {
 	clear(b.Values)
 	clear(b.IDs)

@@ -7,22 +7,22 @@ import (
 	"github.com/ringo-ml/ringo/data/table"
 )
 
-// openParquet refuses Parquet, whose reader would make the binary larger by three quarters. Builds that read it, and Arrow, have
-// data/parquet/wiring/parquet.go in place of this file.
+// openParquet rejects Parquet, because the reader would enlarge the binary by three quarters.
+// Builds with Parquet and Arrow replace this file by data/parquet/wiring/parquet.go.
 func openParquet(path string) (table.Reader, error) {
 	return nil, fmt.Errorf("%s: this binary reads no Parquet; in ringo's repository, build one that does: %s", path, buildParquet)
 }
 
-// openArrow refuses Arrow files and streams likewise.
+// openArrow rejects Arrow files and streams.
 func openArrow(path string) (table.Reader, error) {
 	return nil, fmt.Errorf("%s: this binary reads no Arrow; in ringo's repository, build one that does: %s", path, buildParquet)
 }
 
-// CreateTable begins a table of a format that has types, parquet or arrow. Most builds have no writer of them: an error that says how to
-// build one that has.
+// CreateTable begins a table of a typed format, parquet or arrow. Builds without a writer return an
+// error with the command to build one.
 func CreateTable(format string, _ io.Writer, _ []table.Field) (table.Writer, error) {
 	return nil, fmt.Errorf("this binary writes no %s; in ringo's repository, build one that does: %s", map[string]string{"parquet": "Parquet", "arrow": "Arrow"}[format], buildParquet)
 }
 
-// buildParquet is how to build a binary that reads and writes Parquet and Arrow.
+// buildParquet is the command to build ringo with Parquet and Arrow.
 const buildParquet = "go build -C data/parquet -overlay overlay.json -o ../../ringo ../../cmd/ringo"

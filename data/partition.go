@@ -5,10 +5,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
-// partition returns the positions [lo, hi) of n that belong to a rank of size,
-// cut contiguously as SINGA cuts them. With dropRemainder every rank gets
-// n/size and the last n mod size positions belong to no rank. Without it the
-// first n mod size ranks get one more. 0 <= rank < size.
+// partition returns the positions [lo, hi) of n for a rank of size, cut contiguously as in SINGA.
+// With dropRemainder every rank gets n/size positions, and the last n mod size positions are
+// dropped. Without dropRemainder the first n mod size ranks get one position more. 0 <= rank <
+// size.
 func partition(n, rank, size int, dropRemainder bool) (lo, hi int) {
 	each, rest := n/size, n%size
 	if dropRemainder {
@@ -22,10 +22,9 @@ func partition(n, rank, size int, dropRemainder bool) (lo, hi int) {
 	return lo, hi
 }
 
-// permutation returns a random order of 0..n-1 that depends on (seed, epoch, n)
-// alone, so every rank computes the same one without a word. It is written to
-// dst's memory where that is large enough. Fisher-Yates: O(n), about 5 ns per
-// element while the order stays in the cache.
+// permutation returns a random order of 0..n-1 that depends only on (seed, epoch, n), so all ranks
+// compute the same order without communication. It reuses dst if large enough. Fisher-Yates: O(n),
+// about 5 ns per element while the order fits the cache.
 func permutation(seed uint64, epoch, n int, dst []int32) []int32 {
 	dst = bytesview.Sized(dst, n)
 	for i := range dst {

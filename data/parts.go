@@ -13,17 +13,17 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// isTablePart reports whether a file of a folder has a name as part of a table: as Spark writes
-// parts, or with the ending of a table.
+// isTablePart reports whether a file is part of a table by name: Spark's names of parts, or a
+// table's extension.
 func isTablePart(name string) bool {
 	return strings.HasPrefix(name, "part-") || endings[ending(name)] == "table" && ending(name) != ".txt"
 }
 
-// unread reports files of a folder that are no part of a table: hidden ones, checksums and marks
-// such as _SUCCESS.
+// unread reports whether a file is no part of a table: hidden files, checksums and markers such as
+// _SUCCESS.
 func unread(name string) bool { return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") }
 
-// isParts reports whether a folder seems to be a table in parts: it has one, and no folder or file
+// isParts reports whether a folder is a table in parts: at least one part, and no subfolder or file
 // of another set.
 func isParts(dir string) bool {
 	entries, _ := os.ReadDir(dir)
@@ -38,8 +38,7 @@ func isParts(dir string) bool {
 	return found
 }
 
-// partsOf returns the files of a table in a folder, in the order of their names, without empty
-// ones.
+// partsOf returns a folder's table files by name, without empty files.
 func partsOf(dir string) (paths []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -75,7 +74,6 @@ func partsOf(dir string) (paths []string, err error) {
 	return paths, nil
 }
 
-// openParts opens a folder of files as one table.
 func openParts(dir string) (table.Reader, error) {
 	paths, err := partsOf(dir)
 	if err != nil {
@@ -92,7 +90,7 @@ func openParts(dir string) (table.Reader, error) {
 	return table.Join(dir, files)
 }
 
-// converted is the remedy for a file that is no table by its name.
+// converted returns the remedy for a file without a table's name.
 func converted(path string) string {
 	if images.IsIDX(path) {
 		return "; it is an IDX file: `ringo train mnist --data " + filepath.Dir(path) + "` reads a folder of them"

@@ -13,57 +13,57 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Rows are a batch of a PredictInput, without labels that mean anything.
+// Rows is a batch of a PredictInput. Labels have no meaning.
 type Rows struct {
 	Batch
-	// Numbers are those of the rows in the whole input, from 0: rows of a table, lines of a text,
-	// or images in their order.
+	// Numbers lists the rows' numbers in the whole input, from 0: rows of a table, lines of a text,
+	// or images in order.
 	Numbers []int64
-	// Files name the images, where they lie in files of their own.
+	// Files lists the images' paths; empty for other inputs.
 	Files []string
-	// PassThrough are the columns of each row that were asked for, as words.
+	// PassThrough lists the requested columns of each row, as words.
 	PassThrough [][]string
 }
 
-// PredictInput gives samples that were not seen in training: a table or rows of Criteo are read
-// from a file, several, or the standard input while they are needed, and never held; images are
-// decoded ahead by several goroutines. Batches come in their order. It belongs to one goroutine.
+// PredictInput returns samples for prediction. Rows of tables and clicks are read from files or the
+// standard input on demand and never loaded as a whole; several goroutines decode images ahead.
+// Batches arrive in order. A PredictInput belongs to one goroutine.
 type PredictInput interface {
-	// Next returns the rank's next batch, which is good until the next call, or false at the end.
-	// Rows that were bad and could be left out are missing in it: there may be none.
+	// Next returns the rank's next batch, valid until the next call, or false at the end. Skipped
+	// bad rows are missing, so a batch can be empty.
 	Next() (rows *Rows, ok bool, err error)
-	// LeftOut returns what was left out so far, by kind: files that are no images, which rank 0
-	// counts, and bad rows.
+	// LeftOut returns the skipped files and rows until now by kind: files without images, counted
+	// by rank 0, and bad rows.
 	LeftOut() []LeftOut
-	// Close ends reading.
+	// Close stops reading.
 	Close()
 }
 
-// InputConfig says what a PredictInput reads.
+// InputConfig configures a PredictInput.
 type InputConfig struct {
 	// Path is a file or folder, Synthetic, or - for Stdin.
 	Path  string
 	Stdin io.Reader
-	// Batch is how many rows come at a time, at least 1. Batches are dealt to the ranks in
-	// turns: Rank has every Size-th one, from its own number on; a Size of 0 stands for 1.
+	// Batch is the number of rows per batch, at least 1. Rank reads every Size-th batch from its
+	// own number on; Size 0 means 1.
 	Batch, Rank, Size int
-	// Threads read ahead; 0: GOMAXPROCS.
+	// Threads is the number of goroutines that read ahead; 0: GOMAXPROCS.
 	Threads int
-	// SkipBad is how many bad rows or images each rank leaves out and counts; more are an error.
+	// SkipBad is the number of bad rows or images that each rank skips and counts; more are an
+	// error.
 	SkipBad int
-	// Schema is that of the training, by which an array of samples that has another name than usual
-	// is known.
+	// Schema is the schema of the training. It identifies a sample array with a custom name.
 	Schema table.Schema
-	// Columns are those of a table that Rows.PassThrough has.
+	// Columns lists the table columns for Rows.PassThrough.
 	Columns []string
-	// Seed is that of synthetic data.
+	// Seed is the seed of synthetic data.
 	Seed uint64
 }
 
-// Stdin in place of a path is the standard input.
+// Stdin, as a path, selects the standard input.
 const Stdin = "-"
 
-// nameOfInput is a path, or what - stands for, in errors.
+// nameOfInput returns the input's name in errors.
 func nameOfInput(path string) string {
 	if path == Stdin {
 		return "standard input"
@@ -71,8 +71,7 @@ func nameOfInput(path string) string {
 	return path
 }
 
-// OpenInput opens what Path names as samples of the kind that is described, whose model they are
-// for.
+// OpenInput opens Path as samples for a model of the described data.
 func OpenInput(d Description, c InputConfig) (PredictInput, error) {
 	if c.Size, c.Threads = or(c.Size, 1), or(c.Threads, runtime.GOMAXPROCS(0)); c.Batch < 1 || c.Rank < 0 || c.Rank >= c.Size {
 		return nil, fmt.Errorf("data: batches of %d for rank %d of %d: want at least 1, and a rank below their number", c.Batch, c.Rank, c.Size)
@@ -101,7 +100,7 @@ func OpenInput(d Description, c InputConfig) (PredictInput, error) {
 	return nil, fmt.Errorf("the model was trained on %s, of which no file can be read alone", nameOr(d.Name))
 }
 
-// nameOr is a set's name for a person.
+// nameOr returns a set's name for messages.
 func nameOr(name string) string {
 	if name == "" {
 		return "data of a program"
@@ -109,22 +108,21 @@ func nameOr(name string) string {
 	return name
 }
 
-// openAskedSet is the evaluation part of a set that OpenInput's caller names by its folder, or of a
-// synthetic one.
+// openAskedSet opens the evaluation part of a set in a folder, or of a synthetic set.
 func openAskedSet(d Description, c InputConfig) (PredictInput, error) {
 	cfg := Config{Dir: c.Path, Seed: c.Seed, Rows: d.Rows, Keys: len(d.Shape.Slots) > 0, Threads: c.Threads, SkipBad: c.SkipBad}
 	if len(d.Shape.Values) == 3 {
 		cfg.ImageSize = d.Shape.Values[0]
 	}
 	if c.Path == Synthetic {
-		cfg.SkipBad, cfg.TrainLimit = 0, 1 // of which nobody asks
+		cfg.SkipBad, cfg.TrainLimit = 0, 1 // training samples are unused
 	}
 	set, err := Open(d.Name, cfg)
 	if err != nil {
 		return nil, err
 	}
 	if s, want := set.Eval.Shape(), d.Shape; s.Size() != want.Size() || s.IDs != want.IDs || s.Keys != want.Keys || !slices.Equal(s.Slots, want.Slots) {
-		_ = set.Close() // it was only read
+		_ = set.Close() // only read: no data to lose
 		return nil, fmt.Errorf("%s: samples of data set %s have %v values, %d ids and %d slots, but those the model was trained on had %v, %d and %d",
 			c.Path, d.Name, s.Values, s.IDs, len(s.Slots), want.Values, want.IDs, len(want.Slots))
 	}
@@ -137,13 +135,13 @@ type indexedInput struct {
 	inTurn roundRobin
 	source Source
 	skips  *datafile.Skips
-	left   []LeftOut // files that are no images
+	left   []LeftOut // files without images
 	rows   Rows
 	files  io.Closer
 }
 
-// newPicked reads a source in its order. files are those that samples are read from, which it
-// closes; nil: there are none.
+// newPicked returns the PredictInput of a source, in source order. files, if not nil, are closed at
+// the end.
 func newPicked(source Source, c InputConfig, bad *datafile.Skips, left []LeftOut, files io.Closer) (PredictInput, error) {
 	if c.Rank > 0 {
 		left = nil
@@ -152,7 +150,7 @@ func newPicked(source Source, c InputConfig, bad *datafile.Skips, left []LeftOut
 	order := p.inTurn
 	loader, err := NewLoader(LoaderConfig{Source: source, Sampler: &order, Workers: c.Threads})
 	if err != nil {
-		return nil, err // of a configuration that OpenInput has checked
+		return nil, err // impossible: OpenInput has checked the configuration
 	}
 	p.loader = loader
 	p.inTurn.Start(1)
@@ -160,7 +158,7 @@ func newPicked(source Source, c InputConfig, bad *datafile.Skips, left []LeftOut
 	return p, nil
 }
 
-// Next numbers the batch's samples, and takes out those in whose place others stand.
+// Next adds the row numbers, and removes samples that replace bad images.
 func (p *indexedInput) Next() (*Rows, bool, error) {
 	b, ok, err := p.loader.Next()
 	if !ok || err != nil {
@@ -186,7 +184,7 @@ func (p *indexedInput) Next() (*Rows, bool, error) {
 	return &p.rows, true, nil
 }
 
-// cut leaves the first n samples.
+// cut truncates the batch to n samples.
 func (b *Batch) cut(s Shape, n int) {
 	b.N, b.Values, b.IDs, b.Keys = n, b.Values[:n*s.Size()], b.IDs[:n*s.IDs], b.Keys[:n*s.Keys]
 	b.Labels, b.Targets = b.Labels[:n*s.Labels], b.Targets[:n*s.Targets]
@@ -197,33 +195,31 @@ func (p *indexedInput) LeftOut() []LeftOut { return slices.Concat(p.left, p.skip
 func (p *indexedInput) Close() {
 	p.loader.Close()
 	if p.files != nil {
-		_ = p.files.Close() // they were only read
+		_ = p.files.Close() // only read: no data to lose
 	}
 }
 
-// roundRobin is the sampler of batches in order, of which each rank gets one in turns. The order is
-// that of the source, never shuffled, and every sample comes once: the last batch may be short, and
-// ranks may have one batch more than others, unlike those of training and evaluation, who make
-// their steps together.
+// roundRobin is the sampler of batches in source order, dealt to the ranks in rotation. Each sample
+// occurs once and there is no shuffle. The last batch can be short, and a rank can have one batch
+// more than other ranks: unlike in training, the ranks' steps are independent.
 type roundRobin struct {
 	n, batch, rank, size int
 	idx                  []int32
 	at                   position
 }
 
-// Steps is how many batches this rank gets.
+// Steps returns the number of this rank's batches.
 func (s *roundRobin) Steps() int {
 	all := (s.n + s.batch - 1) / s.batch
 	return max(0, (all-s.rank+s.size-1)/s.size)
 }
 
-// Start begins anew: the order is the same each time.
+// Start begins again, in the same order.
 func (s *roundRobin) Start(int) { s.Seek(0) }
 
 // Seek makes step the next one.
 func (s *roundRobin) Seek(step int) { s.at.seek(step, s.Steps()) }
 
-// Next returns the indices of the next batch.
 func (s *roundRobin) Next() (idx []int32, ok bool) {
 	step, ok := s.at.advance()
 	if !ok {
@@ -237,30 +233,28 @@ func (s *roundRobin) Next() (idx []int32, ok bool) {
 	return s.idx, true
 }
 
-// streamInput is the PredictInput of what is read from its beginning to its end, such as a stream,
-// by a goroutine of its own: while one batch is used, the following ones are parsed and encoded.
-// Batches are recycled, so that as many are held as there is room for, however far apart the two
-// are. It is the PredictInput of a reader that hands its batches over, some ahead of those that are
-// used.
+// streamInput is the PredictInput of a sequential reader, such as of a stream. The reader's
+// goroutine parses and encodes the next batches during the use of a batch. Batches are recycled,
+// which bounds the memory.
 type streamInput struct {
 	full  chan *Rows
 	free  chan *Rows
 	stop  chan struct{}
 	ended sync.WaitGroup
-	err   error // of the reader, once full is closed
-	last  *Rows // that Next has given
+	err   error // the reader's error, valid once full is closed
+	last  *Rows // last result of Next
 	skips *datafile.Skips
-	waits bool // that the reader ends, which one of the standard input may never do
+	waits bool // Close waits for the reader; false for the standard input, which may never end
 }
 
-// pushedAhead is how many batches wait to be used.
+// pushedAhead is the number of batches ready ahead of use.
 const pushedAhead = 4
 
-// errStopped ends a reader whose PredictInput was closed.
+// errStopped ends the reader of a closed PredictInput.
 var errStopped = errors.New("closed")
 
-// newPushed has read run in a goroutine of its own: fill gets a batch's memory, which is then given
-// on.
+// newPushed starts read in a goroutine. read calls hand for each batch, with a function that fills
+// the batch.
 func newPushed(bad *datafile.Skips, waits bool, read func(hand func(fill func(*Rows)) error) error) *streamInput {
 	p := &streamInput{full: make(chan *Rows, pushedAhead+2), free: make(chan *Rows, pushedAhead+2), stop: make(chan struct{}), skips: bad, waits: waits}
 	for range cap(p.free) {
@@ -277,14 +271,14 @@ func (p *streamInput) hand(fill func(*Rows)) error {
 	select {
 	case rows := <-p.free:
 		fill(rows)
-		p.full <- rows // it has room for all
+		p.full <- rows // never blocks: capacity for all batches
 		return nil
 	case <-p.stop:
 		return errStopped
 	}
 }
 
-// Next returns the next batch that was read.
+// Next returns the next batch.
 func (p *streamInput) Next() (*Rows, bool, error) {
 	if p.last != nil {
 		p.free <- p.last

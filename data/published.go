@@ -17,9 +17,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// Published returns a Fetcher for a set's files, where they are published:
-// mnist, cifar10, criteo (the sample of 100,000 rows) or text (WikiText-2).
-// Its Dir is still to be set.
+// Published returns a Fetcher for a public set: mnist, cifar10, criteo (the sample of 100,000 rows)
+// or text (WikiText-2). The caller must set Dir.
 func Published(set string) (f Fetcher, ok bool) {
 	switch set {
 	case "mnist":
@@ -43,7 +42,7 @@ func Published(set string) (f Fetcher, ok bool) {
 			"https://labs.criteo.com/wp-content/uploads/2015/04/",
 		}}, true
 	case "text":
-		return Fetcher{Files: []File{ // the published numbers of tokens
+		return Fetcher{Files: []File{ // published numbers of tokens
 			{Name: "train.txt", Size: 16 << 20, Plain: true, Check: checkTokens(2_088_628)},
 			{Name: "valid.txt", Size: 2 << 20, Plain: true, Check: checkTokens(217_646)},
 			{Name: "test.txt", Size: 2 << 20, Plain: true, Check: checkTokens(245_569)},
@@ -64,7 +63,7 @@ func MNISTFiles() []File {
 	}
 }
 
-// checkTokens wants a text of so many words, line ends included.
+// checkTokens returns a check for a text of want words, line ends included.
 func checkTokens(want int) func(io.Reader) error {
 	return func(r io.Reader) error {
 		ids, err := text.ReadWords("the text", r, text.NewVocabulary(), true, datafile.MaxElements, new(datafile.Skips))
@@ -75,12 +74,12 @@ func checkTokens(want int) func(io.Reader) error {
 	}
 }
 
-// Criteo's sample: an archive of one file of rows, in order of time.
+// Criteo's sample is an archive with one file of rows in order of time.
 const (
 	clickSample     = "dac_sample.tar.gz"
 	clickSampleText = "dac_sample.txt"
 	clickSampleRows = 100_000
-	clickSampleEval = 10_000 // the last rows
+	clickSampleEval = 10_000 // last rows
 )
 
 func checkClickSample(r io.Reader) error {
@@ -102,8 +101,7 @@ func checkClickSample(r io.Reader) error {
 	})
 }
 
-// withClickSample calls use with the sample's rows, which are in the archive
-// once.
+// withClickSample calls use with the sample's rows from the archive.
 func withClickSample(r io.Reader, use func(io.Reader) error) error {
 	z, err := gzip.NewReader(r)
 	if err != nil {
@@ -123,9 +121,8 @@ func withClickSample(r io.Reader, use func(io.Reader) error) error {
 	return err
 }
 
-// UnpackCriteo writes the fetched sample's rows into train.tsv and, the last
-// tenth of them (they are in order of time), test.tsv beside it. What is there
-// already is kept.
+// UnpackCriteo splits the fetched sample in dir into train.tsv and test.tsv, the last tenth in
+// order of time. Existing files are retained.
 func UnpackCriteo(dir string) error {
 	train, test := filepath.Join(dir, "train.tsv"), filepath.Join(dir, "test.tsv")
 	if size(train) > 0 && size(test) > 0 {

@@ -6,22 +6,22 @@ import (
 	"math"
 )
 
-// SamplerConfig says which samples a rank sees, and how many at a time.
+// SamplerConfig selects the samples of a rank and the batch size.
 type SamplerConfig struct {
 	N        int    // samples in the set
 	Batch    int    // samples per step and rank
 	Rank     int    // 0 <= Rank < Size
 	Size     int    // ranks that share the set
-	Seed     uint64 // of the shuffle; the same on every rank
-	Evaluate bool   // the set's own order and every sample once, instead of training's
-	Streams  bool   // samples follow one another: Streams instead of Shards
-	Fixed    bool   // training: a rank's part is the same in every epoch, and shuffled by itself
-	Most     int    // training: steps of an epoch, where other ranks have no more; 0: as many as there are
+	Seed     uint64 // seed of the shuffle; equal on every rank
+	Evaluate bool   // set order and each sample once, for evaluation
+	Streams  bool   // sequences in order: Streams instead of Shards
+	Fixed    bool   // training: each rank keeps one part in all epochs, shuffled separately
+	Most     int    // training: maximum steps of an epoch, if other ranks have no more; 0: no limit
 }
 
-// steps is the number of training batches per epoch, the same on every rank. The last one may be
-// short. It never is empty, because batch normalisation and servers need a sample: with a batch of
-// 1 the last N mod Size samples of an epoch's order are left out.
+// steps returns the number of training batches per epoch, equal on every rank. The last batch can
+// be short but never empty, because batch normalisation and servers need a sample: with batch 1 the
+// last N mod Size samples of an epoch's order are dropped.
 func (c SamplerConfig) steps() int {
 	if c.Streams {
 		return c.bounded(c.N / (c.Size * c.Batch))
@@ -29,19 +29,19 @@ func (c SamplerConfig) steps() int {
 	return c.bounded(c.all())
 }
 
-// all is steps without the bound.
+// all returns steps without the limit.
 func (c SamplerConfig) all() int {
 	lo, hi := c.part(0)
 	return (hi - lo + c.Batch - 1) / c.Batch
 }
 
-// part returns the positions of a rank in training.
+// part returns a rank's positions in training.
 func (c SamplerConfig) part(rank int) (lo, hi int) {
 	return partition(c.N, rank, c.Size, c.Batch == 1)
 }
 
-// span returns the place of a training batch in the rank's part. A part that is one sample shorter
-// than others and would have no sample in the last batch takes the last sample of the batch before.
+// span returns the range of a training batch in the rank's part. A part one sample shorter than
+// other parts, without a sample for the last batch, takes the last sample of the batch before.
 func (c SamplerConfig) span(step int) (lo, hi int) {
 	first, end := c.part(c.Rank)
 	n, all := end-first, c.all()
@@ -56,8 +56,8 @@ func (c SamplerConfig) span(step int) (lo, hi int) {
 	return lo, hi
 }
 
-// Samples returns the number of samples of a training batch, counted from 0, on the rank. It is 0
-// after the last one.
+// Samples returns the number of samples of training batch step, from 0, on the rank; 0 after the
+// last batch.
 func (c SamplerConfig) Samples(step int) int {
 	if step >= c.steps() {
 		return 0
@@ -69,7 +69,7 @@ func (c SamplerConfig) Samples(step int) int {
 	return hi - lo
 }
 
-// Validate reports all faults together.
+// Validate returns all errors joined.
 func (c SamplerConfig) Validate() error {
 	var errs []error
 	fault := func(bad bool, format string, args ...any) {
@@ -89,25 +89,23 @@ func (c SamplerConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Sampler yields one rank's batches of an epoch as indices into a set. Every
-// rank makes the same number of steps. Nothing is allocated by its methods.
+// Sampler returns one rank's batches of an epoch as indices into a set. All ranks make the same
+// number of steps. The methods allocate no memory.
 type Sampler interface {
-	// Steps is the number of batches per epoch.
+	// Steps returns the number of batches per epoch.
 	Steps() int
-	// Start begins an epoch; any epoch can be started, in any order. It ends
-	// the life of the slices that Next returned.
+	// Start begins any epoch, in any order. It invalidates the slices returned by Next.
 	Start(epoch int)
-	// Seek makes the given step the next one of the epoch that was started:
-	// a run resumed in the middle of an epoch sees the batches it would have
-	// seen. A step outside [0, Steps()] panics.
+	// Seek makes a step of the current epoch the next one: a resumed run gets the batches of an
+	// uninterrupted run. A step outside [0, Steps()] panics.
 	Seek(step int)
-	// Next returns the indices of the next batch, a view that is good until
-	// the next call of any method, or false when the epoch is over.
+	// Next returns the indices of the next batch, valid until the next call of any method, or false
+	// at the end of the epoch.
 	Next() (idx []int32, ok bool)
 }
 
-// NewSampler checks the configuration and returns Shards or Streams; call
-// Start before the first epoch.
+// NewSampler checks the configuration and returns Shards or Streams. Call Start before the first
+// epoch.
 func NewSampler(cfg SamplerConfig) (Sampler, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -118,7 +116,7 @@ func NewSampler(cfg SamplerConfig) (Sampler, error) {
 	return newShards(cfg), nil
 }
 
-// bounded is so many steps of training, or as many as all ranks have.
+// bounded applies Most to a number of training steps.
 func (c SamplerConfig) bounded(steps int) int {
 	if c.Most > 0 {
 		return min(steps, c.Most)
@@ -126,7 +124,7 @@ func (c SamplerConfig) bounded(steps int) int {
 	return steps
 }
 
-// position is where a sampler is in its epoch.
+// position is a sampler's position in an epoch.
 type position struct{ step, steps int }
 
 func (p *position) seek(step, steps int) {
@@ -136,8 +134,7 @@ func (p *position) seek(step, steps int) {
 	p.step, p.steps = step, steps
 }
 
-// advance returns the step to make; false when the epoch is over, or none was
-// started.
+// advance returns the next step, or false at the end of the epoch or before Start.
 func (p *position) advance() (step int, ok bool) {
 	if p.step == p.steps {
 		return 0, false
@@ -148,23 +145,22 @@ func (p *position) advance() (step int, ok bool) {
 
 // Shards is the sampler of independent samples.
 //
-// Training: the whole set is shuffled, the same way on every rank, and each
-// rank takes its contiguous part of the shuffled positions, cut into batches.
-// The last batch has the rest of the part. Parts differ by at most one sample, and
-// every rank has at least one sample in every batch: see SamplerConfig.Samples.
+// Training: all ranks shuffle the whole set identically. Each rank takes a contiguous part of the
+// shuffled positions, cut into batches; the last batch has the rest of the part. Parts differ by at
+// most one sample, and every rank has at least one sample in every batch: see
+// SamplerConfig.Samples.
 //
-// Fixed training: the set is not shuffled before it is parted, so that a rank sees the same part in
-// every epoch, which is shuffled separately.
+// Fixed training: the set is divided before shuffling. Each rank has the same part in every epoch,
+// shuffled separately.
 //
-// Evaluation: no shuffle, and every sample of the set is seen once by one
-// rank; the last batch may be short. Parts differ by at most one sample, so
-// where that sample would need a step of its own the other ranks get an empty
-// batch.
+// Evaluation: no shuffle, and one rank evaluates each sample once; the last batch can be short.
+// Parts differ by at most one sample; if that sample needs an additional step, the batch of the
+// other ranks is empty.
 type Shards struct {
 	cfg    SamplerConfig
 	order  []int32
-	lo, hi int   // this rank's positions in order
-	first  int32 // of a fixed part, which order has alone
+	lo, hi int   // this rank's positions, in order
+	first  int32 // start of a fixed part; order then has this part only
 	at     position
 }
 
@@ -179,13 +175,13 @@ func newShards(cfg SamplerConfig) *Shards {
 		return s
 	}
 	s.order = make([]int32, cfg.N)
-	for i := range s.order { // evaluation never reorders it
+	for i := range s.order { // evaluation never reorders
 		s.order[i] = int32(i)
 	}
 	return s
 }
 
-// Steps is the number of batches per epoch, the same on every rank.
+// Steps returns the number of batches per epoch, equal on every rank.
 func (s *Shards) Steps() int {
 	if s.cfg.Evaluate {
 		largest := (s.cfg.N-1)/s.cfg.Size + 1
@@ -194,7 +190,7 @@ func (s *Shards) Steps() int {
 	return s.cfg.steps()
 }
 
-// Start begins an epoch. Training shuffles here, O(N).
+// Start begins an epoch. Training shuffles, O(N).
 func (s *Shards) Start(epoch int) {
 	if !s.cfg.Evaluate {
 		s.order = permutation(s.cfg.Seed, epoch, len(s.order), s.order)

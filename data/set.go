@@ -23,37 +23,36 @@ import (
 // Synthetic, instead of a folder, selects generated data.
 const Synthetic = datafile.Synthetic
 
-// Config says where the data of a set lie and how they are read. The zero
-// value of every field but Dir stands for the set's usual choice.
+// Config configures the files and reading of a set. The zero value of each field except Dir selects
+// the set's default.
 type Config struct {
-	Dir        string // the folder (or .tar.gz, where the set has that form), or Synthetic
-	TrainFile  string // text, chars and criteo: this file, whatever Dir holds
+	Dir        string // folder (or .tar.gz, if the set has that form), or Synthetic
+	TrainFile  string // text, chars and criteo: training file, in any folder
 	EvalFile   string // likewise
-	Seed       uint64 // of synthetic data
-	SkipBad    int    // up to so many bad lines or images are left out and counted; more are an error
-	TrainLimit int    // use only the first so many samples; of a tree of images so many from all classes; synthetic: make so many
+	Seed       uint64 // seed of synthetic data
+	SkipBad    int    // maximum number of bad lines or images to skip and count; more are an error
+	TrainLimit int    // use only the first n samples; image folder: n over all classes; synthetic: generate n
 	EvalLimit  int    // likewise
 	Steps      int    // text and chars: tokens per sample (35; 128)
-	Vocabulary int    // text: the most frequent words to know, <unk> and <eos> included (10,000)
-	Rows       int    // criteo: rows of the embedding table, row 0 for what is missing (1,000,001)
+	Vocabulary int    // text: number of most frequent words, with <unk> and <eos> (10,000)
+	Rows       int    // criteo: rows of the embedding table, row 0 for missing values (1,000,001)
 	Keys       bool   // criteo: bags of keys in slots instead of ids
-	Stream     bool   // criteo: leave the training rows where they are, for a ClickStream over Dataset.Files, and rows to evaluate in their file if it is not compressed; TrainFile may be a folder
-	Layout     string // clicks: how samples lie in the files, a file or the name of a ready one; see package layout
+	Stream     bool   // criteo: stream the training rows by a ClickStream over Dataset.Files, and read uncompressed evaluation rows on demand; TrainFile can be a folder
+	Layout     string // clicks: layout file or name of a built-in layout; see package layout
 	ImageSize  int    // images: height and width of a sample (224)
-	Threads    int    // that read and decode at once (GOMAXPROCS)
+	Threads    int    // threads that read and decode (GOMAXPROCS)
 
-	Target  string         // table: the column to find; see table.Options
-	Schema  table.Schema   // table: what columns are for; what is not told is guessed
-	Encoder *table.Encoder // table: that of the run that trained the model, instead of Target, Schema and guesses; EvalFile alone is then evaluated whole, without Dataset.Train
-	// Previous, of a table, is table.Options's: the encoder of the checkpoint that a run starts
-	// from.
+	Target  string         // table: target column; see table.Options
+	Schema  table.Schema   // table: uses of columns; omitted columns are guessed
+	Encoder *table.Encoder // table: encoder of the trained model, instead of Target, Schema and guesses; EvalFile is then evaluated whole, without Dataset.Train
+	// Previous is table.Options.Previous: the encoder of the checkpoint that starts the run.
 	Previous *table.Encoder
-	Split    float64 // sets without an evaluation part: the share of samples held out for it (0.1)
-	// Gather, of a table, is table.Options's: processes with files of their own encode them alike.
+	Split    float64 // share of samples held out for evaluation if the set has no evaluation part (0.1)
+	// Gather is table.Options.Gather: processes with separate files share one encoding.
 	Gather func(own []byte) ([][]byte, error)
 }
 
-// Validate reports all faults together.
+// Validate returns all errors joined.
 func (c Config) Validate() error {
 	var errs []error
 	fault := func(bad bool, p setting.Path, format string, args ...any) {
@@ -86,7 +85,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// threads is how many goroutines read at once.
+// threads returns the number of goroutines for reading.
 func (c Config) threads() int {
 	if c.Threads == 0 {
 		return runtime.GOMAXPROCS(0)
@@ -94,7 +93,7 @@ func (c Config) threads() int {
 	return c.Threads
 }
 
-// or is value, or what its zero stands for.
+// or returns value, or usual for 0.
 func or(value, usual int) int {
 	if value == 0 {
 		return usual
@@ -106,27 +105,26 @@ func or(value, usual int) int {
 type Dataset struct {
 	Name        string
 	Train, Eval Source
-	Files       []string // with Config.Stream: where the training rows are, instead of Train
-	Classes     int      // of the labels; 0 where these are tokens
-	Vocabulary  int      // tokens; 0 where there are none
-	Rows        int      // of the embedding table that ids index; 0 where there is none
-	Words       []string // the names of classes or tokens, where there are any
-	Notes       []string // how the set was read, such as which folder is evaluated on
-	Streams     bool     // samples follow one another: sample them with SamplerConfig.Streams
+	Files       []string // training files with Config.Stream, instead of Train
+	Classes     int      // number of classes; 0 if labels are tokens
+	Vocabulary  int      // number of tokens; 0 without tokens
+	Rows        int      // rows of the embedding table for ids; 0 without a table
+	Words       []string // names of classes or tokens, if any
+	Notes       []string // notes on reading the set, such as the folder used for evaluation
+	Streams     bool     // sequences in order: sample with SamplerConfig.Streams
 
-	// Encoder is how a table's columns became samples; nil for other sets.
+	// Encoder converts a table's columns to samples; nil for other sets.
 	Encoder *table.Encoder
-	// Layout is how samples of clicks lie in files; nil: in Criteo's format, or it is another set.
+	// Layout describes files of click samples; nil for Criteo's format and other sets.
 	Layout *layout.Layout
 
 	skips  *datafile.Skips
-	left   []LeftOut   // files that are no samples
-	images *imageParts // that Verify is to decode; nil: none
-	open   []io.Closer // files that samples are read from
+	left   []LeftOut   // files without samples
+	images *imageParts // images to decode by Verify; nil: none
+	open   []io.Closer // open files of samples
 }
 
-// Close ends the reading of samples, of which there are none afterwards. Sets that are held in
-// memory need none.
+// Close closes the files of samples; samples must no longer be read. Sets in memory need no Close.
 func (s *Dataset) Close() error {
 	var errs []error
 	for _, f := range s.open {
@@ -136,18 +134,17 @@ func (s *Dataset) Close() error {
 	return errors.Join(errs...)
 }
 
-// LeftOut returns what the set leaves out, by kind: files that are no samples, and bad lines and
-// images (Config.SkipBad). Without Verify an image is found bad when it is decoded, and the next
-// one stands in.
+// LeftOut returns the excluded files, bad lines and images (Config.SkipBad) by kind. Without Verify
+// a bad image is detected at decoding, and the next image replaces it.
 func (s *Dataset) LeftOut() []LeftOut { return slices.Concat(s.left, s.skips.LeftOut()) }
 
-// Fingerprint is a checksum over names, sizes, labels and tokens, by which
-// hosts find out that they hold different data.
+// Fingerprint returns a checksum over names, sizes, labels and tokens, by which hosts detect
+// different data.
 func (s *Dataset) Fingerprint() [sha256.Size]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %d %d %d %q\n", s.Name, s.Classes, s.Vocabulary, s.Rows, s.Words)
 	if s.Layout != nil {
-		_ = json.NewEncoder(h).Encode(s.Layout) // of numbers and texts, to a hash: never fails
+		_ = json.NewEncoder(h).Encode(s.Layout) // numbers and strings only: never fails
 	}
 	clicks.WriteEvidence(h, s.Files)
 	for _, src := range []Source{s.Train, s.Eval} {
@@ -173,14 +170,14 @@ func (s *Dataset) Fingerprint() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// Meaning is a checksum over what a model makes of a sample: the shape, the number and names of
-// classes or tokens, how a table's columns became numbers. Sets of other samples with the same
-// meaning train one model.
+// Meaning returns a checksum over a model's view of a sample: the shape, the number and names of
+// classes or tokens, and the encoding of a table's columns. Sets with equal meaning can train one
+// model.
 func (s *Dataset) Meaning() [sha256.Size]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %d %d %d %q %v\n", s.Name, s.Classes, s.Vocabulary, s.Rows, s.Words, s.Eval.Shape())
 	if s.Encoder != nil {
-		_ = json.NewEncoder(h).Encode(s.Encoder) // of numbers and texts, to a hash: never fails
+		_ = json.NewEncoder(h).Encode(s.Encoder) // numbers and strings only: never fails
 	}
 	if s.Layout != nil {
 		h.Write(s.Layout.Meaning())
@@ -188,13 +185,13 @@ func (s *Dataset) Meaning() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// datasetFormat is how one kind of set is found, opened and made up.
+// datasetFormat holds the functions and options of one kind of set.
 type datasetFormat struct {
 	name      string
-	pair      bool // one or two files, which can be named
-	columns   bool // named columns or arrays, whose kinds can be told
-	split     bool // a share can be held out
-	skips     bool // bad samples can be left out
+	pair      bool // one or two files, with settings for the paths
+	columns   bool // named columns or arrays, with a schema
+	split     bool // supports holding out a share
+	skips     bool // supports skipping bad samples
 	find      func(Config) error
 	open      func(Config, *datafile.Skips) (*Dataset, error)
 	synthetic func(Config) *Dataset
@@ -216,7 +213,7 @@ func formats() []datasetFormat {
 	}
 }
 
-// Names are the sets that Open knows.
+// Names returns the sets of Open.
 func Names() []string {
 	var names []string
 	for _, f := range formats() {
@@ -258,8 +255,8 @@ func formatOf(name string, cfg Config) (datasetFormat, error) {
 	return all[i], err
 }
 
-// Find reports, without reading them, whether a file of the set is missing:
-// Open's error, for a launcher to give once instead of every rank.
+// Find returns Open's error for a missing file of the set, without reading files, so that a
+// launcher reports the error once instead of on every rank.
 func Find(name string, cfg Config) error {
 	f, err := formatOf(name, cfg)
 	if err != nil || cfg.Dir == Synthetic {
@@ -268,8 +265,8 @@ func Find(name string, cfg Config) error {
 	return f.find(cfg)
 }
 
-// Open reads the set of a name, one of Names, or makes its synthetic twin. An
-// error names the file, the line or entry, the byte offset and what to do.
+// Open opens a set of Names, or generates synthetic data. An error has the file, the line or entry,
+// the byte offset and the remedy.
 func Open(name string, cfg Config) (*Dataset, error) {
 	f, err := formatOf(name, cfg)
 	if err != nil {

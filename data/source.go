@@ -1,34 +1,34 @@
-// Package data holds what a job is trained on.
+// Package data holds the training and evaluation data of a job.
 //
-// Open reads a Dataset by name: MNIST, CIFAR-10, a folder of images, text as words
-// or bytes, rows of Criteo, or the synthetic twin of each. A Dataset has a Source
-// of samples to train on and one to evaluate. A Sampler says which samples a
-// rank sees at each step (shuffled Shards, or Streams for sequences that follow
-// one another), and a Loader fills the batches ahead of the step. Published
-// names where sets can be fetched.
+// Open opens a Dataset by name: MNIST, CIFAR-10, a folder of images, text as words or bytes, rows
+// of Criteo, or a synthetic version of each. A Dataset has a Source of samples for training and
+// another for evaluation. A Sampler selects the samples of a rank at each step (shuffled Shards, or
+// Streams for sequences in order), and a Loader fills batches ahead of the step. Published returns
+// a Fetcher for public sets.
 package data
 
 import "github.com/ringo-ml/ringo/internal/bytesview"
 
-// Shape is what one sample of a source holds.
+// Shape describes one sample of a source.
 type Shape struct {
-	Values []int `json:"values,omitempty"` // the dimensions of its floats, images channels-last [h, w, c]; none: no floats
-	IDs    int   `json:"ids,omitempty"`    // 32-bit numbers that index a table: tokens, hashed categories
-	Keys   int   `json:"keys,omitempty"`   // 64-bit keys of a table without a fixed number of rows; see ClickKey
-	Labels int   `json:"labels,omitempty"` // 32-bit labels: 1, or one per token
-	// Targets are numbers that a regression is to find.
+	Values []int `json:"values,omitempty"` // dimensions of the floats, images channels-last [h, w, c]; nil: no floats
+	IDs    int   `json:"ids,omitempty"`    // number of 32-bit ids into a table: tokens, hashed categories
+	Keys   int   `json:"keys,omitempty"`   // number of 64-bit keys of a table without a fixed number of rows; see ClickKey
+	Labels int   `json:"labels,omitempty"` // number of 32-bit labels: 1, or one per token
+	// Targets is the number of targets of a regression.
 	Targets int `json:"targets,omitempty"`
-	// Slots are the fields whose keys a sample has, as many in each as it likes: see Bags.
+	// Slots lists the fields with bags of keys: see Bags.
 	Slots []Slot `json:"slots,omitempty"`
 }
 
-// Slot is a field of click data: a bag of keys, which may be empty, or a sequence of them, whose order counts.
+// Slot is a field of click data: a bag of keys, possibly empty, or a sequence of keys in a
+// significant order.
 type Slot struct {
 	Name     string `json:"name"`
 	Sequence bool   `json:"sequence,omitempty"`
 }
 
-// Size is the number of floats per sample.
+// Size returns the number of floats per sample.
 func (s Shape) Size() int {
 	if len(s.Values) == 0 {
 		return 0
@@ -40,7 +40,7 @@ func (s Shape) Size() int {
 	return size
 }
 
-// Batch is N samples of one source, one after the other in each slice.
+// Batch is N samples of one source, stored contiguously in each slice.
 type Batch struct {
 	N      int
 	Values []float32 // N*Shape.Size()
@@ -49,16 +49,15 @@ type Batch struct {
 	Labels []int32   // N*Shape.Labels
 
 	Targets []float32 // N*Shape.Targets
-	Bags    Bags      // of Shape.Slots
-	Index   []int32   // of a Loader: the samples' numbers in the source, from 0
+	Bags    Bags      // bags of Shape.Slots
+	Index   []int32   // the samples' numbers in the source, from 0; set by a Loader
 
-	order  []int32   // of the samples in the source below, for sources that stand on others
-	random Random    // of the sample that is being transformed
-	places []clickAt // of samples in a source of clicks
+	order  []int32   // indices in the underlying source, for wrapper sources
+	random Random    // generator of the current transform
+	places []clickAt // positions in a source of clicks
 }
 
-// CopyFrom makes the batch a copy of another one. It allocates only what no earlier batch was as large
-// as.
+// CopyFrom copies another batch. Memory is allocated only for a batch larger than all earlier ones.
 func (b *Batch) CopyFrom(other *Batch) {
 	b.N = other.N
 	b.Index = append(b.Index[:0], other.Index...)
@@ -71,8 +70,8 @@ func (b *Batch) CopyFrom(other *Batch) {
 	b.Bags.Offsets = append(b.Bags.Offsets[:0], other.Bags.Offsets...)
 }
 
-// Resize gives the batch room for n samples of a shape, but for keys of bags, of which there are none. The content is
-// undefined afterwards. It allocates only what no earlier batch was as large as.
+// Resize sets the size to n samples of a shape, without keys of bags. The content is undefined
+// afterwards. Memory is allocated only for a batch larger than all earlier ones.
 func (b *Batch) Resize(s Shape, n int) {
 	b.N = n
 	b.Values = bytesview.Sized(b.Values, n*s.Size())
@@ -83,29 +82,28 @@ func (b *Batch) Resize(s Shape, n int) {
 	b.Bags.begin(len(s.Slots), n)
 }
 
-// Draw is all that the random choices about a sample (crop, flip) may depend
-// on, besides the sample's index: never on the batch, the rank or the thread.
+// Draw is the input of a sample's random choices (crop, flip), with the sample's index. The choices
+// never depend on batch, rank or thread.
 type Draw struct {
 	Seed    uint64
 	Epoch   int
-	Augment bool // false: the sample as it is evaluated, whatever seed and epoch
+	Augment bool // false: no augmentation, independent of seed and epoch
 }
 
 // Source is an indexed set of samples of one shape.
 type Source interface {
-	// Len is the number of samples.
+	// Len returns the number of samples.
 	Len() int
-	// Shape is the same for every sample. The caller does not write to it.
+	// Shape returns the shape of all samples. The caller must not modify the result.
 	Shape() Shape
-	// Fill resizes the batch and writes the samples idx to it, in that order.
-	// Goroutines may call it at once with batches of their own, and where the
-	// batch is large enough nothing is allocated. An index outside [0, Len())
-	// panics. After an error the batch's content is undefined.
+	// Fill resizes the batch and writes the samples idx in order. Goroutines may call Fill
+	// simultaneously with separate batches. A batch with enough capacity needs no allocation. An
+	// index outside [0, Len()) panics. After an error the batch's content is undefined.
 	Fill(b *Batch, idx []int32, d Draw) error
 }
 
-// Head is the first n samples of a source; the source itself where n is 0 or
-// not smaller than its length.
+// Head returns the first n samples of a source, or the source if n is 0 or not smaller than its
+// length.
 func Head(s Source, n int) Source {
 	if n <= 0 || n >= s.Len() {
 		return s
@@ -122,7 +120,7 @@ func (h head) Len() int { return h.n }
 
 func (h head) Fill(b *Batch, idx []int32, d Draw) error {
 	for _, i := range idx {
-		_ = [1]struct{}{}[uint(i)/uint(h.n)] // panics like indexing a slice
+		_ = [1]struct{}{}[uint(i)/uint(h.n)] // same panic as a slice index
 	}
 	return h.Source.Fill(b, idx, d)
 }

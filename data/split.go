@@ -11,10 +11,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// usualSplit is the share of samples that is held out of a set without an evaluation part of its own.
+// usualSplit is the default share of samples held out if the set has no evaluation part.
 const usualSplit = 0.1
 
-// subset is some samples of a source, in its order.
+// subset is a selection of a source's samples, in source order.
 type subset struct {
 	Source
 	at []int32
@@ -23,7 +23,7 @@ type subset struct {
 func (s subset) Len() int { return len(s.at) }
 
 func (s subset) Fill(b *Batch, idx []int32, d Draw) error {
-	b.order = bytesview.Sized(b.order, len(idx)) // which may be idx itself, where splits are split
+	b.order = bytesview.Sized(b.order, len(idx)) // idx can be b.order itself in nested splits
 	for i, n := range idx {
 		b.order[i] = s.at[n]
 	}
@@ -34,11 +34,11 @@ func (s subset) evidence(w io.Writer) {
 	if e, ok := s.Source.(interface{ evidence(io.Writer) }); ok {
 		e.evidence(w)
 	}
-	_, _ = w.Write(bytesview.Bytes(s.at)) // to a hash: never fails
+	_, _ = w.Write(bytesview.Bytes(s.at)) // hash.Write never fails
 }
 
-// Split holds a share of the samples out for evaluation: which ones is decided by a hash of each sample's index alone,
-// so that it is the same in every run, and remains so for the samples that were there when others are appended. share is
+// Split holds out a share of the samples for evaluation. A hash of each sample's index decides, so
+// the split is equal in all runs, and appending samples does not move earlier samples. share is
 // above 0 and below 1. Fewer than two samples are an error: each part has at least one.
 func Split(s Source, share float64) (train, eval Source, err error) {
 	held, err := heldOut(s.Len(), share)
@@ -56,7 +56,7 @@ func Split(s Source, share float64) (train, eval Source, err error) {
 	return subset{s, in}, subset{s, out}, nil
 }
 
-// heldOut says of n samples which are held out.
+// heldOut returns for each of n samples whether it is held out.
 func heldOut(n int, share float64) ([]bool, error) {
 	if !(share > 0 && share < 1) {
 		return nil, setting.Errorf(datafile.SplitPath, "%s: want a share above 0 and below 1", quantity.Exact(share))
@@ -71,13 +71,13 @@ func heldOut(n int, share float64) ([]bool, error) {
 			count++
 		}
 	}
-	if count == 0 || count == n { // few samples: the last one is the other part
+	if count == 0 || count == n { // few samples: the last sample is the other part
 		held[n-1] = count == 0
 	}
 	return held, nil
 }
 
-// Held says whether the sample of an index is held out where a share is.
+// Held reports whether Split holds out the sample at an index.
 func Held(index int, share float64) bool {
 	const purpose = 0x3c6ef372fe94f82b
 	r := prng.New(purpose, 0, uint64(index))

@@ -1,17 +1,14 @@
 package data
 
-// Streams is the sampler of sequences that follow one another, for a model
-// that carries state from one step to the next (truncated back-propagation
-// through time): the set is cut into Size*Batch contiguous streams, rank r has
-// streams r*Batch to (r+1)*Batch-1, one per place of its batch, and step s is
-// the s-th sequence of each. The order is the same in every epoch.
+// Streams is the sampler of sequences in order, for a model with state across steps (truncated
+// back-propagation through time). The set is cut into Size*Batch contiguous streams; rank r has the
+// streams r*Batch to (r+1)*Batch-1, one per position of the batch. Step s is the s-th sequence of
+// each stream. The order is equal in every epoch.
 //
-// Training: all streams have the same length, Steps; the last N mod
-// (Size*Batch) sequences are dropped.
+// Training: all streams have the length Steps; the last N mod (Size*Batch) sequences are dropped.
 //
-// Evaluation: every sequence is seen once. Streams differ in length by at most
-// one, the longer ones first, so that the last batch may hold only the first
-// places of the batch, or none.
+// Evaluation: each sequence occurs once. Stream lengths differ by at most one, longer streams
+// first, so the last batch can have only the first positions, or be empty.
 type Streams struct {
 	cfg SamplerConfig
 	idx []int32
@@ -22,7 +19,7 @@ func newStreams(cfg SamplerConfig) *Streams {
 	return &Streams{cfg: cfg, idx: make([]int32, 0, min(cfg.Batch, cfg.N))}
 }
 
-// Steps is the number of batches per epoch, the same on every rank.
+// Steps returns the number of batches per epoch, equal on every rank.
 func (s *Streams) Steps() int {
 	n, streams := s.cfg.N, s.cfg.Size*s.cfg.Batch
 	if s.cfg.Evaluate {
@@ -31,7 +28,7 @@ func (s *Streams) Steps() int {
 	return s.cfg.steps()
 }
 
-// Start begins an epoch at the head of every stream.
+// Start begins an epoch at the start of every stream.
 func (s *Streams) Start(int) { s.at.seek(0, s.Steps()) }
 
 // Seek makes step the next one.
@@ -47,7 +44,7 @@ func (s *Streams) Next() (idx []int32, ok bool) {
 	for place := range s.cfg.Batch {
 		stream := s.cfg.Rank*s.cfg.Batch + place
 		lo, hi := partition(s.cfg.N, stream, s.cfg.Size*s.cfg.Batch, !s.cfg.Evaluate)
-		if lo+step >= hi { // so are all streams after this one
+		if lo+step >= hi { // all later streams are at the end, too
 			break
 		}
 		s.idx = append(s.idx, int32(lo+step))

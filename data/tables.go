@@ -17,17 +17,17 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// maxTable is how many bytes of samples a table may become, which are held in memory.
+// maxTable limits the bytes of a table's samples in memory.
 const maxTable = 1 << 36
 
-// endings are those of the names of files, compressed or not, with the set that each is of.
-var endings = map[string]string{ // never written
+// endings maps file extensions, compressed or not, to sets.
+var endings = map[string]string{ // constant
 	".csv": "table", ".tsv": "table", ".data": "table", ".txt": "table", ".parquet": "table", ".arrow": "table", ".arrows": "table", ".feather": "table",
 	".npz": "arrays", ".npy": "arrays",
 }
 
-// NameOf is the set that files are of as their names end: of a model that is usually trained on the
-// set of a name. Endings that tell nothing leave it at that.
+// NameOf returns the set of the files by extension, for a model with default set usual. Unknown
+// extensions return usual.
 func NameOf(usual string, c Config) string {
 	if c.Encoder != nil {
 		return "table"
@@ -35,7 +35,7 @@ func NameOf(usual string, c Config) string {
 	if c.Layout != "" {
 		return "clicks"
 	}
-	if usual == "criteo" || usual == "text" || usual == "chars" { // whose files may have any name
+	if usual == "criteo" || usual == "text" || usual == "chars" { // files with any name
 		return usual
 	}
 	for _, path := range []string{c.Dir, c.TrainFile} {
@@ -46,22 +46,22 @@ func NameOf(usual string, c Config) string {
 			return "shards"
 		}
 		if usual == "mnist" && images.IsIDX(path) {
-			return usual // whose error names the folder that it reads
+			return usual // the error then has the folder's path
 		}
-		if isParts(path) || datafile.IsFile(path) && !datafile.IsArchive(path) { // of which no set is, but a table's errors name remedies
+		if isParts(path) || datafile.IsFile(path) && !datafile.IsArchive(path) { // no set matches, but a table's errors have remedies
 			return "table"
 		}
 	}
 	return usual
 }
 
-// ending is that of a file's name, without that of its compression.
+// ending returns a file's extension, without the extension of the compression.
 func ending(path string) string {
 	plain, _ := datafile.UnpackedName(strings.ToLower(path))
 	return filepath.Ext(plain)
 }
 
-// oneFile are the file that a set is in, by its ending, and the one to evaluate on if there is one.
+// oneFile returns the file of a set, by extension, and the evaluation file if any.
 func oneFile(set string, c Config) (train, eval string, err error) {
 	train = c.TrainFile
 	if train == "" {
@@ -92,7 +92,7 @@ func oneFile(set string, c Config) (train, eval string, err error) {
 	return train, c.EvalFile, nil
 }
 
-// endingsOf are those of the files of a set.
+// endingsOf returns the file extensions of a set.
 func endingsOf(set string) string {
 	var all []string
 	for e, of := range endings {
@@ -109,15 +109,15 @@ func findTable(c Config) error {
 	return err
 }
 
-// OpenTable opens a file of rows by its ending: .parquet is Parquet, .arrow, .arrows and .feather
-// are Arrow, both of which binaries read that are built with data/parquet, and any other file is
-// text, compressed or not. A folder of such files is one table.
+// OpenTable opens a file of rows by extension: .parquet is Parquet; .arrow, .arrows and .feather
+// are Arrow; other files are text, compressed or not. Parquet and Arrow need a binary built with
+// data/parquet. A folder of such files is one table.
 func OpenTable(path string) (table.Reader, error) {
 	if datafile.IsFolder(path) {
 		return openParts(path)
 	}
 	if _, err := pathname.Check(path); err != nil {
-		return nil, err // before an error about the binary
+		return nil, err // missing files have precedence over missing formats
 	}
 	switch end := strings.ToLower(filepath.Ext(path)); {
 	case end == ".parquet":
@@ -136,8 +136,8 @@ func OpenTable(path string) (table.Reader, error) {
 	return in, nil
 }
 
-// openTable reads a table in two passes: one finds out what the columns hold, the other encodes
-// them.
+// openTable reads a table in two passes: the first surveys the columns, the second encodes the
+// rows.
 func openTable(c Config, bad *datafile.Skips) (*Dataset, error) {
 	path, evalPath, err := oneFile("table", c)
 	if err != nil {
@@ -178,8 +178,7 @@ func openTable(c Config, bad *datafile.Skips) (*Dataset, error) {
 	return tableSet(enc, in, &train, &eval, share)
 }
 
-// wholeTable is the set of all rows of a file, to evaluate on, by the encoder of a run on another
-// one.
+// wholeTable returns the set of all rows of a file, for evaluation with an existing encoder.
 func wholeTable(c Config, path string, bad *datafile.Skips) (*Dataset, error) {
 	var eval table.Samples
 	in, err := encodeOther(c.Encoder, path, &eval, c.EvalLimit, bad)
@@ -195,7 +194,7 @@ func wholeTable(c Config, path string, bad *datafile.Skips) (*Dataset, error) {
 	return set, nil
 }
 
-// encodedSet is a set of a table without samples.
+// encodedSet returns a table's set without samples.
 func encodedSet(enc *table.Encoder, in table.Reader) *Dataset {
 	set := &Dataset{Encoder: enc, Rows: enc.Rows(), Notes: enc.Notes(in)}
 	if goal, _ := enc.Goal(); goal.Kind == table.Label {
@@ -204,7 +203,7 @@ func encodedSet(enc *table.Encoder, in table.Reader) *Dataset {
 	return set
 }
 
-// unseen notes values of categories that training has not seen.
+// unseen adds a note on categories' values missing in training.
 func (s *Dataset) unseen(use string, samples *table.Samples) {
 	for _, c := range s.Encoder.Columns {
 		if n := samples.Unseen[c.Name]; n > 0 {
@@ -213,7 +212,7 @@ func (s *Dataset) unseen(use string, samples *table.Samples) {
 	}
 }
 
-// limited is where a row goes; nil where there are as many as are wanted.
+// limited returns s, or nil once s has most rows.
 func limited(s *table.Samples, most int) *table.Samples {
 	if most > 0 && s.N >= most {
 		return nil
@@ -230,7 +229,7 @@ func encodeOther(enc *table.Encoder, path string, to *table.Samples, most int, b
 	return in, enc.Encode(in, true, maxTable, func(int64) *table.Samples { return limited(to, most) }, bad.Skip)
 }
 
-// tableSet is the set of encoded rows.
+// tableSet returns the set of encoded rows.
 func tableSet(enc *table.Encoder, in table.Reader, train, eval *table.Samples, share float64) (*Dataset, error) {
 	set := encodedSet(enc, in)
 	if train.N == 0 || eval.N == 0 {
@@ -246,7 +245,7 @@ func tableSet(enc *table.Encoder, in table.Reader, train, eval *table.Samples, s
 	return set, nil
 }
 
-// tableSource is the source of encoded rows.
+// tableSource returns the source of encoded rows.
 func tableSource(enc *table.Encoder, s *table.Samples) Source {
 	shape := Shape{IDs: enc.Categories()}
 	if n := enc.Numbers(); n > 0 {
@@ -261,8 +260,7 @@ func tableSource(enc *table.Encoder, s *table.Samples) Source {
 	return &memory{shape, Batch{N: s.N, Values: s.Values, IDs: s.IDs, Labels: s.Labels, Targets: s.Targets}}
 }
 
-// syntheticTable makes rows of eight numbers of which a hidden function says the class, one of
-// four.
+// syntheticTable returns rows of eight numbers, with one of four classes by a hidden function.
 func syntheticTable(c Config) *Dataset {
 	source := func(part uint64, n int) Source {
 		m := &memory{shape: Shape{Values: []int{8}, Labels: 1}}

@@ -15,9 +15,8 @@ const (
 	charSteps      = 128
 )
 
-// tokens is the source of sequences out of one text: sample i is the tokens
-// from i*steps on, its labels the same shifted by one. Fewer than steps tokens
-// at the end belong to no sample.
+// tokens is the source of sequences of one text. Sample i is the tokens from i*steps on, with the
+// same tokens shifted by one as labels. Fewer than steps tokens at the end belong to no sample.
 type tokens struct {
 	ids   []int32
 	steps int
@@ -51,7 +50,7 @@ func findText(c Config) error {
 	return err
 }
 
-// openText reads two texts as words. The vocabulary is the training text's.
+// openText reads two texts as words, with the training text's vocabulary.
 func openText(c Config, bad *datafile.Skips) (*Dataset, error) {
 	v := text.NewVocabulary()
 	s, err := openTokens("text", c, or(c.Steps, textSteps), func(name string, r io.Reader, training bool) ([]int32, error) {
@@ -80,7 +79,7 @@ func openChars(c Config, _ *datafile.Skips) (*Dataset, error) {
 	return s, nil
 }
 
-// openTokens reads the training and then the evaluation text.
+// openTokens reads the training text, then the evaluation text.
 func openTokens(set string, c Config, steps int, read func(name string, r io.Reader, training bool) ([]int32, error)) (*Dataset, error) {
 	files, err := datafile.FindPair(set, c.Dir, c.TrainFile, c.EvalFile)
 	if err != nil {
@@ -108,7 +107,8 @@ func openTokens(set string, c Config, steps int, read func(name string, r io.Rea
 	return s, nil
 }
 
-// syntheticText returns tokens of the size of the Penn Treebank: 930,000 to train on, 82,000 to evaluate.
+// syntheticText returns tokens in the quantity of the Penn Treebank: 930,000 for training, 82,000
+// for evaluation.
 func syntheticText(c Config) *Dataset {
 	vocabulary, steps := or(c.Vocabulary, textVocabulary), or(c.Steps, textSteps)
 	source := func(part uint64, sequences, size int) Source {
@@ -121,7 +121,7 @@ func syntheticText(c Config) *Dataset {
 	}
 }
 
-// syntheticChars returns a million bytes to train on and a hundred thousand to evaluate.
+// syntheticChars returns a million bytes for training and a hundred thousand for evaluation.
 func syntheticChars(c Config) *Dataset {
 	steps := or(c.Steps, charSteps)
 	source := func(part uint64, sequences, size int) Source {

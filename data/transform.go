@@ -9,29 +9,31 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
-// Transform changes a sample in its place in a batch: values, labels or whatever it has, all of which the batch owns. It runs ahead of
-// the step in the loader's goroutines, several at once, and must keep nothing from one sample to the next: what it draws comes of r.
-// r is nil where the sample is to be as it is evaluated: what is for training alone, such as a crop, then leaves it as it is. An error
-// ends the run.
+// Transform changes a sample in place; the batch owns the slices. Several of the loader's
+// goroutines call a Transform simultaneously, ahead of the step, so a Transform must have no state
+// between samples; random choices come from r. r is nil in evaluation: augmentation, such as a
+// crop, then leaves the sample unchanged. An error ends the run.
 type Transform func(s Sample, shape Shape, r *Random) error
 
-// Random gives a sample's random choices. They depend on seed, epoch and the sample's index alone, so that a batch has the same bits
-// whatever the number of threads and wherever a run was resumed. It is a source of math/rand/v2, too: rand.New(r) has other distributions.
+// Random is the generator of a sample's random choices. They depend only on seed, epoch and the
+// sample's index: a batch has equal bits for any number of threads and after any resumption. Random
+// is a source of math/rand/v2; rand.New(r) has further distributions.
 type Random struct{ state prng.Rand }
 
-// IntN is a number in [0, n).
+// IntN returns a number in [0, n).
 func (r *Random) IntN(n int) int { return r.state.Below(n) }
 
-// Float64 is a number in [0, 1).
+// Float64 returns a number in [0, 1).
 func (r *Random) Float64() float64 { return r.state.Unit() }
 
-// Uint64 is any number.
+// Uint64 returns any 64-bit number.
 func (r *Random) Uint64() uint64 { return r.state.Next() }
 
-// Transformed is a source whose samples are changed by transforms, one after the other, which draw from one Random. A transformed source
-// may be transformed again. One that was split or limited stands as before on the whole, whose indices its samples keep: splitting and
-// transforming may change places. All ranks must have the same transforms, and a run that goes on those that it had:
-// fingerprints know them by what they make of a few samples.
+// Transformed returns a source that applies transforms sequentially, with one Random per sample,
+// and can be nested. Splits and heads of a source are transformed below the split, so samples
+// retain their indices and the order of splitting and transforming does not matter. All ranks, and
+// a resumed run, need the same transforms: fingerprints detect differences by the transforms'
+// results on a few samples.
 func Transformed(s Source, transforms ...Transform) Source {
 	t := transformed{s, slices.Clone(transforms), 1}
 	switch s := s.(type) {
@@ -47,11 +49,11 @@ func Transformed(s Source, transforms ...Transform) Source {
 	return t
 }
 
-// transformed stands on no head and no subset: they overwrite Batch.order, which idx may be.
+// transformed never wraps a head or subset: both overwrite Batch.order, which idx can be.
 type transformed struct {
 	Source
 	transforms []Transform
-	level      uint64 // sources that draw, one upon another, have their own, so that no two draw alike; 0: the set's own
+	level      uint64 // nesting depth: nested sources draw different random numbers; 0: the set itself
 }
 
 func (t transformed) Fill(b *Batch, idx []int32, d Draw) error {
@@ -61,7 +63,7 @@ func (t transformed) Fill(b *Batch, idx []int32, d Draw) error {
 	shape := t.Shape()
 	var r *Random
 	if d.Augment {
-		r = &b.random // in the batch, so that nothing is allocated
+		r = &b.random // in the batch: no allocation
 		d.Seed ^= t.level * 0x9e3779b97f4a7c15
 	}
 	for i, n := range idx {
@@ -78,10 +80,11 @@ func (t transformed) Fill(b *Batch, idx []int32, d Draw) error {
 	return nil
 }
 
-// probed is how many samples tell transforms from others.
+// probed is the number of samples in a fingerprint of transforms.
 const probed = 4
 
-// evidence is that of the source, and what transforms of the program's own make of its first samples, in evaluation and in training.
+// evidence writes the source's evidence, and the transforms' results on the first samples, in
+// evaluation and in training.
 func (t transformed) evidence(w io.Writer) {
 	if e, ok := t.Source.(interface{ evidence(io.Writer) }); ok {
 		e.evidence(w)
@@ -93,14 +96,14 @@ func (t transformed) evidence(w io.Writer) {
 	for i := range int32(min(probed, t.Len())) {
 		for _, d := range []Draw{{}, {Seed: 1, Epoch: 1, Augment: true}} {
 			if err := t.Fill(&b, []int32{i}, d); err != nil {
-				continue // it is told when the sample is used
+				continue // the error is returned when the sample is used
 			}
 			(&memory{all: b}).evidence(w)
 		}
 	}
 }
 
-// planes are height, width and channels of samples [h, w, c] or [h, w].
+// planes returns height, width and channels of samples [h, w, c] or [h, w].
 func (s Shape) planes() (h, w, c int, err error) {
 	switch v := s.Values; len(v) {
 	case 2:
@@ -111,8 +114,8 @@ func (s Shape) planes() (h, w, c int, err error) {
 	return 0, 0, 0, fmt.Errorf("samples of %v values: want images, of height, width and channels", s.Values)
 }
 
-// RandomCrop surrounds an image with pad pixels and cuts a window of its own size out at random. around is what the pixels are, by
-// channel: what black became where values are normalised; none: zeros.
+// RandomCrop pads an image by pad pixels on each side and crops a random window of the original
+// size. around is the padding value by channel: the normalised black; none: zeros.
 func RandomCrop(pad int, around ...float32) Transform {
 	around = slices.Clone(around)
 	return func(s Sample, shape Shape, r *Random) error {
@@ -131,10 +134,11 @@ func RandomCrop(pad int, around ...float32) Transform {
 	}
 }
 
-// shift moves an image by -dy rows and -dx columns. Rows are taken in the order in which none is overwritten before it was moved.
+// shift moves an image by -dy rows and -dx columns, in an order that never overwrites a row before
+// its move.
 func shift(v []float32, size [3]int, dy, dx int, around []float32) {
 	h, w, c := size[0], size[1], size[2]
-	lo, hi := min(max(-dx, 0), w), max(min(w-dx, w), 0) // columns of the window inside the image
+	lo, hi := min(max(-dx, 0), w), max(min(w-dx, w), 0) // window columns inside the image
 	for i := range h {
 		y := i
 		if dy < 0 {
@@ -151,7 +155,7 @@ func shift(v []float32, size [3]int, dy, dx int, around []float32) {
 	}
 }
 
-// fillRow makes every pixel of a row the same one.
+// fillRow sets all pixels of a row to pixel.
 func fillRow(row, pixel []float32) {
 	if len(pixel) == 0 {
 		clear(row)
@@ -162,7 +166,7 @@ func fillRow(row, pixel []float32) {
 	}
 }
 
-// RandomFlip mirrors an image, left to right, half of the time.
+// RandomFlip mirrors an image left to right with probability 1/2.
 func RandomFlip() Transform {
 	return func(s Sample, shape Shape, r *Random) error {
 		h, w, c, err := shape.planes()
@@ -176,8 +180,8 @@ func RandomFlip() Transform {
 	}
 }
 
-// Normalise makes of each value (x - mean)/deviation, in training and in evaluation: of one mean and deviation, or of one for each
-// channel, the last dimension.
+// Normalise maps each value to (x - mean)/deviation, in training and evaluation, with one mean and
+// deviation or one per channel, the last dimension.
 func Normalise(mean, deviation []float32) Transform {
 	mean, deviation = slices.Clone(mean), slices.Clone(deviation)
 	return func(s Sample, shape Shape, _ *Random) error {
@@ -197,7 +201,7 @@ func Normalise(mean, deviation []float32) Transform {
 	}
 }
 
-// Map is a function of a sample's values, in training and in evaluation.
+// Map applies a function to a sample's values, in training and evaluation.
 func Map(change func(values []float32)) Transform {
 	return func(s Sample, _ Shape, _ *Random) error {
 		change(s.Values)
@@ -205,7 +209,7 @@ func Map(change func(values []float32)) Transform {
 	}
 }
 
-// mirrorRow reverses a row of pixels of c values.
+// mirrorRow reverses a row of pixels with c values each.
 func mirrorRow(row []float32, c int) {
 	for i, j := 0, len(row)-c; i < j; i, j = i+c, j-c {
 		for k := range c {

@@ -14,9 +14,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// verify reads a file to its end, decompressing what is not named exactly
-// file.Name, and compares size and checksum, or has Check judge the content. A difference is errUnusable;
-// another error means that the file cannot be read. MNIST takes 0.5 s.
+// verify reads a file to the end, decompressed unless named exactly file.Name, and compares size
+// and checksum, or calls Check. A mismatch is errUnusable; any other error means an unreadable
+// file. MNIST takes 0.5 s.
 func (file File) verify(path string) error {
 	f, err := pathname.Open(path)
 	if err != nil {
@@ -35,7 +35,7 @@ func (file File) verify(path string) error {
 		return file.judge(r)
 	}
 	sum := sha256.New()
-	n, err := io.Copy(sum, io.LimitReader(r, file.Size+1)) // no bomb unpacks further
+	n, err := io.Copy(sum, io.LimitReader(r, file.Size+1)) // limits a decompression bomb
 	var disk *fs.PathError
 	switch {
 	case errors.As(err, &disk):
@@ -51,7 +51,7 @@ func (file File) verify(path string) error {
 	return nil
 }
 
-// judge is verify by Check.
+// judge verifies by Check.
 func (file File) judge(r io.Reader) error {
 	err := file.Check(io.LimitReader(r, file.Size))
 	var disk *fs.PathError
