@@ -15,11 +15,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// OpenArrow opens an Arrow file (.arrow, or .feather of version 2) or a stream of Arrow (.arrows), which its first bytes tell apart, as a
-// table whose columns are those of the schema. A damaged file is a *table.Fault, here or in a scan, and so is one that ends without its
-// footer or end mark; the error of a column whose values are neither numbers nor texts comes when it is asked for.
-//
-// A scan decodes one record batch after another and holds one; columns that nobody asks for are read, and not converted.
+// OpenArrow opens an Arrow file (.arrow, or .feather version 2) or stream (.arrows) as a table with
+// the schema's columns; the first bytes select the format. A damaged file, or a file without footer
+// or end mark, returns a *table.Fault here or in a scan. Unsupported column types return an error
+// when a scan requests the column.
 func OpenArrow(path string) (table.Reader, error) {
 	t := &arrowReader{reader{name: path, kind: "an Arrow"}}
 	err := t.with(func(in *ipc.Reader, _ *messages) error {
@@ -34,10 +33,10 @@ func OpenArrow(path string) (table.Reader, error) {
 	return t, nil
 }
 
-// arrowReader is a file or stream as a table.
+// arrowReader is an Arrow file or stream as a table.
 type arrowReader struct{ reader }
 
-// with opens the file for a use, and has read its schema.
+// with opens the file, reads the schema and calls use.
 func (t *arrowReader) with(use func(*ipc.Reader, *messages) error) error {
 	f, err := pathname.Open(t.name)
 	if err != nil {
@@ -61,15 +60,15 @@ func (t *arrowReader) with(use func(*ipc.Reader, *messages) error) error {
 }
 
 const (
-	arrowMagic = "ARROW1"   // begins a file, and ends it
-	arrowHead  = 8          // bytes of the magic at its begin, with what fills them up
-	arrowTail  = 4 + 6      // after a footer: its length and the magic
-	featherOne = "FEA1"     // begins files of another kind with the same ending
-	batchSlot  = 3          // of a footer: where its record batches are
-	endMark    = 0xffffffff // before a message, in place of a length that older writers have
+	arrowMagic = "ARROW1"   // first and last bytes of a file
+	arrowHead  = 8          // bytes of the first magic with padding
+	arrowTail  = 4 + 6      // bytes after a footer: length and magic
+	featherOne = "FEA1"     // first bytes of Feather version 1, another format with the same extension
+	batchSlot  = 3          // field of a footer with the record batches
+	endMark    = 0xffffffff // precedes a message; older writers have the length here
 )
 
-// openMessages finds where the messages of a file or of a stream begin and end.
+// openMessages locates the messages of a file or stream.
 func openMessages(f *os.File) (*messages, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -95,7 +94,7 @@ func (t *arrowReader) Scan(want []int, _ func(error) error, visit func(*table.Ch
 	return t.pass(want, plain, visit)
 }
 
-// ScanText is Scan with all values as text, and of lists, too.
+// ScanText is Scan with all values as text. Columns of lists are supported, too.
 func (t *arrowReader) ScanText(want []int, visit func(*table.Chunk) error) error {
 	return t.pass(want, textual, visit)
 }
@@ -128,7 +127,7 @@ func (t *arrowReader) pass(want []int, as form, visit func(*table.Chunk) error) 
 	})
 }
 
-// batch hands out a record batch in chunks.
+// batch passes a record batch to visit in chunks.
 func (t *arrowReader) batch(batch arrow.RecordBatch, want []int, as form, first int64, visit func(*table.Chunk) error) error {
 	for at := int64(0); at < batch.NumRows(); at += batchRows {
 		to := min(at+batchRows, batch.NumRows())
@@ -160,7 +159,8 @@ func (t *arrowReader) batch(batch arrow.RecordBatch, want []int, as form, first 
 	return nil
 }
 
-// whole reports values that the file does not have: truth values, whose bits nothing else compares with their number.
+// whole returns an error for bool arrays shorter than declared: arrow-go does not compare the bits
+// with the number of values.
 func whole(a arrow.Array) error {
 	if l, ok := a.(array.ListLike); ok {
 		return whole(l.ListValues())

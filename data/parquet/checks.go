@@ -10,20 +10,21 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Arrow's metadata are tables of FlatBuffers, of which any number may be said to be in a list, and which may be the elements of lists below
-// themselves. What follows walks over what arrow-go will walk over, and counts: nothing has more elements than the metadata have
-// bytes. Numbers are those of the fields in Arrow's Message.fbs and Schema.fbs. What lies outside panics, which is a fault, too.
+// Arrow's metadata are FlatBuffers tables. A damaged table can declare lists of any length, and
+// lists that contain themselves. The functions below visit the same fields as arrow-go and limit
+// the total number of elements to the metadata's bytes. Field numbers are from Arrow's Message.fbs
+// and Schema.fbs. An offset outside the bytes panics; guarded converts the panic to an error.
 
 func root(b []byte) flatbuffers.Table {
 	return flatbuffers.Table{Bytes: b, Pos: flatbuffers.GetUOffsetT(b)}
 }
 
-// field is where a field of a table is; 0: it is left out.
+// field returns the offset of a table's field; 0: absent.
 func field(t flatbuffers.Table, slot int) flatbuffers.UOffsetT {
 	return flatbuffers.UOffsetT(t.Offset(flatbuffers.VOffsetT(4 + 2*slot)))
 }
 
-// below is a table in a field of a table.
+// below returns a table in a field of a table.
 func below(t flatbuffers.Table, slot int) (flatbuffers.Table, bool) {
 	at := field(t, slot)
 	if at == 0 {
@@ -32,7 +33,7 @@ func below(t flatbuffers.Table, slot int) (flatbuffers.Table, bool) {
 	return flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(t.Pos + at)}, true
 }
 
-// listLen is how many elements a list has; 0 where it is left out.
+// listLen returns the length of a list; 0 if absent.
 func listLen(t flatbuffers.Table, slot int) int {
 	if at := field(t, slot); at != 0 {
 		return t.VectorLen(at)
@@ -40,23 +41,24 @@ func listLen(t flatbuffers.Table, slot int) int {
 	return 0
 }
 
-// dictionaries are what a schema says of its dictionaries: by number, whether their values are views.
+// dictionaries describes the dictionaries of a schema.
 type dictionaries struct {
+	// ofViews reports by dictionary number whether the values are views.
 	ofViews map[int64]bool
-	views   int // columns of views that are in no dictionary
+	views   int // columns of views outside dictionaries
 }
 
-// message is what the metadata say.
+// message is the checked part of a message's metadata.
 type message struct {
 	kind  ipc.MessageType
-	body  int64 // bytes
+	body  int64 // size in bytes
 	batch flatbuffers.Table
-	zstd  bool // buffers are compressed by it
+	zstd  bool // buffers are compressed by zstd
 }
 
 var errLists = errors.New("its lists have more elements than it has bytes")
 
-// budget is how many elements, and bytes of texts, may still come.
+// budget is the remaining number of elements and bytes of texts.
 type budget int
 
 func (b *budget) take(n int) error {
@@ -66,7 +68,8 @@ func (b *budget) take(n int) error {
 	return nil
 }
 
-// texts takes the bytes of the texts of a list of keys and values, which may all be one text: who reads them copies each.
+// texts deducts the bytes of a list of keys and values. Repeated references to one text count each
+// time, because arrow-go copies each.
 func (b *budget) texts(t flatbuffers.Table, slot int) error {
 	n := listLen(t, slot)
 	if err := b.take(n); err != nil {
@@ -84,7 +87,7 @@ func (b *budget) texts(t flatbuffers.Table, slot int) error {
 	return nil
 }
 
-// check walks over the metadata of a message.
+// check checks the metadata of a message.
 func (d *dictionaries) check(meta []byte) (m message, err error) {
 	left := budget(len(meta))
 	t := root(meta)
@@ -121,11 +124,11 @@ func (d *dictionaries) check(meta []byte) (m message, err error) {
 const (
 	typeTimestamp = 10
 	typeUnion     = 14
-	typeViews     = 23 // and one more
+	typeViews     = 23 // and typeViews+1
 	nesting       = 64
 )
 
-// fields walks over a list of fields, and over those below them, so many levels deep.
+// fields checks a list of fields and their children, at most levels deep.
 func (d *dictionaries) fields(t flatbuffers.Table, slot, levels int, left *budget) error {
 	n := listLen(t, slot)
 	if n > 0 && levels == 0 {
@@ -137,14 +140,14 @@ func (d *dictionaries) fields(t flatbuffers.Table, slot, levels int, left *budge
 	for i := range n {
 		at := t.Vector(field(t, slot)) + flatbuffers.UOffsetT(4*i)
 		f := flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(at)}
-		if err := left.take(1 + listLen(f, 0)); err != nil { // its name
+		if err := left.take(1 + listLen(f, 0)); err != nil { // 1 + the name
 			return err
 		}
 		if err := left.texts(f, 6); err != nil {
 			return err
 		}
 		kind := f.GetByteSlot(4+2*2, 0)
-		if of, ok := below(f, 3); ok && (kind == typeUnion || kind == typeTimestamp) { // their kinds, its zone
+		if of, ok := below(f, 3); ok && (kind == typeUnion || kind == typeTimestamp) { // kinds of a union, zone of a timestamp
 			if err := left.take(listLen(of, 1)); err != nil {
 				return err
 			}
@@ -165,7 +168,7 @@ func (d *dictionaries) fields(t flatbuffers.Table, slot, levels int, left *budge
 	return nil
 }
 
-// checkBatch walks over a batch in which so many columns are views, each of as many buffers as a list says.
+// checkBatch checks a batch with views columns of views. A list has the number of buffers of each.
 func (m *message) checkBatch(t flatbuffers.Table, views int) error {
 	m.batch = t
 	buffers, counts := listLen(t, 2), listLen(t, 4)
@@ -183,10 +186,11 @@ func (m *message) checkBatch(t flatbuffers.Table, views int) error {
 	return nil
 }
 
-// windowMost is the window that a decoder of zstd must have, whatever it decodes.
+// windowMost is the zstd window that is always allowed.
 const windowMost = 8 << 20
 
-// checkBuffers reports compressed buffers whose decoder would need more memory than what they decode to.
+// checkBuffers returns an error for compressed buffers whose decoder needs more memory than the
+// decoded data and windowMost.
 func (m *message) checkBuffers(body []byte) error {
 	if !m.zstd {
 		return nil
@@ -202,7 +206,7 @@ func (m *message) checkBuffers(body []byte) error {
 		}
 		b := body[from : from+n]
 		size := binary.LittleEndian.Uint64(b)
-		if int64(size) == -1 { // it is not compressed
+		if int64(size) == -1 { // not compressed
 			continue
 		}
 		if err := checkFrames(b[8:], max(windowMost, size)); err != nil {
@@ -212,7 +216,7 @@ func (m *message) checkBuffers(body []byte) error {
 	return nil
 }
 
-// checkFrames looks at all frames of zstd in b: none may have a window larger than the limit.
+// checkFrames returns an error if a zstd frame of b has a window above the limit.
 func checkFrames(b []byte, limit uint64) error {
 	for len(b) > 0 {
 		var h zstd.Header
@@ -234,7 +238,7 @@ func checkFrames(b []byte, limit uint64) error {
 		for last := false; !last; {
 			head := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16
 			size := head >> 3
-			if last = head&1 == 1; head>>1&3 == 1 { // one byte, repeated
+			if last = head&1 == 1; head>>1&3 == 1 { // one repeated byte
 				size = 1
 			}
 			b = b[3+size:]

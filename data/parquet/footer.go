@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	tailBytes  = 8         // after a footer: its length and PAR1
-	footerDeep = 64        // how deep structs may be nested
-	footerMost = 100 << 20 // thrift's own limit
+	tailBytes  = 8         // bytes after a footer: length and PAR1
+	footerDeep = 64        // maximum nesting of structs
+	footerMost = 100 << 20 // thrift's limit
 )
 
-// checkFooter walks over the footer of a file before arrow-go decodes it, which makes room for as many elements as a list says
-// that it has, up to 100 Mi in a file of 24 bytes. No list has more elements than the footer has bytes. A file that has no
-// footer is left to arrow-go.
+// checkFooter checks the footer before arrow-go decodes it: arrow-go allocates the declared length
+// of each list, up to 100 Mi elements in a file of 24 bytes. Here a list cannot have more elements
+// than the footer has bytes. A missing footer is reported by arrow-go.
 func checkFooter(f io.ReaderAt, size int64) error {
 	var tail [tailBytes]byte
 	if _, err := f.ReadAt(tail[:], max(0, size-tailBytes)); err != nil {

@@ -10,23 +10,23 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// messages reads the messages of a stream of Arrow for arrow-go, which trusts what they say: of each it first looks that it lies within
-// the file and that no list in it is longer than it can be. It is an ipc.MessageReader.
+// messages is an ipc.MessageReader for arrow-go, which trusts declared lengths. Each message is
+// checked first: its position in the file, and the length of each list.
 type messages struct {
 	r       io.ReaderAt
-	at, end int64 // of what is left
+	at, end int64 // range of the remaining bytes
 	mem     *bounded
-	listed  int // how many record batches the footer lists; -1: a stream has none
-	batches int // how many came
+	listed  int // record batches in the footer; -1: a stream without footer
+	batches int // record batches read
 	ended   bool
 	kinds   dictionaries
 	last    *ipc.Message
 }
 
-// Message is the next one; io.EOF behind the last. It is valid until the next call.
+// Message returns the next message, valid until the next call, or io.EOF after the last one.
 func (m *messages) Message() (*ipc.Message, error) {
 	m.Release()
-	if m.at == m.end && m.listed >= 0 { // in a file the end mark may be missing: its footer says what there is
+	if m.at == m.end && m.listed >= 0 { // a file can lack the end mark: the footer lists all batches
 		m.ended = true
 	}
 	if m.ended {
@@ -59,7 +59,7 @@ func (m *messages) Message() (*ipc.Message, error) {
 		return nil, fmt.Errorf("byte %d: values of %d bytes, and %d are left", m.at, about.body, m.end-m.at)
 	}
 	body := memory.NewResizableBuffer(m.mem)
-	defer body.Release() // the message holds it
+	defer body.Release() // the message has its own reference
 	body.Resize(int(about.body))
 	if err := m.read(body.Bytes()); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (m *messages) Message() (*ipc.Message, error) {
 	return m.last, nil
 }
 
-// read fills b with what comes next.
+// read fills b with the next bytes.
 func (m *messages) read(b []byte) error {
 	if int64(len(b)) > m.end-m.at {
 		return fmt.Errorf("byte %d: truncated: it ends here", m.end)
@@ -83,13 +83,13 @@ func (m *messages) read(b []byte) error {
 	if m.at += int64(n); n == len(b) {
 		return nil
 	}
-	if errors.Is(err, io.EOF) { // which would be the end of the stream
+	if errors.Is(err, io.EOF) { // io.EOF would mean the end of the stream
 		err = io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// footer reads the footer of a file, behind which nothing is read.
+// footer reads the footer of a file and ends the messages there.
 func (m *messages) footer() error {
 	tail := make([]byte, arrowTail)
 	if m.end < arrowHead+arrowTail {
@@ -111,7 +111,7 @@ func (m *messages) footer() error {
 	return nil
 }
 
-// complete reports batches that are missing at the end.
+// complete returns an error if record batches are missing at the end.
 func (m *messages) complete() error {
 	if m.listed >= 0 && m.batches != m.listed {
 		return fmt.Errorf("%d record batches came, and the footer lists %d", m.batches, m.listed)
@@ -119,10 +119,10 @@ func (m *messages) complete() error {
 	return nil
 }
 
-// Retain does nothing: there is one reader.
+// Retain is a no-op: there is one reader.
 func (m *messages) Retain() {}
 
-// Release gives the last message back.
+// Release releases the last message.
 func (m *messages) Release() {
 	if m.last != nil {
 		m.last.Release()

@@ -1,10 +1,10 @@
-// Package parquet reads and writes tables in Parquet and in Arrow's own format, through arrow-go.
+// Package parquet reads and writes tables in Parquet and in Arrow's formats, through arrow-go.
 //
-// It is a module of its own, because arrow-go makes ringo's binary larger by three quarters and has dependencies that would
-// raise those of ringo: nobody who needs neither format gets them. Folder wiring has the file that package data is built with to
-// read them.
+// Parquet is a separate module, because arrow-go makes ringo's binary larger by three quarters and
+// has dependencies that would raise ringo's. Folder wiring has the file that builds package data
+// with both formats.
 //
-// Row groups of Parquet are decoded in parallel and handed over in their order; columns that nobody asks for are not read.
+// Row groups are decoded in parallel and delivered in order; unused columns are not read.
 package parquet
 
 import (
@@ -25,11 +25,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// batchRows is how many rows of a row group are decoded at a time.
+// batchRows is the number of rows of a row group decoded at a time.
 const batchRows = 1 << 16
 
-// Open opens a Parquet file as a table whose columns are those of the schema. A damaged file is a *table.Fault, here or in a
-// scan; the error of a column whose values are neither numbers nor texts comes when it is asked for.
+// Open opens a Parquet file as a table with the schema's columns. A damaged file returns a
+// *table.Fault here or in a scan. Unsupported column types return an error when a scan requests the
+// column.
 func Open(path string) (table.Reader, error) {
 	t := &reader{name: path, kind: "a Parquet"}
 	err := t.with(func(g groups) error {
@@ -44,26 +45,26 @@ func Open(path string) (table.Reader, error) {
 	return t, nil
 }
 
-// reader is a file as a table.
+// reader is a Parquet file as a table.
 type reader struct {
 	name  string
-	kind  string // of the format, with its article
+	kind  string // format with article, for errors
 	names []string
 }
 
-// Name is the file's.
+// Name returns the file's name.
 func (t *reader) Name() string { return t.name }
 
-// Columns are the schema's.
+// Columns returns the schema's names.
 func (t *reader) Columns() []string { return t.names }
 
-// groups are the row groups of an open file.
+// groups holds the row groups of an open file.
 type groups struct {
 	*pqarrow.FileReader
 	schema *arrow.Schema
 }
 
-// with opens the file for a use.
+// with opens the file and calls use.
 func (t *reader) with(use func(groups) error) error {
 	f, err := pathname.Open(t.name)
 	if err != nil {
@@ -95,8 +96,8 @@ func openGroups(f *os.File) (groups, error) {
 	if err != nil {
 		return groups{}, err
 	}
-	// Arrow's own schema, which some writers add, is left alone: what decodes it allocates as much as a damaged one says. That
-	// of Parquet has all that is needed.
+	// Some writers add Arrow's schema. It is dropped, because the decoder allocates any length that
+	// a damaged schema declares. Parquet's schema suffices.
 	r.MetaData().FileMetaData.KeyValueMetadata = nil
 	in, err := pqarrow.NewFileReader(r, pqarrow.ArrowReadProperties{BatchSize: batchRows}, mem)
 	if err != nil {
@@ -106,8 +107,9 @@ func openGroups(f *os.File) (groups, error) {
 	return groups{in, s}, err
 }
 
-// guarded makes an error or a panic of arrow-go, which trusts what files say, a fault of the file. A pass that was ended is
-// none. arrow-go starts no goroutine for what is asked of it here: nothing panics elsewhere.
+// guarded converts an error or a panic of arrow-go, which trusts files, to a table.Fault; a
+// cancelled pass is returned unchanged. arrow-go starts no goroutine for these calls, so no panic
+// can occur elsewhere.
 func (t *reader) guarded(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -120,17 +122,17 @@ func (t *reader) guarded(do func() error) (err error) {
 	return do()
 }
 
-// fault is one of the file, or of a column.
+// fault returns a table.Fault of the file or of a column.
 func (t *reader) fault(column, problem string, args ...any) error {
 	return &table.Fault{File: t.name, Column: column, Problem: fmt.Sprintf(problem, args...)}
 }
 
-// Scan decodes as many row groups at once as Go has processors. It holds a batch of each.
+// Scan decodes one row group per processor simultaneously and holds one batch of each.
 func (t *reader) Scan(want []int, _ func(error) error, visit func(*table.Chunk) error) error {
 	return t.pass(want, plain, visit)
 }
 
-// ScanText is Scan with all values as text, and of lists, too.
+// ScanText is Scan with all values as text. Columns of lists are supported, too.
 func (t *reader) ScanText(want []int, visit func(*table.Chunk) error) error {
 	return t.pass(want, textual, visit)
 }
@@ -144,7 +146,8 @@ func (t *reader) pass(want []int, as form, visit func(*table.Chunk) error) error
 	})
 }
 
-// columns reports columns that are not those that the file was opened with, or whose values are not read.
+// columns returns an error for columns that have changed since Open, or that have unsupported
+// types.
 func (t *reader) columns(fields []arrow.Field, want []int, as form) error {
 	if len(fields) != len(t.names) {
 		return t.fault("", "it has %d columns, and had %d", len(fields), len(t.names))
@@ -160,18 +163,17 @@ func (t *reader) columns(fields []arrow.Field, want []int, as form) error {
 	return nil
 }
 
-// decoded is what becomes of a batch.
+// decoded is a decoded batch or an error.
 type decoded struct {
 	chunk table.Chunk
 	err   error
 }
 
-// scan has a goroutine for the row group that is being handed over and for each of those that follow it, up to the number of
-// processors.
+// scan runs a goroutine for the current row group and for each of the next ones, one per processor.
 func (t *reader) scan(g groups, want []int, as form, visit func(*table.Chunk) error) error {
 	ctx, stop := context.WithCancel(context.Background())
 	var wait sync.WaitGroup
-	defer wait.Wait() // the file is closed next
+	defer wait.Wait() // the caller closes the file
 	defer stop()
 	queues := make([]chan decoded, g.ParquetReader().NumRowGroups())
 	start := func(i int) {
@@ -204,7 +206,7 @@ func (t *reader) scan(g groups, want []int, as form, visit func(*table.Chunk) er
 	return nil
 }
 
-// hand waits until a batch is taken or the pass ends.
+// hand blocks until the batch is received or the pass ends.
 func hand(ctx context.Context, to chan<- decoded, d decoded) error {
 	select {
 	case to <- d:
@@ -214,7 +216,7 @@ func hand(ctx context.Context, to chan<- decoded, d decoded) error {
 	}
 }
 
-// decode turns a row group to chunks.
+// decode converts a row group to chunks.
 func (g groups) decode(ctx context.Context, group int, want []int, as form, to chan<- decoded) error {
 	rows := g.ParquetReader().MetaData().RowGroup(group).NumRows()
 	if rows == 0 {
@@ -223,7 +225,7 @@ func (g groups) decode(ctx context.Context, group int, want []int, as form, to c
 	leaves := make([]int, len(want))
 	for i, n := range want {
 		leaf := &g.Manifest.Fields[n]
-		if len(leaf.Children) > 0 { // a list's values
+		if len(leaf.Children) > 0 { // values of a list
 			leaf = &leaf.Children[0]
 		}
 		leaves[i] = leaf.ColIndex
@@ -237,10 +239,10 @@ func (g groups) decode(ctx context.Context, group int, want []int, as form, to c
 		batch := r.RecordBatch()
 		rows -= batch.NumRows()
 		d := decoded{chunk: table.Chunk{N: int(batch.NumRows()), Columns: make([]table.Vector, len(want))}}
-		for i, n := range want { // the batch's columns are in the file's order
+		for i, n := range want { // batch columns have the file's order
 			at := batch.Schema().FieldIndices(g.schema.Field(n).Name)
 			column := batch.Column(at[0])
-			if column.Len() != d.chunk.N { // arrow-go takes the footer's word for how many there are
+			if column.Len() != d.chunk.N { // arrow-go trusts the footer's number of rows
 				return fmt.Errorf("row group %d: column %q has %d values for %d rows", group, g.schema.Field(n).Name, column.Len(), d.chunk.N)
 			}
 			if d.chunk.Columns[i], err = as.vector(column); err != nil {

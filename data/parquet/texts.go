@@ -10,21 +10,21 @@ import (
 	"github.com/ringo-ml/ringo/data/table"
 )
 
-// form is what the values of a pass become.
+// form is the conversion of a pass.
 type form struct {
 	known     func(arrow.DataType) bool
-	supported string // those that are known
+	supported string // known types, for errors
 	vector    func(arrow.Array) (table.Vector, error)
 }
 
-// The forms of Scan and of ScanText. Never written.
+// plain is the form of Scan, textual the form of ScanText. Both are constant.
 var (
 	plain = form{known, "numbers, texts or truth values; data.schema can ignore the column",
 		func(a arrow.Array) (table.Vector, error) { return vector(a), nil }}
 	textual = form{knownText, "numbers, texts or truth values, or lists of them", asTexts}
 )
 
-// knownText is known, and of lists.
+// knownText is known, and accepts lists of known types.
 func knownText(t arrow.DataType) bool {
 	switch t.ID() {
 	case arrow.LIST, arrow.LARGE_LIST, arrow.FIXED_SIZE_LIST:
@@ -33,13 +33,16 @@ func knownText(t arrow.DataType) bool {
 	return known(t)
 }
 
-// mostText is how much text a column may have in a batch: a dictionary's long word may stand in every row.
+// mostText limits the bytes of text of a column per batch: a dictionary can repeat a long word in
+// every row.
 const mostText = 1 << 30
 
-// mostTexts is how many values: as many as have their ends in as much memory. Values that are empty or missing have no text that would tell.
+// mostTexts limits the values of a column per batch: the ends of the values then need as much
+// memory as mostText. Empty and missing values have no text, so mostText does not limit their
+// number.
 const mostTexts = mostText / 8
 
-// asTexts is an array of a known type as text.
+// asTexts converts an array of a known type to text.
 func asTexts(a arrow.Array) (table.Vector, error) {
 	var out table.Vector
 	list, ok := a.(array.ListLike)
@@ -52,7 +55,7 @@ func asTexts(a arrow.Array) (table.Vector, error) {
 	last := int64(0)
 	for row := range out.Rows {
 		lo, hi := list.ValueOffsets(row)
-		if lo < last || hi < lo || hi > int64(values.Len()) { // of missing lists, too: behind one, another might have the same values again
+		if lo < last || hi < lo || hi > int64(values.Len()) { // missing lists count, too: a later list could otherwise repeat earlier values
 			return out, fmt.Errorf("a list has values %d to %d of %d, the one before ends at %d", lo, hi, values.Len(), last)
 		}
 		if last = hi; !a.IsNull(row) {
@@ -65,7 +68,7 @@ func asTexts(a arrow.Array) (table.Vector, error) {
 	return out, nil
 }
 
-// rowsOf is how many rows a vector has.
+// rowsOf returns the number of rows of a vector.
 func rowsOf(v *table.Vector) int {
 	if v.Rows != nil {
 		return len(v.Rows)
@@ -73,7 +76,7 @@ func rowsOf(v *table.Vector) int {
 	return max(len(v.Numbers), len(v.Words), len(v.Ends))
 }
 
-// appendTexts appends some values of an array; nothing for what is missing.
+// appendTexts appends values [lo, hi) of an array; a missing value is empty.
 func appendTexts(out *table.Vector, a arrow.Array, lo, hi int) error {
 	if lo == hi {
 		return nil
@@ -94,7 +97,7 @@ func appendTexts(out *table.Vector, a arrow.Array, lo, hi int) error {
 	return nil
 }
 
-// texter appends a value of an array of a known type, by its number.
+// texter returns a function that appends value i of an array of a known type.
 func texter(a arrow.Array) func(to []byte, i int) []byte {
 	switch a := a.(type) {
 	case *array.Int8:
@@ -135,7 +138,7 @@ func texter(a arrow.Array) func(to []byte, i int) []byte {
 	case *array.Dictionary:
 		texts := a.Dictionary().(interface{ Value(int) string })
 		return func(to []byte, i int) []byte { return append(to, texts.Value(a.GetValueIndex(i))...) }
-	case interface{ Value(int) string }: // the texts
+	case interface{ Value(int) string }: // strings
 		return func(to []byte, i int) []byte { return append(to, a.Value(i)...) }
 	}
 	panic(fmt.Sprintf("values of type %v", a.DataType()))

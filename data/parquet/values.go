@@ -12,13 +12,13 @@ import (
 	"github.com/ringo-ml/ringo/data/table"
 )
 
-// known tells whether values of a type become numbers or words.
+// known reports whether values of a type become numbers or words.
 func known(t arrow.DataType) bool {
 	switch t.ID() {
 	case arrow.INT8, arrow.INT16, arrow.INT32, arrow.INT64, arrow.UINT8, arrow.UINT16, arrow.UINT32, arrow.UINT64,
 		arrow.FLOAT16, arrow.FLOAT32, arrow.FLOAT64, arrow.BOOL, arrow.STRING, arrow.LARGE_STRING, arrow.STRING_VIEW, arrow.DATE32, arrow.TIMESTAMP:
 		return true
-	case arrow.DICTIONARY: // of texts: numbers in dictionaries are rare, and Parquet gives them as numbers
+	case arrow.DICTIONARY: // strings only: dictionaries of numbers are rare, and Parquet returns numbers instead
 		return isText(t.(*arrow.DictionaryType).ValueType)
 	}
 	return false
@@ -28,12 +28,12 @@ func isText(t arrow.DataType) bool {
 	return t.ID() == arrow.STRING || t.ID() == arrow.LARGE_STRING || t.ID() == arrow.STRING_VIEW
 }
 
-// number is what numeric arrays have.
+// number lists the element types of numeric arrays.
 type number interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64
 }
 
-// numbers are the values of an array; NaN where there is none.
+// numbers returns the values of an array; NaN for a missing value.
 func numbers[T number](a arrow.Array, values []T) table.Vector {
 	out := make([]float64, len(values))
 	for i, v := range values {
@@ -49,7 +49,7 @@ func numbers[T number](a arrow.Array, values []T) table.Vector {
 	return table.Vector{Numbers: out}
 }
 
-// words are the texts of an array; empty where there is none.
+// words returns the strings of an array; empty for a missing value.
 func words(a arrow.Array, value func(i int) string) table.Vector {
 	out := make([]string, a.Len())
 	for i := range out {
@@ -60,7 +60,7 @@ func words(a arrow.Array, value func(i int) string) table.Vector {
 	return table.Vector{Words: out}
 }
 
-// vector is an array of a known type. Days and times are numbers: of days, or of the type's units.
+// vector converts an array of a known type. Dates become days and timestamps the type's units.
 func vector(a arrow.Array) table.Vector {
 	switch a := a.(type) {
 	case *array.Int8:
@@ -102,26 +102,27 @@ func vector(a arrow.Array) table.Vector {
 		return words(a, a.Value)
 	case *array.StringView:
 		return words(a, a.Value)
-	case *array.String: // which lie in memory that the collector of garbage gives back
+	case *array.String: // strings in garbage-collected memory
 		return words(a, a.Value)
 	}
 	panic(fmt.Sprintf("values of type %v", a.DataType()))
 }
 
-// bounded gives memory up to a limit. More is a panic, which guarded makes an error: arrow-go trusts lengths that files say.
+// bounded is an allocator with a limit, because arrow-go trusts the lengths in files. An allocation
+// above the limit panics; guarded converts the panic to an error.
 type bounded struct {
 	memory.Allocator
 	remaining atomic.Int64
 }
 
-// Limits of the memory that a file may have decoded at once: in proportion to its size.
+// Limits of a file's decoded data in memory, proportional to the file's size.
 const (
 	expansion = 1 << 10
 	least     = 1 << 26
 	most      = 1 << 34
 )
 
-// limited is the memory for a file of so many bytes.
+// limited returns an allocator for a file of size bytes.
 func limited(size int64) *bounded {
 	b := &bounded{Allocator: memory.NewGoAllocator()}
 	b.remaining.Store(min(max(size*expansion, least), most))
@@ -135,13 +136,13 @@ func (b *bounded) take(n int) {
 	}
 }
 
-// Allocate is that of memory.Allocator.
+// Allocate implements memory.Allocator.
 func (b *bounded) Allocate(size int) []byte {
 	b.take(size)
 	return b.Allocator.Allocate(size)
 }
 
-// Reallocate is that of memory.Allocator.
+// Reallocate implements memory.Allocator.
 func (b *bounded) Reallocate(size int, old []byte) []byte {
 	if grows := size - len(old); grows > 0 {
 		b.take(grows)
@@ -151,7 +152,7 @@ func (b *bounded) Reallocate(size int, old []byte) []byte {
 	return b.Allocator.Reallocate(size, old)
 }
 
-// Free is that of memory.Allocator.
+// Free implements memory.Allocator.
 func (b *bounded) Free(old []byte) {
 	b.remaining.Add(int64(len(old)))
 	b.Allocator.Free(old)

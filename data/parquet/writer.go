@@ -17,24 +17,25 @@ import (
 	"github.com/ringo-ml/ringo/data/table"
 )
 
-// groupRows is how many rows a row group or record batch has: readers decode groups in parallel, and a writer holds one.
+// groupRows is the number of rows of a row group or record batch: readers decode groups in
+// parallel, and a writer holds one.
 const groupRows = 1 << 16
 
-// Writer writes a table in Parquet, compressed by Snappy, or as an Arrow file, which is not compressed. It is a table.Writer. What it
-// writes depends on the rows alone.
+// Writer is a table.Writer for Parquet with Snappy compression, or for an uncompressed Arrow file.
+// The output depends only on the rows.
 type Writer struct {
 	fields []table.Field
-	kind   string // of the format, for errors
+	kind   string // format, for errors
 	file   interface {
 		Write(arrow.RecordBatch) error
 		Close() error
 	}
 	group *array.RecordBuilder
-	rows  int // of the group
+	rows  int // rows in group
 	total int64
 }
 
-// NewWriter begins a table in Parquet with columns of some names, all different.
+// NewWriter begins a table in Parquet. The fields' names must differ.
 func NewWriter(to io.Writer, fields []table.Field) (*Writer, error) {
 	w, schema, err := newWriter("parquet", fields)
 	if err != nil {
@@ -47,7 +48,7 @@ func NewWriter(to io.Writer, fields []table.Field) (*Writer, error) {
 	return w, nil
 }
 
-// NewArrowWriter is NewWriter of an Arrow file.
+// NewArrowWriter is NewWriter for an Arrow file.
 func NewArrowWriter(to io.Writer, fields []table.Field) (*Writer, error) {
 	w, schema, err := newWriter("arrow", fields)
 	if err != nil {
@@ -59,7 +60,7 @@ func NewArrowWriter(to io.Writer, fields []table.Field) (*Writer, error) {
 	return w, nil
 }
 
-// newWriter has no file yet.
+// newWriter returns a Writer without a file, and the schema.
 func newWriter(kind string, fields []table.Field) (*Writer, *arrow.Schema, error) {
 	types := map[table.Type]arrow.DataType{table.Text: arrow.BinaryTypes.String, table.Integer: arrow.PrimitiveTypes.Int64, table.Float: arrow.PrimitiveTypes.Float64}
 	var columns []arrow.Field
@@ -105,7 +106,6 @@ func (w *Writer) Append(row []string) error {
 	return w.flush()
 }
 
-// flush writes the group.
 func (w *Writer) flush() error {
 	batch := w.group.NewRecordBatch()
 	defer batch.Release()
@@ -116,7 +116,7 @@ func (w *Writer) flush() error {
 	return nil
 }
 
-// Close writes the rows that are left and the footer. The zero rows of an empty table are written, too.
+// Close writes the remaining rows and the footer. An empty table is written as zero rows.
 func (w *Writer) Close() error {
 	defer w.group.Release()
 	if w.rows > 0 {

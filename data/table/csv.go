@@ -12,20 +12,20 @@ import (
 	"strings"
 )
 
-// chunkRows is how many rows a reader hands over at once.
+// chunkRows is the number of rows per chunk.
 const chunkRows = 1024
 
-// CSV is a file of rows as text: fields separated by commas, semicolons or tabs, the names of the
-// columns in the first line, quoted as RFC 4180 has it.
+// CSV is a table in text: fields separated by commas, semicolons or tabs, quoted by RFC 4180, with
+// column names in the first line.
 type CSV struct {
 	name    string
 	open    func() (io.ReadCloser, error)
 	comma   rune
 	names   []string
-	unnamed bool // the first column has no name in the header
+	unnamed bool // first column without a name in the header
 }
 
-// OpenCSV reads the first lines. open reopens the file, unpacked; name is for errors.
+// OpenCSV reads the first lines. open reopens the file, decompressed; name is the file in errors.
 func OpenCSV(name string, open func() (io.ReadCloser, error)) (*CSV, error) {
 	c := &CSV{name: name, open: open}
 	f, err := open()
@@ -53,7 +53,7 @@ func OpenCSV(name string, open func() (io.ReadCloser, error)) (*CSV, error) {
 	return c, c.header(names)
 }
 
-// header takes the names of the first line.
+// header sets the names from the first line.
 func (c *CSV) header(names []string) error {
 	numbers, first := 0, ""
 	for i, n := range names {
@@ -75,7 +75,7 @@ func (c *CSV) header(names []string) error {
 	}
 	c.unnamed = len(names) > 1 && names[0] == ""
 	c.names = names
-	if c.unnamed { // as pandas calls it when it reads such a file
+	if c.unnamed { // pandas' name for such a column
 		name := "Unnamed: 0"
 		for slices.Contains(names, name) {
 			name += ".1"
@@ -88,7 +88,7 @@ func (c *CSV) header(names []string) error {
 	return nil
 }
 
-// index is the name of the first column if the header has none for it.
+// index returns the name of the first column if the header has none.
 func (c *CSV) index() string {
 	if c.unnamed {
 		return c.names[0]
@@ -96,36 +96,36 @@ func (c *CSV) index() string {
 	return ""
 }
 
-// described is how the text is read.
+// described returns the format of the text.
 func (c *CSV) described() string {
 	return fmt.Sprintf("%s: fields separated by %s, names of %d columns in line 1", c.name, map[rune]string{',': "commas", ';': "semicolons", '\t': "tabs"}[c.comma], len(c.names))
 }
 
-// Name is the file's.
+// Name returns the file's name.
 func (c *CSV) Name() string { return c.name }
 
-// Columns are the header's names.
+// Columns returns the header's names.
 func (c *CSV) Columns() []string { return slices.Clone(c.names) }
 
-// readAhead is how much of a file is read at a time.
+// readAhead is the buffer size in bytes.
 const readAhead = 1 << 16
 
-// unmarked is a file of text without the mark that some programs begin it with.
+// unmarked returns a text stream without byte order mark.
 func unmarked(name string, f io.Reader) (*bounded, *bufio.Reader) {
 	r := &bounded{r: f, left: maxRecord, name: name, line: 1}
 	text := bufio.NewReaderSize(r, readAhead)
 	if mark, _ := text.Peek(3); string(mark) == "\ufeff" {
-		_, _ = text.Discard(3) // they are there
+		_, _ = text.Discard(3) // buffered bytes: no error
 	}
 	return r, text
 }
 
-// separatorLines is the number of lines by which a separator is chosen.
+// separatorLines is the number of lines used to choose a separator.
 const separatorLines = 20
 
-// separator returns the character that separates as many fields in each of the first lines, and
-// most of them if several do. If none does, it is the one that the first line has most of. 0: the
-// first line has none.
+// separator returns the character with equal counts in each of the first lines; of several, the
+// most frequent. Without such a character it returns the most frequent one of the first line, or 0
+// if the first line has none.
 func separator(begin []byte) rune {
 	best, most, alike := rune(0), 0, false
 	for _, s := range []rune{',', '\t', ';'} {
@@ -138,8 +138,8 @@ func separator(begin []byte) rune {
 	return best
 }
 
-// separators returns how often a character is in each of the first lines, outside quotes. The last
-// line of begin counts if it is alone.
+// separators returns the counts of a character in each of the first lines, outside quotes. The last
+// line of begin counts only if alone.
 func separators(begin []byte, s byte) (counts []int) {
 	n, quoted, filled := 0, false, false
 	for _, b := range begin {
@@ -171,7 +171,7 @@ func (c *CSV) reader(r io.Reader) *csv.Reader {
 	return in
 }
 
-// fault names what csv.Reader or the file below it reports of a record, after a line.
+// fault converts an error of csv.Reader or the file after a line to a Fault.
 func (c *CSV) fault(record []string, err error, line int64) error {
 	var p *csv.ParseError
 	var text *Fault
@@ -192,7 +192,7 @@ func (c *CSV) fault(record []string, err error, line int64) error {
 	return unreadable(c.name, line, err)
 }
 
-// unreadable names a file that cannot be read on behind a line.
+// unreadable returns the error of a file that is unreadable after a line.
 func unreadable(name string, line int64, err error) error {
 	if errors.As(err, new(*fs.PathError)) || errors.As(err, new(*Fault)) {
 		return err
@@ -204,7 +204,7 @@ func unreadable(name string, line int64, err error) error {
 	return &Fault{File: name, Line: line, Problem: problem}
 }
 
-// Scan reads all rows. It parses with one goroutine, at about 100 MB/s.
+// Scan reads all rows. One goroutine parses at about 100 MB/s.
 func (c *CSV) Scan(want []int, bad func(error) error, visit func(*Chunk) error) error {
 	f, err := c.open()
 	if err != nil {
@@ -226,7 +226,7 @@ func (c *CSV) Scan(want []int, bad func(error) error, visit func(*Chunk) error) 
 			break
 		}
 		if err != nil {
-			if fault := c.fault(record, err, int64(line)); !errors.Is(err, csv.ErrFieldCount) { // what follows is lost
+			if fault := c.fault(record, err, int64(line)); !errors.Is(err, csv.ErrFieldCount) { // no recovery after such an error
 				return fault
 			} else if err := bad(fault); err != nil {
 				return err
@@ -246,7 +246,7 @@ func (c *CSV) Scan(want []int, bad func(error) error, visit func(*Chunk) error) 
 	return c.hand(&out, visit)
 }
 
-// add takes a row into the chunk.
+// add adds a row to the chunk.
 func (c *CSV) add(out *Chunk, record []string, want []int, line int64) error {
 	if out.First+int64(out.N) >= MaxRows {
 		return &Fault{File: c.name, Line: line, Problem: fmt.Sprintf("more than %d rows", MaxRows)}
@@ -259,7 +259,7 @@ func (c *CSV) add(out *Chunk, record []string, want []int, line int64) error {
 	return nil
 }
 
-// hand gives the chunk to visit and begins the next one.
+// hand passes the chunk to visit and begins the next one.
 func (c *CSV) hand(out *Chunk, visit func(*Chunk) error) error {
 	if out.N == 0 {
 		return nil

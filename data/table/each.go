@@ -5,20 +5,19 @@ import (
 	"strings"
 )
 
-// Unlabelled are encoded rows of which a model is to find what they do not say.
+// Unlabelled is a batch of encoded rows for prediction, without the goal.
 type Unlabelled struct {
 	Samples
-	// Rows are their numbers in the table, from 0.
+	// Rows lists the rows' numbers in the table, from 0.
 	Rows []int64
-	// PassThrough are the columns of each row, as words, that were to be kept.
+	// PassThrough lists the kept columns of each row, as words.
 	PassThrough [][]string
 }
 
-// Each passes over a table that has the encoder's columns, in any order, but for the one to find,
-// which need not be there. It gives the rows to visit, those with numbers from k*batch to
-// (k+1)*batch-1 at a time, for each k that mine takes; a row that bad accepts is left out. keep
-// names columns whose words are kept, whatever their kind. Memory of a call of visit is reused
-// after its return.
+// Each encodes a table for prediction. The table must have the encoder's columns in any order; the
+// goal is optional. For each k accepted by mine, visit gets the rows with numbers from k*batch to
+// (k+1)*batch-1, without bad rows accepted by bad. keep names columns returned as words, of any
+// kind. Memory passed to visit is reused after its return.
 func (e *Encoder) Each(r Reader, keep []string, batch int, mine func(k int64) bool, bad func(error) error, visit func(*Unlabelled) error) error {
 	want, columns, err := e.bind(r, false)
 	if err != nil {
@@ -60,16 +59,16 @@ func (e *Encoder) Each(r Reader, keep []string, batch int, mine func(k int64) bo
 	return p.end()
 }
 
-// part is the batch that is being filled.
+// part is the current batch.
 type part struct {
 	Unlabelled
 	columns []*Column
 	visit   func(*Unlabelled) error
 	number  int64
-	open    bool // it is one to be visited, even if no row of it is good
+	open    bool // batch to be visited, even without a good row
 }
 
-// add appends row i of a chunk, which was not refused.
+// add appends row i of a chunk, a good row.
 func (p *part) add(c *Chunk, i int) {
 	p.Samples.add(p.columns, c, i)
 	p.Rows = append(p.Rows, c.First+int64(i))
@@ -79,12 +78,12 @@ func (p *part) add(c *Chunk, i int) {
 		if c.Columns[k].Numbers != nil && c.Columns[k].missing(i) {
 			word = ""
 		}
-		kept = append(kept, strings.Clone(word)) // a reader may use its memory again
+		kept = append(kept, strings.Clone(word)) // readers can reuse the memory
 	}
 	p.PassThrough = append(p.PassThrough, kept)
 }
 
-// end gives the batch away.
+// end passes the batch to visit.
 func (p *part) end() error {
 	if !p.open {
 		return nil
@@ -96,5 +95,5 @@ func (p *part) end() error {
 	return err
 }
 
-// Value is the number that stands for a model's output x of a target: in the units of its column.
+// Value converts a model's output x of a target to the units of the column.
 func (c Column) Value(x float32) float64 { return float64(x)*c.Deviation + c.Mean }

@@ -8,21 +8,21 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Samples are encoded rows, one after the other in each slice.
+// Samples holds encoded rows, stored contiguously in each slice.
 type Samples struct {
 	N       int
 	Values  []float32 // N*Numbers
 	IDs     []int32   // N*Categories
-	Labels  []int32   // N, of an encoder with a label
-	Targets []float32 // N, of an encoder with a target
-	// Unseen has by column the number of values of categories that training has not seen.
+	Labels  []int32   // N labels, if the encoder has a label
+	Targets []float32 // N targets, if the encoder has a target
+	// Unseen counts by column the categories' values missing in training.
 	Unseen map[string]int
 }
 
-// Encode passes over a table that has at least the encoder's columns, in any order, and appends
-// each row to the samples that to returns for its number; nil leaves it out. The column to find is
-// left out where find is false. most is how many bytes of samples may come. bad is as in
-// Reader.Scan: it is also asked about a label that is unknown.
+// Encode encodes a table with at least the encoder's columns, in any order. Each row is appended to
+// the samples that to returns for the row's number; nil skips the row. find false skips the goal.
+// most limits the bytes of samples. bad is as in Reader.Scan, and is also called for an unknown
+// label.
 func (e *Encoder) Encode(r Reader, find bool, most int64, to func(row int64) *Samples, bad func(error) error) error {
 	want, columns, err := e.bind(r, find)
 	if err != nil {
@@ -50,7 +50,7 @@ func (e *Encoder) Encode(r Reader, find bool, most int64, to func(row int64) *Sa
 	})
 }
 
-// bind finds the encoder's columns in a table.
+// bind locates the encoder's columns in a table.
 func (e *Encoder) bind(r Reader, find bool) (want []int, columns []*Column, err error) {
 	names := r.Columns()
 	for i := range e.Columns {
@@ -67,7 +67,7 @@ func (e *Encoder) bind(r Reader, find bool) (want []int, columns []*Column, err 
 	return want, columns, nil
 }
 
-// refused is what is wrong with a row, and in which column; "": nothing.
+// refused returns the problem of a row and the column; "" for a good row.
 func refused(columns []*Column, c *Chunk, i int) (column, problem string) {
 	for k, col := range columns {
 		v := &c.Columns[k]
@@ -92,7 +92,7 @@ func refused(columns []*Column, c *Chunk, i int) (column, problem string) {
 	return "", ""
 }
 
-// add appends a row, which was not refused.
+// add appends a good row.
 func (s *Samples) add(columns []*Column, c *Chunk, i int) {
 	for k, col := range columns {
 		v := &c.Columns[k]
@@ -119,7 +119,7 @@ func (s *Samples) add(columns []*Column, c *Chunk, i int) {
 	s.N++
 }
 
-// scaled is a number on the scale of the training rows.
+// scaled returns a number on the scale of the training rows.
 func (c *Column) scaled(v *Vector, i int) float32 {
 	x, missing, _ := v.number(i)
 	if missing {

@@ -10,54 +10,53 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Column is how an Encoder treats one column.
+// Column is the encoding of one column.
 type Column struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
-	// Mean and Deviation are those of a number's or target's training rows: a model sees
-	// (x-Mean)/Deviation, and 0 for a missing number.
+	// Mean and Deviation are computed over the training rows of a number or target. A model
+	// receives (x-Mean)/Deviation, and 0 for a missing number.
 	Mean      float64 `json:"mean,omitempty"`
 	Deviation float64 `json:"deviation,omitempty"`
-	// Words are a category's values, or the classes of a label, by number: a label's from 0; a
-	// category's from 1, 0 being what is missing or was not seen in training.
+	// Words lists the values of a category or the classes of a label by number: classes from 0,
+	// categories from 1. Category 0 is a missing value or a value unseen in training.
 	Words []string `json:"words,omitempty"`
-	// Reason says why a column is ignored that nobody has said to ignore.
+	// Reason is the reason to ignore a column that the schema does not ignore.
 	Reason string `json:"why,omitempty"`
 
-	first int32 // row of the embedding table that stands for what is missing
+	first int32 // row of the embedding table for a missing value
 	codes map[string]int32
 }
 
-// Encoder turns rows of tables with the same columns into what a model takes.
+// Encoder converts rows of tables with the same columns to a model's inputs.
 type Encoder struct {
-	// Columns are in the order of the table that it was made for, after those of Options.Previous
-	// in the order there; ignored ones among them.
+	// Columns lists all columns, also ignored ones: first the columns of Options.Previous in
+	// Previous' order, then the other columns in table order.
 	Columns []Column `json:"columns"`
 
-	surveys                   []*survey // of InferEncoder, by column; nil: it is ignored
+	surveys                   []*survey // results of InferEncoder by column; nil: ignored
 	numbers, categories, rows int
-	goal                      int // of Columns; -1: none
+	goal                      int // index in Columns; -1: none
 }
 
-// Options is what a user says of a table.
+// Options holds the user's choices for a table.
 type Options struct {
-	// Target is the column to find; empty: the one of the schema that is a label or target; else
-	// one called target, label, class or y; else the last one.
+	// Target is the goal's column. Empty: the label or target of the schema, else a column named
+	// target, label, class or y, else the last column.
 	Target string
 	Schema Schema
-	// Gather, where it is not nil, brings some bytes of this process to all that share the
-	// encoding, each with a table of its own, and returns what each brought, the same to all: then
-	// the encoding is that of all tables together. These have the same columns in the same order.
-	// Every process calls InferEncoder.
+	// Gather, if not nil, sends bytes to all processes that share the encoding, each with a
+	// separate table, and returns the bytes of all, in equal order on all. The encoding then covers
+	// all tables. The tables need the same columns in the same order, and every process must call
+	// InferEncoder.
 	Gather func(own []byte) ([][]byte, error)
-	// Previous is the encoder of the checkpoint that a run starts from. Its columns keep their
-	// order, means and deviations, and decide the column to find and the kinds that Target and
-	// Schema leave open. nil means that there is no such run. Processes that share an encoding have
-	// the same one.
+	// Previous is the encoder of the checkpoint that starts a run. Its columns retain their order,
+	// means and deviations, and select the goal and the kinds if Target and Schema do not. nil: no
+	// such checkpoint. Processes that share an encoding need the same Previous.
 	Previous *Encoder
 }
 
-// goalOf is the name of the column to find.
+// goalOf returns the name of the goal's column.
 func (c Options) goalOf(names []string) (string, error) {
 	goal := c.Target
 	for _, name := range slices.Sorted(maps(c.Schema)) {
@@ -84,11 +83,12 @@ func (c Options) goalOf(names []string) (string, error) {
 	return "", errors.New("no column is left to be found: name one")
 }
 
-// InferEncoder passes over a table and makes its encoder, by the schema and, for the rest, what the
-// columns hold. Numbers with words among them and other doubts are errors. A column without a name
-// is ignored. heldOut reports by a row's number that it is not to train on: no mean or category
-// comes from it, but classes do. bad is as in Reader.Scan; a row with a word where the schema has a
-// number, or without its label or target, is bad. A second pass may report a row again.
+// InferEncoder reads a table and returns its encoder, by the schema and otherwise by the columns'
+// values. Numbers mixed with words and other ambiguities are errors. A column without a name is
+// ignored. heldOut reports by a row's number whether the row is excluded from training: such rows
+// count for classes, but not for means or categories. bad is as in Reader.Scan; a row is bad with a
+// word in a number column of the schema, or without label or target. A second pass can report a row
+// again.
 func InferEncoder(r Reader, choice Options, heldOut func(row int64) bool, bad func(error) error) (*Encoder, error) {
 	choice = choice.continued(r.Columns())
 	schema := Schema{}
@@ -103,7 +103,7 @@ func InferEncoder(r Reader, choice Options, heldOut func(row int64) bool, bad fu
 	if err != nil {
 		return nil, &Fault{File: r.Name(), Problem: err.Error()}
 	}
-	schema[goal] = choice.Schema[goal] // which the table must have
+	schema[goal] = choice.Schema[goal] // checked: the table has this column
 	switch schema[goal] {
 	case guess, Label, Target:
 	default:
@@ -146,19 +146,18 @@ func InferEncoder(r Reader, choice Options, heldOut func(row int64) bool, bad fu
 	return e, e.index(r.Name())
 }
 
-// indexOf is the name of the column in which pandas and R write the index of a table; "": there is
-// none.
+// indexOf returns the column of the row index by pandas or R; "": none.
 func indexOf(r Reader) string {
 	if t, ok := r.(interface{ index() string }); ok {
 		return t.index()
 	}
-	if name := "__index_level_0__"; slices.Contains(r.Columns(), name) { // of pandas, in Parquet
+	if name := "__index_level_0__"; slices.Contains(r.Columns(), name) { // pandas' index in Parquet
 		return name
 	}
 	return ""
 }
 
-// column is how a surveyed column is encoded.
+// column returns the encoding of a surveyed column.
 func (s *survey) column(file string) (c Column, err error) {
 	c = Column{Name: s.Name}
 	if s.Rows == 0 {
@@ -182,7 +181,7 @@ func (s *survey) column(file string) (c Column, err error) {
 	return c, err
 }
 
-// index makes what encoding needs of Columns.
+// index computes the fields derived from Columns.
 func (e *Encoder) index(file string) error {
 	e.numbers, e.categories, e.rows, e.goal = 0, 0, 0, -1
 	for i := range e.Columns {
@@ -210,7 +209,7 @@ func (e *Encoder) index(file string) error {
 	return nil
 }
 
-// UnmarshalJSON reads what json.Marshal made of an encoder.
+// UnmarshalJSON reads the JSON of an encoder.
 func (e *Encoder) UnmarshalJSON(text []byte) error {
 	type plain Encoder
 	var read plain
@@ -233,16 +232,16 @@ func (e *Encoder) UnmarshalJSON(text []byte) error {
 	return e.index("the encoding of a table")
 }
 
-// Numbers is how many a sample has.
+// Numbers returns the number of numbers per sample.
 func (e *Encoder) Numbers() int { return e.numbers }
 
-// Categories is how many a sample has.
+// Categories returns the number of categories per sample.
 func (e *Encoder) Categories() int { return e.categories }
 
-// Rows is how many the embedding table has that all categories share.
+// Rows returns the number of rows of the embedding table shared by all categories.
 func (e *Encoder) Rows() int { return e.rows }
 
-// Goal is the label or target; ok is false where there is none.
+// Goal returns the label or target; ok is false without one.
 func (e *Encoder) Goal() (c Column, ok bool) {
 	if e.goal < 0 {
 		return Column{}, false
@@ -250,7 +249,7 @@ func (e *Encoder) Goal() (c Column, ok bool) {
 	return e.Columns[e.goal], true
 }
 
-// Schema is what the columns are for, to be given to a run that is to guess nothing.
+// Schema returns the kinds of all columns, for a run without guesses.
 func (e *Encoder) Schema() Schema {
 	s := Schema{}
 	for _, c := range e.Columns {
@@ -259,7 +258,7 @@ func (e *Encoder) Schema() Schema {
 	return s
 }
 
-// String tells of all columns in one line.
+// String describes all columns in one line.
 func (e *Encoder) String() string {
 	by := map[Kind][]string{}
 	for _, c := range e.Columns {

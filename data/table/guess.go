@@ -11,14 +11,15 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Limits of doubts: a column of numbers may have neither few different words nor few words.
+// Limits of ambiguity: a column of numbers with few different words, or with few words, is
+// ambiguous.
 const (
-	fewWords  = 10 // different ones
-	rarely    = 20 // at most one value in so many
-	manyWords = 50 // different ones, from which on they should recur
+	fewWords  = 10 // different words
+	rarely    = 20 // at most one value in 20
+	manyWords = 50 // different words above which repetition is expected
 )
 
-// Words that are numbers otherwise written. Never changed.
+// Words that are numbers in another notation. Constant.
 var (
 	commaNumber  = regexp.MustCompile(`^[-+]?[0-9]*,[0-9]+$`)
 	partedNumber = regexp.MustCompile(`^[-+]?[0-9]{1,3}([.,' \x{a0}\x{202f}\x{2019}][0-9]{3})+([.,][0-9]+)?$`)
@@ -26,8 +27,8 @@ var (
 	unitNumber   = regexp.MustCompile(`^[-+]?[0-9][0-9.,']* ?[\pL°²³/]{1,10}$`)
 )
 
-// similar returns in which way a word differs from a number, "" if it is like none; unit: by
-// letters behind it.
+// similar returns the difference between a word and a number, "" if the word is unlike any number.
+// unit reports that the difference is letters after a number.
 func similar(w string) (problem string, unit bool) {
 	if w == "" || !strings.ContainsAny(w[:1], "0123456789+-,$€£¥") {
 		return "", false
@@ -45,7 +46,7 @@ func similar(w string) (problem string, unit bool) {
 	return "", false
 }
 
-// doubt is the fault of a column whose numbers and words contradict each other; nil: it has none.
+// doubt returns the error of a column with contradictory numbers and words, or nil.
 func (s *survey) doubt() *Fault {
 	alike, all := s.Alike, s.Finite+s.Texts
 	if s.Overflow || len(s.Words) > fewClasses {
@@ -62,7 +63,7 @@ func (s *survey) doubt() *Fault {
 	return nil
 }
 
-// unclear is a fault with the kinds that a schema can name instead.
+// unclear adds the kinds that a schema can select.
 func (s *survey) unclear(f *Fault) *Fault {
 	kinds := []Kind{Number, Category, Ignore}
 	if s.Goal {
@@ -77,7 +78,7 @@ func (s *survey) unclear(f *Fault) *Fault {
 	return &out
 }
 
-// guess is the kind of a column that the model does not find, and the reason where it is left out.
+// guess returns the kind of an input column, and the reason to ignore the column.
 func (s *survey) guess() (Kind, string, error) {
 	different := len(s.Words)
 	if s.Rows == s.Missing {
@@ -101,7 +102,7 @@ func (s *survey) guess() (Kind, string, error) {
 	return Category, "", nil
 }
 
-// guessGoal is the kind of the column that the model finds: labels or numbers.
+// guessGoal returns the kind of the goal: label or target.
 func (s *survey) guessGoal() (Kind, error) {
 	if f := s.doubt(); f != nil {
 		return guess, f
@@ -128,8 +129,8 @@ func (s *survey) guessGoal() (Kind, error) {
 	return Target, nil
 }
 
-// settle is the kind of a column, and the reason where a guess leaves it out. Words such as NA and
-// None among classes that are words become classes.
+// settle returns the kind of a column, and the reason to ignore the column. NA and None become
+// classes if the classes are words.
 func (s *survey) settle() (kind Kind, why string, err error) {
 	switch {
 	case s.Kind != guess:
@@ -152,8 +153,8 @@ func (s *survey) settle() (kind Kind, why string, err error) {
 	return kind, why, err
 }
 
-// next returns the surveys of a second pass: rows without a value to find are bad once its kind is
-// known, and a category needs all its words. nil: one pass was enough.
+// next returns the surveys for a second pass: once the goal's kind is known, rows without a value
+// of the goal are bad, and categories need all words. nil: one pass was enough.
 func next(all []*survey) (out []*survey) {
 	again := false
 	for _, s := range all {
@@ -172,7 +173,7 @@ func next(all []*survey) (out []*survey) {
 	return out
 }
 
-// check reports values by which the column cannot be encoded as a kind.
+// check returns an error for values that do not fit a kind.
 func (s *survey) check(file string, kind Kind) error {
 	switch kind {
 	case Number, Target:
@@ -199,7 +200,7 @@ func (s *survey) check(file string, kind Kind) error {
 	return nil
 }
 
-// checkClasses reports words that are no different classes.
+// checkClasses returns an error for words that do not form different classes.
 func (s *survey) checkClasses(file string, words []string) error {
 	problem := ""
 	if len(words) < 2 {

@@ -9,9 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Notes are what a user should check before a run: how a table is read, what the encoder makes of
-// its columns, and, if InferEncoder has made it, missing values and values that are unlike the
-// others.
+// Notes returns messages to check before a run: the format of the table and the encoding of the
+// columns. After InferEncoder they include missing values and outliers.
 func (e *Encoder) Notes(r Reader) []string {
 	notes := []string{e.String()}
 	if text := described(r); text != "" {
@@ -36,7 +35,7 @@ func (e *Encoder) Notes(r Reader) []string {
 	return append(notes, remarks...)
 }
 
-// described is how the text of a table is read; "" for formats that leave no choice.
+// described returns the format of a table's text; "" for formats without a choice.
 func described(r Reader) string {
 	if t, ok := r.(interface{ described() string }); ok {
 		return t.described()
@@ -44,7 +43,7 @@ func described(r Reader) string {
 	return ""
 }
 
-// lostText is how many values each word for a missing value stands for, in all rows.
+// lostText describes the rows of each word for a missing value.
 func lostText(lost map[string]count) string {
 	var words []string
 	all := int64(0)
@@ -67,7 +66,7 @@ func lostText(lost map[string]count) string {
 	return fmt.Sprintf("%d (%s)", all, strings.Join(words, ", "))
 }
 
-// remarks are values of a column that are unlike the others, and other reasons to look at it.
+// remarks returns a column's unusual values and other reasons for a check.
 func (s *survey) remarks(kind Kind) (out []string) {
 	remark := func(format string, args ...any) {
 		out = append(out, fmt.Sprintf("column %q: "+format, append([]any{s.Name}, args...)...))
@@ -102,7 +101,7 @@ func (s *survey) remarks(kind Kind) (out []string) {
 	return out
 }
 
-// outlier is the number that has more than half of the sum of squared distances from the mean.
+// outlier returns a number with more than half of the sum of squared distances from the mean.
 func (s *survey) outlier() (extreme, bool) {
 	x := s.Most
 	if s.Mean-s.Least.Value > x.Value-s.Mean {
@@ -112,7 +111,7 @@ func (s *survey) outlier() (extreme, bool) {
 	return x, s.Numbers >= 20 && d*d > s.Squares/2 && len(s.Few) > 2
 }
 
-// alike are pairs of words that differ in case or in spaces around them, some of all.
+// alike returns some pairs of words that differ only in case or surrounding spaces.
 func (s *survey) alike() (pairs [][2]string) {
 	seen := map[string]string{}
 	for _, w := range slices.Sorted(maps(s.Words)) {
@@ -125,7 +124,7 @@ func (s *survey) alike() (pairs [][2]string) {
 	return pairs
 }
 
-// place is the line or row, in words.
+// place describes the line or row.
 func (f *Fault) place() string {
 	if f.Row {
 		return fmt.Sprintf("%s: row %d", f.File, f.Line)
@@ -133,21 +132,21 @@ func (f *Fault) place() string {
 	return fmt.Sprintf("%s: line %d", f.File, f.Line)
 }
 
-// Found is how a column is read, for records of a run.
+// Found describes the encoding of a column, for records of a run.
 type Found struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
-	// Guessed reports that the schema does not name the kind, and Reason is the reason to leave a
-	// column out then.
+	// Guessed reports that the schema omits the column. Why is then the reason to ignore the
+	// column, if ignored.
 	Guessed bool   `json:"guessed"`
 	Why     string `json:"why,omitempty"`
 	// Values is the number of different words of a category or label.
 	Values int `json:"values,omitempty"`
-	// Missing has for each word of a missing value the number of rows, "" for empty fields.
+	// Missing counts rows by word for a missing value; "" is an empty field.
 	Missing map[string]int64 `json:"missing,omitempty"`
 }
 
-// Found is how InferEncoder has read each column; an encoder of a checkpoint has no missing values
+// Found describes the columns as read by InferEncoder. A checkpoint's encoder has no missing values
 // and guesses.
 func (e *Encoder) Found() []Found {
 	var out []Found

@@ -7,14 +7,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// parts are files that are one table.
+// parts is several files as one table.
 type parts struct {
 	name  string
 	files []Reader
 }
 
-// Join returns the table of several files with the same columns in the same order, whose rows
-// follow each other. name is for errors.
+// Join returns one table of the rows of several files with the same columns in the same order. name
+// is the table in errors.
 func Join(name string, files []Reader) (Reader, error) {
 	want := files[0].Columns()
 	for _, f := range files[1:] {
@@ -25,16 +25,16 @@ func Join(name string, files []Reader) (Reader, error) {
 	return &parts{name, files}, nil
 }
 
-// Name is that of all files together.
+// Name returns the name of the whole table.
 func (p *parts) Name() string { return p.name }
 
-// Columns are those of each file.
+// Columns returns the names, equal in all files.
 func (p *parts) Columns() []string { return p.files[0].Columns() }
 
-// index is the column without a name.
+// index returns the column without a name.
 func (p *parts) index() string { return indexOf(p.files[0]) }
 
-// described is how the files are read.
+// described returns the format of the files.
 func (p *parts) described() string {
 	return fmt.Sprintf("%s: %s, %s to %s, the first one read so: %s", p.name, quantity.Count(len(p.files), "file"), p.files[0].Name(), p.files[len(p.files)-1].Name(), described(p.files[0]))
 }

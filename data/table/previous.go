@@ -2,10 +2,9 @@ package table
 
 import "slices"
 
-// continued returns the choice in which Previous decides the column to find and the kinds of
-// columns, where the user sets neither. A column that Previous ignored by a guess is guessed again.
-// The kind of the column to find is guessed again, too: a row without it is bad only if the user
-// names its kind.
+// continued returns c with the goal and kinds of Previous where the user sets neither. Columns
+// ignored by a guess of Previous are guessed again, and so is the goal's kind: a row without a goal
+// is bad only if the user sets the kind.
 func (c Options) continued(columns []string) Options {
 	if c.Previous == nil {
 		return c
@@ -31,8 +30,8 @@ func (c Options) continued(columns []string) Options {
 	return c
 }
 
-// keep gives numbers and the target of e the means and deviations of the columns of the same name
-// and kind in previous, and puts the columns of previous first, in its order.
+// keep copies means and deviations from previous to numbers and targets of the same name and kind,
+// and moves the columns of previous to the front, in previous' order.
 func (e *Encoder) keep(previous *Encoder) {
 	if previous == nil {
 		return

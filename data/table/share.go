@@ -8,15 +8,14 @@ import (
 	"strings"
 )
 
-// sent is the survey of a table as it is sent. Tables with the same columns are one table, under
-// any name.
+// sent is a survey in transit. Tables with the same columns are one table, under any name.
 type sent struct {
 	File    string
 	Columns json.RawMessage
 }
 
-// share makes surveys those of all tables that share an encoding, each studied by a process of its
-// own. Processes that send the same have the same table, which counts once.
+// share merges the surveys of all processes that share an encoding. Processes with equal surveys
+// have the same table, counted once.
 func share(file string, own []*survey, gather func([]byte) ([][]byte, error)) ([]*survey, error) {
 	text, err := toSend(file, own)
 	if err != nil {
@@ -61,11 +60,11 @@ func share(file string, own []*survey, gather func([]byte) ([][]byte, error)) ([
 	return all, nil
 }
 
-// toSend is the survey of a table as JSON.
+// toSend returns a table's survey as JSON.
 func toSend(file string, own []*survey) ([]byte, error) {
 	var columns []found
 	for _, s := range own {
-		if s.Squares-s.Squares != 0 || s.Mean-s.Mean != 0 { // which JSON has not
+		if s.Squares-s.Squares != 0 || s.Mean-s.Mean != 0 { // NaN and infinity, impossible in JSON
 			return nil, s.check(file, Number)
 		}
 		t := s.found
@@ -83,12 +82,12 @@ func toSend(file string, own []*survey) ([]byte, error) {
 	return text, nil
 }
 
-// faults are the places of faults and of values.
+// faults returns the pointers to all faults and positions.
 func (s *found) faults() []**Fault {
 	return []**Fault{&s.Fraction, &s.Other, &s.Similar, &s.Named, &s.Broken, &s.Least.At, &s.Most.At}
 }
 
-// rename changes the name of the file in all places.
+// rename changes the file name in all positions.
 func (s *found) rename(to func(string) string) {
 	for _, f := range s.faults() {
 		if *f != nil {
@@ -99,7 +98,7 @@ func (s *found) rename(to func(string) string) {
 	}
 }
 
-// quoted are words as Go quotes them, for they may be any bytes.
+// quoted returns words in Go's quotes, because words can be any bytes.
 func quoted(words map[string]count) map[string]count {
 	out := map[string]count{}
 	for w, n := range words {
@@ -120,14 +119,14 @@ func (s *survey) addWords(to, words map[string]count) error {
 	return nil
 }
 
-// add adds the survey of another table: as one pass over both would find, but for the roundings of
-// sums.
+// add merges the survey of another table. Except for the rounding of sums the result equals one
+// pass over both tables.
 func (s *survey) add(t found) error {
-	s.Counts = t.Counts && (s.Finite == 0 || t.Finite == 0) // of one table
+	s.Counts = t.Counts && (s.Finite == 0 || t.Finite == 0) // consecutive numbers make sense in one table only
 	s.Rows, s.Missing = s.Rows+t.Rows, s.Missing+t.Missing
-	if s.Numbers == 0 { // to the last bit, where there is one table alone
+	if s.Numbers == 0 { // exact for a single table
 		s.Mean, s.Squares, s.Numbers = t.Mean, t.Squares, t.Numbers
-	} else if n := s.Numbers + t.Numbers; t.Numbers > 0 { // Chan, Golub and LeVeque 1979
+	} else if n := s.Numbers + t.Numbers; t.Numbers > 0 { // after Chan, Golub and LeVeque (1979)
 		d := t.Mean - s.Mean
 		s.Squares += t.Squares + d*d*float64(s.Numbers)*float64(t.Numbers)/float64(n)
 		s.Mean += d * float64(t.Numbers) / float64(n)
@@ -156,7 +155,7 @@ func (s *survey) add(t found) error {
 	return nil
 }
 
-// addCounts adds numbers of values, and the first values of some kinds.
+// addCounts merges counts, and the first values of some kinds.
 func (s *survey) addCounts(t found) {
 	s.Integers, s.Skipped, s.Last = s.Integers && t.Integers, s.Skipped || t.Skipped, t.Last
 	s.Finite, s.Fractions, s.Texts = s.Finite+t.Finite, s.Fractions+t.Fractions, s.Texts+t.Texts
@@ -170,7 +169,7 @@ func (s *survey) addCounts(t found) {
 	}
 }
 
-// firsts are different values of two lists, one more than most of them.
+// firsts returns the different values of two lists, at most most+1.
 func firsts[T comparable](a, b []T, most int) []T {
 	for _, x := range b {
 		if len(a) <= most && !slices.Contains(a, x) {
@@ -180,7 +179,7 @@ func firsts[T comparable](a, b []T, most int) []T {
 	return a
 }
 
-// namesOf are the first names of columns.
+// namesOf returns the first columns' names.
 func namesOf[T interface{ name() string }](columns []T) string {
 	var names []string
 	for _, c := range columns {

@@ -20,48 +20,47 @@ const (
 	guessedCategories = 1 << 16
 )
 
-// count is a number of rows: of those to train on, and of all.
+// count counts training rows and all rows.
 type count struct{ Train, All int64 }
 
 func (c count) plus(d count) count { return count{c.Train + d.Train, c.All + d.All} }
 
-// found is the result of one pass over one column. Processes with tables of their own send it.
+// found is the result of one pass over one column. Processes with separate tables exchange it.
 type found struct {
 	Name string
-	Kind Kind // from the schema
-	Goal bool // the model finds it
+	Kind Kind // kind of the schema
+	Goal bool // column of the goal
 	// Guessed reports that the schema does not name the kind.
 	Guessed bool
-	// Settled reports that an earlier pass has chosen the kind, and Wordy that classes are words
-	// then: NA and None among them.
+	// Settled reports that an earlier pass has chosen the kind. Wordy reports that classes are
+	// words, with NA and None among the classes.
 	Settled, Wordy bool
-	// Rows and Missing are those to train on.
+	// Rows and Missing count training rows.
 	Rows, Missing int64
-	// Mean is that of the numbers to train on, and Squares the sum of their squared distances from
-	// it.
+	// Mean is the mean of the training numbers, and Squares the sum of squared distances from Mean.
 	Mean, Squares float64
 	Numbers       int64
-	Least, Most   extreme // of the numbers to train on
-	// Integers reports that all numbers are whole, and Counts that each is one more than the number
-	// before.
+	Least, Most   extreme // extremes of the training numbers
+	// Integers reports that all numbers are whole, and Counts that each number is the previous one
+	// plus one.
 	Integers, Counts bool
 	Last             float64
-	// Few are the first different numbers.
+	// Few lists the first different numbers.
 	Few []float64
-	// Words are the different values. They are nil if Overflow is set: there are too many. Skipped
-	// reports that some numbers are not among them.
+	// Words counts the different values. It is nil if Overflow reports too many. Skipped reports
+	// that some numbers are missing in Words.
 	Words             map[string]count
 	Overflow, Skipped bool
-	// Lost are the words that stand for missing values.
+	// Lost counts the words for missing values.
 	Lost map[string]count
-	// Finite, Fractions, Texts, Alike and Units are numbers of values: numbers; those that are not
-	// whole; words; words that are numbers but for a comma, a separator or a symbol; words that are
-	// numbers with a unit.
+	// Finite, Fractions, Texts, Alike and Units count values: numbers; numbers that are not whole;
+	// words; words like numbers except for a comma, separator or symbol; numbers with a unit.
 	Finite, Fractions, Texts, Alike, Units int64
-	// Odd are the first different words.
+	// Odd lists the first different words.
 	Odd []string
-	// The first fraction, the first of Texts, the first of Alike and Units, the first word that is
-	// the column's name in a file with a header, and the first one that is not UTF-8.
+	// Fraction, Other, Similar, Named and Broken are the positions of the first fraction, of the
+	// first of Texts, of the first of Alike and Units, of the first word equal to the column's name
+	// in a file with a header, and of the first word that is not UTF-8.
 	Fraction, Other, Similar, Named, Broken *Fault
 }
 
@@ -74,7 +73,7 @@ type extreme struct {
 // survey is a pass over one column.
 type survey struct {
 	found
-	limit int // of Words
+	limit int // limit of Words
 }
 
 func newSurvey(name string, kind Kind, goal bool) *survey {
@@ -88,7 +87,7 @@ func newSurvey(name string, kind Kind, goal bool) *survey {
 	return s
 }
 
-// newSurveys returns a survey of each column that is not ignored, in the file's order.
+// newSurveys returns a survey of each column that is not ignored, in file order.
 func newSurveys(r Reader, goal string, schema Schema) (all []*survey, err error) {
 	names := r.Columns()
 	for _, name := range slices.Sorted(maps(schema)) {
@@ -104,9 +103,10 @@ func newSurveys(r Reader, goal string, schema Schema) (all []*survey, err error)
 	return all, nil
 }
 
-// take fills surveys in one pass. heldOut reports by a row's number that it is not to train on: no
-// mean or category comes from it, but classes do. bad is as in Reader.Scan; a row with a word where
-// the schema says number, or without the label or target that the schema names, is bad.
+// take fills surveys in one pass. heldOut reports by a row's number whether the row is excluded
+// from training: such rows count for classes, but not for means or categories. bad is as in
+// Reader.Scan; a row is bad with a word in a number column of the schema, or without the label or
+// target of the schema.
 func take(r Reader, all []*survey, heldOut func(row int64) bool, bad func(error) error) error {
 	names, want := r.Columns(), []int(nil)
 	for _, s := range all {
@@ -124,7 +124,7 @@ func take(r Reader, all []*survey, heldOut func(row int64) bool, bad func(error)
 	})
 }
 
-// some are the first of many names.
+// some joins the first names of a list.
 func some(names []string, most int) string {
 	shown := make([]string, min(len(names), most))
 	for i := range shown {
@@ -148,7 +148,7 @@ func maps[V any](m map[string]V) func(yield func(string) bool) {
 	}
 }
 
-// usable reports which rows of a chunk the schema can take.
+// usable marks the rows of a chunk that fit the schema.
 func usable(r Reader, c *Chunk, all []*survey, mask []bool, bad func(error) error) ([]bool, error) {
 	mask = append(mask[:0], make([]bool, c.N)...)
 	for i := range mask {
@@ -169,7 +169,7 @@ func usable(r Reader, c *Chunk, all []*survey, mask []bool, bad func(error) erro
 	return mask, nil
 }
 
-// refuses returns the fault of row i of a column of a chosen kind; "": it has none.
+// refuses returns the problem of row i in a column of a chosen kind; "" for a good row.
 func (s *survey) refuses(v *Vector, i int) string {
 	if s.Kind == Label && s.Settled && !s.Wordy && v.missing(i) {
 		return noLabel(v, i)
@@ -195,7 +195,7 @@ func refuses(kind Kind, v *Vector, i int) string {
 
 func noLabel(v *Vector, i int) string { return "no label" + v.lost(i) }
 
-// lost is the word of row i for a missing value, for an error.
+// lost returns row i's word for a missing value, for an error.
 func (v *Vector) lost(i int) string {
 	if v.Words == nil || v.Words[i] == "" {
 		return ""
@@ -203,7 +203,7 @@ func (v *Vector) lost(i int) string {
 	return fmt.Sprintf(": %q is a missing value among numbers", v.Words[i])
 }
 
-// missing reports that row i has no value.
+// missing reports whether row i has no value.
 func (v *Vector) missing(i int) bool {
 	if v.Numbers != nil {
 		return v.Numbers[i] != v.Numbers[i]
@@ -211,7 +211,7 @@ func (v *Vector) missing(i int) bool {
 	return isMissing(v.Words[i])
 }
 
-// number is row i's; not ok: it is no finite number.
+// number returns row i's number; ok is false for a value that is not a finite number.
 func (v *Vector) number(i int) (x float64, missing, ok bool) {
 	if v.Numbers != nil {
 		x = v.Numbers[i]
@@ -225,7 +225,7 @@ func (v *Vector) number(i int) (x float64, missing, ok bool) {
 	return x, false, err == nil && x-x == 0
 }
 
-// word is row i's value as a word.
+// word returns row i's value as a word.
 func (v *Vector) word(i int) string {
 	if v.Numbers != nil {
 		return strconv.FormatFloat(v.Numbers[i], 'g', -1, 64)
@@ -294,7 +294,7 @@ func (s *survey) number(x float64, one count, at func(string, ...any) *Fault) {
 	}
 }
 
-// text adds a word that is no finite number.
+// text adds a word that is not a finite number.
 func (s *survey) text(w string, lines bool, at func(string, ...any) *Fault) {
 	s.Integers, s.Counts = false, false
 	if s.Texts++; s.Other == nil {
@@ -320,14 +320,14 @@ func (s *survey) text(w string, lines bool, at func(string, ...any) *Fault) {
 	}
 }
 
-// learn adds a value to the different ones.
+// learn adds a value to Words.
 func (s *survey) learn(w string, one count, at func(string, ...any) *Fault) {
 	if s.Overflow {
 		return
 	}
 	n, ok := s.Words[w]
 	if !ok {
-		if s.Kind != Category && !s.Goal && s.Other == nil && len(s.Words) > fewClasses { // numbers, until now
+		if s.Kind != Category && !s.Goal && s.Other == nil && len(s.Words) > fewClasses { // only numbers until now
 			s.Skipped = true
 			return
 		}
@@ -343,7 +343,7 @@ func (s *survey) learn(w string, one count, at func(string, ...any) *Fault) {
 	s.Words[w] = n.plus(one)
 }
 
-// deviation is that of the numbers; 1 where they do not differ.
+// deviation returns the numbers' deviation; 1 if all numbers are equal.
 func (s *survey) deviation() float64 {
 	if d := math.Sqrt(s.Squares / float64(max(1, s.Numbers))); d > 0 && d-d == 0 {
 		return d
@@ -351,8 +351,8 @@ func (s *survey) deviation() float64 {
 	return 1
 }
 
-// allWords are the different values, of rows to train on alone or of all, in order: of numbers, or
-// of letters.
+// allWords returns the different values, of training rows or with held of all rows, in numeric or
+// alphabetic order.
 func (s *survey) allWords(held bool) []string {
 	var out []string
 	for w, n := range s.Words {
@@ -364,7 +364,7 @@ func (s *survey) allWords(held bool) []string {
 	return out
 }
 
-// compareWords orders numbers by value and before words.
+// compareWords orders numbers by value, and numbers before words.
 func compareWords(a, b string) int {
 	x, errX := strconv.ParseFloat(a, 64)
 	y, errY := strconv.ParseFloat(b, 64)

@@ -1,9 +1,4 @@
-// Package table reads tables: files of rows whose columns have names, such as CSV.
-//
-// A Reader passes over a file's rows chunk by chunk. A Survey of such a pass knows what each column
-// holds, from which a Schema says what the column is for, as far as the user has not. An Encoder
-// made of both turns rows into what a model takes: numbers on one scale, categories as rows of one
-// embedding table, labels or targets.
+// Package table reads tables: files of rows with named columns, such as CSV.
 package table
 
 import (
@@ -15,28 +10,28 @@ import (
 	"unicode/utf8"
 )
 
-// Kind is what a column is for.
+// Kind is the use of a column.
 type Kind string
 
 const (
 	// guess, the zero value, leaves the choice to the values of the column.
 	guess Kind = ""
-	// Number is a value that a model sees on a scale of mean 0 and deviation 1.
+	// Number is an input number, scaled to mean 0 and deviation 1.
 	Number Kind = "number"
-	// Category is one of several values, which a model sees as a row of an embedding table.
+	// Category is one of several values, an input as a row of an embedding table.
 	Category Kind = "category"
-	// Label is the class that a model is to find.
+	// Label is the class to predict.
 	Label Kind = "label"
-	// Target is the number that a model is to find.
+	// Target is the number to predict.
 	Target Kind = "target"
-	// Ignore leaves the column out; it is not even read where the format allows that.
+	// Ignore skips the column; formats that allow it do not read the column.
 	Ignore Kind = "ignore"
 )
 
-// kinds are those that a user may name.
+// kinds returns the kinds that a schema can have.
 func kinds() []Kind { return []Kind{Number, Category, Label, Target, Ignore} }
 
-// Limits of what a file may make a reader hold.
+// Limits of a file, which bound a reader's memory.
 const (
 	// maxColumns is the largest number of columns of a table.
 	maxColumns = 1 << 14
@@ -44,23 +39,22 @@ const (
 	maxRecord = 1 << 20
 	// maxCategories is the largest number of different values of a category.
 	maxCategories = 1 << 20
-	// MaxClasses is how many different labels there may be.
+	// MaxClasses is the largest number of different labels.
 	MaxClasses = 1 << 16
-	// MaxRows is how many rows a table may have.
+	// MaxRows is the largest number of rows of a table.
 	MaxRows = 1<<31 - 1
 )
 
-// Fault is what is wrong with a file: in which line (from 1) or, where a format has none, row, and
-// in which column.
+// Fault is an error in a file, with line (from 1), or row if the format has no lines, and column.
 type Fault struct {
 	File    string
 	Line    int64  // 0: the file as a whole
 	Row     bool   // Line counts rows of the table, from 0, and not lines of text
-	Column  string // empty: none in particular
+	Column  string // empty: no specific column
 	Problem string
 }
 
-// Error gives file, place and problem.
+// Error returns file, position and problem.
 func (f *Fault) Error() string {
 	place := ""
 	switch {
@@ -75,27 +69,27 @@ func (f *Fault) Error() string {
 	return f.File + place + ": " + f.Problem
 }
 
-// Vector is a column's part of a chunk: numbers or words, or of a pass that wants all values as
-// text, one after the other, Text; what is of the others is nil.
+// Vector is a column's part of a chunk: Numbers or Words, or Text in a pass with all values as
+// text. The other fields are nil.
 type Vector struct {
-	Numbers []float64 // NaN where there is none
-	Words   []string  // Missing where there is none
-	Text    []byte    // empty where there is none; truth values are 1 and 0, dates and times as numbers are
-	Ends    []int     // of each value in Text
-	Rows    []int     // of lists: where each row's values end among Ends; nil: each row has one value
+	Numbers []float64 // NaN: missing
+	Words   []string  // Missing: missing
+	Text    []byte    // values in sequence; empty: missing. Bools are 1 and 0; dates and times are numbers
+	Ends    []int     // end of each value in Text
+	Rows    []int     // lists: end of each row's values in Ends; nil: one value per row
 }
 
-// Chunk is some rows that follow one another. It is good until the visitor that got it returns.
+// Chunk is a range of rows, valid until the visitor returns.
 type Chunk struct {
 	N       int
-	First   int64    // its first row's number in the table, from 0
-	Columns []Vector // of the columns that were asked for, in that order
-	lines   []int64  // of the rows, where the file has lines
-	file    string   // of several that are one table; empty: the table is one file
-	before  int64    // rows of the files before that one
+	First   int64    // number of the first row in the table, from 0
+	Columns []Vector // requested columns, in the requested order
+	lines   []int64  // line of each row, if the file has lines
+	file    string   // file of a table in parts; empty: single file
+	before  int64    // rows of the earlier files
 }
 
-// place is where row i of the chunk is.
+// place returns a Fault at row i of the chunk.
 func (c *Chunk) place(file string, i int, column, problem string) *Fault {
 	file = cmp.Or(c.file, file)
 	if c.lines != nil {
@@ -104,19 +98,19 @@ func (c *Chunk) place(file string, i int, column, problem string) *Fault {
 	return &Fault{File: file, Line: c.First - c.before + int64(i), Row: true, Column: column, Problem: problem}
 }
 
-// Reader passes over the rows of one file, as often as is wanted.
+// Reader reads the rows of a file, any number of times.
 type Reader interface {
-	// Name is the file's, for errors.
+	// Name returns the file's name, for errors.
 	Name() string
-	// Columns are their names, each once.
+	// Columns returns the names of the columns, all different.
 	Columns() []string
-	// Scan calls visit with all rows in their order, chunk by chunk, each with the columns of the
-	// numbers in want. visit is called by one goroutine; its error ends the pass. bad is asked
-	// about each fault of a row: what it returns ends the pass, and nil leaves the row out.
+	// Scan calls visit with all rows in order, chunk by chunk, with the columns of the indices
+	// want. One goroutine calls visit; an error of visit ends the pass. bad is called for each
+	// fault of a row: an error ends the pass, nil skips the row.
 	Scan(want []int, bad func(error) error, visit func(*Chunk) error) error
 }
 
-// Schema says by the columns' names what they are for; of others it is guessed.
+// Schema maps columns' names to kinds; the kinds of other columns are guessed.
 type Schema map[string]Kind
 
 // ParseSchema reads NAME=KIND, separated by commas: age=number,city=category,id=ignore.
@@ -142,7 +136,7 @@ func ParseSchema(text string) (Schema, error) {
 	return s, nil
 }
 
-// String is what ParseSchema reads, in the order of names.
+// String returns the schema in ParseSchema's format, by name.
 func (s Schema) String() string {
 	var parts []string
 	for name, kind := range s {
@@ -152,8 +146,8 @@ func (s Schema) String() string {
 	return strings.Join(parts, ",")
 }
 
-// CheckNames reports names of a file's columns that are equal, empty or no text, or are too many.
-// It is for implementations of Reader.
+// CheckNames returns an error for column names that are equal, empty, not text, or too many. It
+// serves implementations of Reader.
 func CheckNames(file string, names []string) error {
 	if len(names) > maxColumns {
 		return &Fault{File: file, Problem: fmt.Sprintf("%d columns: want %d at most", len(names), maxColumns)}
@@ -177,10 +171,10 @@ func CheckNames(file string, names []string) error {
 	return errors.Join(errs...)
 }
 
-// mostNamed is the number of faults of one kind that an error names.
+// mostNamed is the number of faults of one kind in an error.
 const mostNamed = 5
 
-// isMissing reports whether a word stands for a missing value.
+// isMissing reports whether a word means a missing value.
 func isMissing(word string) bool {
 	switch word {
 	case "", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?":

@@ -7,17 +7,17 @@ import (
 	"unicode/utf8"
 )
 
-// bounded passes on a stream of text in UTF-8. It ends with an error at the first byte that is
-// none, and if more bytes come than left allows before left is set again.
+// bounded reads a stream of UTF-8 text. It returns an error at the first byte that is not text, and
+// if the caller reads more than left bytes before resetting left.
 type bounded struct {
 	r    io.Reader
 	left int
 
 	name   string
-	line   int64  // of the next byte
-	column int    // bytes of that line before it
-	tail   []byte // of a character that was not complete
-	fault  error  // the first byte that is no text
+	line   int64  // line of the next byte
+	column int    // bytes before it in the line
+	tail   []byte // start of an incomplete character
+	fault  error  // error of the first byte that is not text
 }
 
 type boundError struct{ most int }
@@ -41,7 +41,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// check reports the first byte that is no text; end: no bytes follow.
+// check returns the error of the first byte that is not text. end: no more bytes follow.
 func (b *bounded) check(p []byte, end bool) error {
 	text := p
 	if len(b.tail) > 0 {
@@ -69,7 +69,7 @@ func (b *bounded) check(p []byte, end bool) error {
 	return &Fault{File: b.name, Line: b.line, Problem: problem}
 }
 
-// move counts lines and bytes of text that was passed on.
+// move counts lines and bytes of returned text.
 func (b *bounded) move(text []byte) {
 	b.line += int64(bytes.Count(text, []byte{'\n'}))
 	if at := bytes.LastIndexByte(text, '\n'); at >= 0 {
@@ -79,7 +79,7 @@ func (b *bounded) move(text []byte) {
 	}
 }
 
-// NotText returns the place of the first byte that is 0 or no UTF-8, or -1.
+// NotText returns the index of the first byte that is 0 or not UTF-8, or -1.
 func NotText(text []byte) int {
 	if utf8.Valid(text) {
 		return bytes.IndexByte(text, 0)

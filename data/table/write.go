@@ -1,26 +1,26 @@
 package table
 
-// Writer takes a table row by row. The order of rows is kept. It belongs to one goroutine.
+// Writer writes a table row by row, in order. A Writer belongs to one goroutine.
 type Writer interface {
-	// Append writes a row, a text for each field, which may be changed afterwards. Texts that are
-	// no numbers of their field's type are errors.
+	// Append writes a row with a text for each field; the caller can reuse the slice. Text that is
+	// not a number of the field's type is an error.
 	Append(row []string) error
-	// Close writes what is left. It does not close what the table is written to.
+	// Close writes the remaining rows. The underlying writer stays open.
 	Close() error
 }
 
-// Field is a column of a table that is written.
+// Field is a column of a written table.
 type Field struct {
 	Name string
 	Type Type
 }
 
-// Type is what a field's texts are.
+// Type is the type of a field's texts.
 type Type uint8
 
-// The types of fields.
+// Types of fields.
 const (
-	Text    Type = iota // as it is; of bytes that are no UTF-8, U+FFFD
-	Integer             // of 64 bits
-	Float               // of 64 bits
+	Text    Type = iota // unchanged, except U+FFFD for invalid UTF-8
+	Integer             // 64 bits
+	Float               // 64 bits
 )

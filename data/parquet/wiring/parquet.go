@@ -1,5 +1,6 @@
-// Package data is the part of package data that opens and creates Parquet and Arrow files. overlay.json has it stand in place of data/parquet.go,
-// which refuses them: the main module must not import this one.
+// Package data is the part of package data that opens and creates Parquet and Arrow files.
+// overlay.json replaces data/parquet.go, which rejects both formats, by this file: the main module
+// must not import this module.
 package data
 
 import (
@@ -19,7 +20,7 @@ func openParquet(path string) (table.Reader, error) { return parquet.Open(path) 
 //lint:ignore U1000 package data calls it, with this file in place
 func openArrow(path string) (table.Reader, error) { return parquet.OpenArrow(path) }
 
-// CreateTable begins a table of a format that has types, parquet or arrow.
+// CreateTable begins a table of a typed format, parquet or arrow.
 func CreateTable(format string, to io.Writer, fields []table.Field) (table.Writer, error) {
 	create := parquet.NewWriter
 	if format == "arrow" {
@@ -27,7 +28,7 @@ func CreateTable(format string, to io.Writer, fields []table.Field) (table.Write
 	}
 	w, err := create(to, fields)
 	if err != nil {
-		return nil, err // not a nil *parquet.Writer, which would be no nil
+		return nil, err // untyped nil: a nil *parquet.Writer would not equal nil
 	}
 	return w, nil
 }
