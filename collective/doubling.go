@@ -45,7 +45,7 @@ func (w *Work) doublingAllReduce() error {
 	return nil
 }
 
-// unfolded is the rank of one of the 2^k that are left of 2^k + extra.
+// unfolded returns the rank of place own among the 2^k ranks left of 2^k + extra.
 func unfolded(own, extra int) int {
 	if own < extra {
 		return 2*own + 1

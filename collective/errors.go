@@ -8,7 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// OpError is the error of one operation. All later errors of a group wrap the first.
+// OpError is the error of an operation. All later errors of a group wrap the first.
 type OpError struct {
 	Op   string // "allreduce", "broadcast", …, "close" or "fail"
 	Rank int    // rank with the error, by its number in the mesh

@@ -115,7 +115,7 @@ func allFormulas() []formulas {
 	}
 }
 
-// formulasOf returns the formulas of an operation by one of its algorithms.
+// formulasOf returns the formulas of an operation by algorithm m.
 func formulasOf(k kind, m algorithm) formulas {
 	all := allFormulas()
 	return all[slices.IndexFunc(all, func(f formulas) bool { return f.kind == k && f.method == m })]

@@ -35,7 +35,7 @@ func (w *Work) postTo(slot, i, from int, dst []byte) {
 	w.g.mesh.Post(&w.recvs[slot], w.meshRank(from), w.tag(i), dst)
 }
 
-// wait waits for message i, which was posted.
+// wait waits for the posted message i.
 func (w *Work) wait(i, from int) error { return w.waitFor(i%posted, from) }
 
 func (w *Work) waitFor(slot, from int) error {

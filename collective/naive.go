@@ -35,7 +35,7 @@ func (w *Work) naiveRoot() error {
 	return nil
 }
 
-// naiveAdd adds the operand of one rank to x.
+// naiveAdd adds a rank's operand to x.
 func (w *Work) naiveAdd(from int) error {
 	n, asked := w.segments(), 0
 	for i := range n {

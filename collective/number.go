@@ -14,8 +14,8 @@ type Number interface {
 }
 
 // Float16 is the bits of an IEEE 754 binary16 number. Reductions compute in float32 and round
-// stored results: direct ones once, those by messages at every step. Rounding makes 65,520 and more
-// infinite, including a sum with a finite mean: scale such values first.
+// stored results: direct ones once, reductions by messages at every step. Rounding makes 65,520 and
+// more infinite, including a sum with a finite mean: scale such values first.
 type Float16 uint16
 
 // BFloat16 is the upper half of a float32, reduced like Float16.
@@ -68,7 +68,7 @@ func elementOf[T Number]() element {
 	return int64s
 }
 
-// kernel is the reduction without what a mean does at the end.
+// kernel is the reduction without the final scaling of a mean.
 func (op ReduceOp) kernel() simd.Reduction {
 	switch op {
 	case Min:

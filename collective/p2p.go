@@ -126,7 +126,7 @@ func (g *Group) numberPair(w *Work, blocking bool) error {
 	return nil
 }
 
-// removeP2P removes w, which has ended, from the operations in flight.
+// removeP2P removes the finished w from the operations in flight.
 func (g *Group) removeP2P(w *Work) {
 	g.scribe.stop(w)
 	g.mu.Lock()

@@ -89,7 +89,7 @@ func (w *Work) landing(s step, i, slot, count int) []byte {
 	return dst
 }
 
-// depth returns the maximum number of messages in flight: many for short ones, because latency
+// depth returns the maximum number of messages in flight: many short messages, because latency
 // dominates.
 func (w *Work) depth() int {
 	const short = 4096

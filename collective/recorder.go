@@ -115,7 +115,7 @@ func (s *opRecorder) event(w *Work) record.Event {
 	return e
 }
 
-// look records the time from which w waits. An operation in the lane has read no clock before.
+// look records the start of a wait of w. An operation in the lane has read no clock before.
 func (s *opRecorder) look(w *Work) {
 	now := s.rec.Now()
 	if !w.hasStart {

@@ -8,7 +8,7 @@ package collective
 // Cost with K bytes, bandwidth B, latency a per message and addition at G bytes per second: 2(N-1)a
 // + 2(N-1)/N K/B + (N-1)/N K/G; segments overlap the last two terms.
 
-// RingStep is one step of a rank: the chunk sent and the chunk received.
+// RingStep is a step of a rank: the chunk sent and the chunk received.
 type RingStep struct {
 	Send, Receive int
 	Reduce        bool // received values are added (reduce-scatter); false: they overwrite (allgather)
@@ -170,7 +170,7 @@ func (w *Work) awaitConsumed(left, right int) error {
 	return w.wait(received, right)
 }
 
-// received is the message number of the report, above those of segments.
+// received is the message number of the report, above the numbers of segments.
 const received = 1 << numberBits
 
 // ask posts the receives up to number end.
@@ -229,7 +229,7 @@ func (w *Work) cursor(steps []RingStep, dir direction, reduce bool) cursor {
 // adds reports whether the last message is added, not written.
 func (c *cursor) adds() bool { return c.reduce && c.steps[c.step].Reduce }
 
-// next advances to the next message and reports whether one exists.
+// next advances to the next message and reports whether a message exists.
 func (c *cursor) next() bool {
 	for c.hi == c.end {
 		if c.step+1 == len(c.steps) {

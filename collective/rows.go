@@ -111,7 +111,7 @@ func (r rows) spread(row int) error {
 	return nil
 }
 
-// sumNumber separates the numbers of messages with sums from those with operands.
+// sumNumber marks the message numbers of sums: other messages have operands.
 const sumNumber = 1 << numberBits
 
 // sum adds a row's operands, in the order of the ranks, and sends the result to all ranks.

@@ -86,7 +86,7 @@ func (l *Rules) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// parseRules parses the rules of one operation.
+// parseRules parses the rules of an operation.
 func parseRules(text string) (out Rules, err error) {
 	op, choices, ok := strings.Cut(text, "=")
 	if !ok {

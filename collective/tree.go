@@ -7,7 +7,7 @@ import "math/bits"
 //
 //	broadcast down the tree    L hops, the root sends L K bytes
 //	reduce up the tree         L hops, the root receives L K
-//	allreduce                  one after the other
+//	allreduce                  reduce, then broadcast
 //	gather, scatter            L hops, the root moves (N-1)/N K
 //	along a chain              N-1 hops, but every rank sends K once, segment by segment
 //

@@ -113,7 +113,7 @@ func (g *Group) reuse() *Work {
 	return w
 }
 
-// recycle returns w to the group. The last one is stored without a lock.
+// recycle returns w to the group. The last Work is stored without a lock.
 func (g *Group) recycle(w *Work) {
 	if g.spare.CompareAndSwap(nil, w) {
 		return
