@@ -41,8 +41,8 @@ type Config struct {
 	SlowAfter time.Duration
 	// Record is the recorder of operations. nil means a small recorder of the group.
 	Record *record.Recorder
-	// ID is the group's number, below 1<<30. Groups over one mesh with a common rank need different
-	// IDs, even after one has ended. IDs below 1<<20 differ from those of Group.Dup. Ranks share
+	// ID is the group's number, below 1<<30. Groups over a mesh with a common rank need different
+	// IDs, even after a group has ended. IDs below 1<<20 differ from those of Group.Dup. Ranks share
 	// memory in groups with IDs 0 to 7; in groups with IDs 8 to 23 they share less, and not for
 	// Send and Receive.
 	ID uint32

@@ -17,7 +17,7 @@ import (
 // next round.
 //
 // Cost, with K bytes per receiving rank: K read and written by that rank, and K by the ranks that
-// copy to staging. One exchange of flags up to copyLimit, two for arenas, else one per round.
+// copy to staging. Flags are exchanged once up to copyLimit, twice for arenas, else in each round.
 
 // parts returns the number of parts of a source: one for each rank, or a single part for all.
 func (w *Work) parts() int {

@@ -127,7 +127,7 @@ func (t *reader) fault(column, problem string, args ...any) error {
 	return &table.Fault{File: t.name, Column: column, Problem: fmt.Sprintf(problem, args...)}
 }
 
-// Scan decodes one row group per processor simultaneously and holds one batch of each.
+// Scan decodes a row group per processor simultaneously and holds a batch of each.
 func (t *reader) Scan(want []int, _ func(error) error, visit func(*table.Chunk) error) error {
 	return t.pass(want, plain, visit)
 }

@@ -20,7 +20,7 @@ type Split struct {
 	Done   chan struct{}
 	head   Head // file
 
-	// Input of a worker: a piece of a file, or decompressed text.
+	// plain and the fields below are a worker's input: a piece of a file, or decompressed text.
 	plain  *plainFile
 	piece  int64
 	packed *unpacker

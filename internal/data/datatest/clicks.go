@@ -9,13 +9,13 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
-// clickLine is a line of Criteo by its fields.
+// ClickLine returns a line of Criteo by its fields.
 func ClickLine(label string, numbers []string, categories []string) string {
 	fields := append([]string{label}, numbers...)
 	return strings.Join(append(fields, categories...), "\t")
 }
 
-// clickText makes n good lines.
+// ClickText returns n good lines.
 func ClickText(n int) []byte {
 	var b bytes.Buffer
 	for i := range n {
@@ -36,8 +36,7 @@ func ClickText(n int) []byte {
 	return b.Bytes()
 }
 
-// clickLines are n lines whose first category is the line's number, from
-// first on.
+// ClickLines returns n lines with the line's number, from first on, as the first category.
 func ClickLines(first, n int) [][]byte {
 	var out [][]byte
 	for i := first; i < first+n; i++ {

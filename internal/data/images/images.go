@@ -1,5 +1,5 @@
-// Package images reads, decodes, augments and draws images: MNIST, CIFAR-10, trees of folders and shards.
-// Pixels become model inputs in the memory of a caller, such as a batch.
+// Package images reads, decodes, augments and draws images: MNIST, CIFAR-10, trees of folders and
+// shards. Pixels become model inputs in the memory of a caller, such as a batch.
 package images
 
 // Images are labelled images of one size in memory.

@@ -1,4 +1,5 @@
-// Package jobfile reads and writes the settings of a job as YAML: a group is a mapping, a setting a key.
+// Package jobfile reads and writes the settings of a job as YAML: a group is a mapping, a setting a
+// key.
 //
 //	model: mnist
 //	training:
@@ -6,8 +7,8 @@
 //	servers:
 //	  durability: wal
 //
-// A key may also be a path, such as "ps.durability". The setting table checks names and values; errors
-// have file and line as their origin.
+// A key may also be a path, such as "ps.durability". The setting table checks names and values;
+// errors have file and line as their origin.
 package jobfile
 
 import (

@@ -38,7 +38,7 @@ func (id Identity) logOwner() string {
 // LogEnd finds the end of the log in a server's directory; see wal.Ends.
 func LogEnd(dir string, id Identity) (wal.End, error) { return wal.Ends(LogDir(dir), id.logOwner()) }
 
-// Identity.of returns the owner string of a checkpoint's file.
+// of returns the owner string of a checkpoint's file.
 func (id Identity) of(what string, number uint64) string {
 	return fmt.Sprintf("%s, checkpoint %d, %s", id.Owner(), number, what)
 }

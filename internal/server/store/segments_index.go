@@ -40,7 +40,7 @@ func mix(k uint64) uint64 {
 	return k ^ k>>33
 }
 
-// index.of returns the part of a hash, and the hash bits of its entries.
+// of returns the part of a hash, and the hash bits of its entries.
 func (x *index) of(hash uint64) (*indexPart, uint64) {
 	return &x.parts[hash>>56], hash << 8 >> placeBits
 }
