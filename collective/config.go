@@ -42,9 +42,9 @@ type Config struct {
 	// Record is the recorder of operations. nil means a small recorder of the group.
 	Record *record.Recorder
 	// ID is the group's number, below 1<<30. Groups over a mesh with a common rank need different
-	// IDs, even after a group has ended. IDs below 1<<20 differ from those of Group.Dup. Ranks share
-	// memory in groups with IDs 0 to 7; in groups with IDs 8 to 23 they share less, and not for
-	// Send and Receive.
+	// IDs, even after a group has ended. IDs below 1<<20 differ from those of Group.Dup. Ranks
+	// share memory in groups with IDs 0 to 7; in groups with IDs 8 to 23 they share less, and not
+	// for Send and Receive.
 	ID uint32
 	// ShmSlot is the group's slot in shared memory, 1 to 16, for IDs from FirstSubgroup on. 0 means
 	// the slot of the ID, if it has one; below 0 means none. Groups with a common rank need

@@ -21,7 +21,10 @@ type former struct {
 
 const tlsHint = "give all three files as network.tls-files=CA,CERT,KEY"
 
-func formers() []former {
+func formers() []former { return append(renamed(), removed()...) }
+
+// renamed returns the settings with another name today.
+func renamed() []former {
 	return []former{
 		{path: "servers.addresses", flag: "ps-addrs", now: "ps.addresses"},
 		{path: "servers.dir", now: "ps.dir"},
@@ -29,12 +32,6 @@ func formers() []former {
 		{path: "servers.disk", now: "ps.disk"},
 		{path: "ps.max-restarts", now: "job.max-restarts"},
 		{path: "heter.max-restarts", now: "job.max-restarts"},
-		{path: "network.checksum", usual: []string{"", "false"}, same: true, hint: "leave it out, or set ringo.Network.Checksum in a program"},
-		{path: "network.streams", usual: []string{"", "0", "1"}, same: true, hint: "leave it out, or set ringo.Network.Streams in a program"},
-		{path: "exchange.update", usual: []string{""}, same: true, hint: "leave it out, or set distopt.Config.Update in a program"},
-		{path: "job.heartbeat", usual: []string{"1s"}, same: true, hint: "leave it out: it is a tenth of job.heartbeat-timeout, and 1s at most"},
-		{path: "job.heartbeat-interval", usual: []string{"1s"}, same: true, hint: "leave it out: it is a tenth of job.heartbeat-timeout, and 1s at most"},
-		{path: "output.trace-steps", usual: []string{"", "200"}, hint: "leave it out: the first 200 steps are recorded"},
 		{path: "servers.fsync", now: "ps.fsync"},
 		{path: "servers.click", now: "ps.click"},
 		{path: "servers.durability", flag: "durability", now: "ps.durability"},
@@ -67,13 +64,29 @@ func formers() []former {
 		{path: "network.port-range", flag: "port-range", now: "network.port-range"},
 		{path: "checkpoint.every", flag: "every", now: "checkpoint.every"},
 		{path: "tuning.profile", flag: "profile", now: "tuning.profile"},
-		{path: "tuning.save-profile", flag: "save-profile save-cost-profile", usual: []string{""}, hint: "give tuning.tune with tuning.profile, which names the file"},
-		{path: "exchange.sparse-algorithm", usual: []string{""}, hint: "leave it out, or set distopt.Config.SparseAlgorithm in a program"},
 		{path: "data.by-file", now: "data.partition", words: map[string]string{"true": "files", "false": ""}},
-		{path: "data.interleave", usual: []string{"0", "1"}, hint: "leave it out, or set train.Config.Interleave in a program"},
-		{path: "training.auc-window", usual: []string{"0", "1000000"}, hint: "leave it out, or set train.Config.AUCWindow in a program"},
 		{path: "training.lr-steps", flag: "lr-steps", now: "training.lr-schedule"},
 		{path: "training.lr-cosine", flag: "lr-cosine", now: "training.lr-schedule", words: map[string]string{"true": "cosine", "false": ""}},
+		{path: "output.page", flag: "page", now: "output.http", words: map[string]string{"": ""}},
+		{path: "output.metrics", flag: "metrics", now: "output.http", words: map[string]string{"": ""}, host: "0.0.0.0"},
+		{path: "output.pprof", now: "output.http", words: map[string]string{"": ""}},
+		{path: "servers.http", flag: "ps-http", now: "output.http", words: map[string]string{"": ""}},
+	}
+}
+
+// removed returns the settings without a successor, and the remedies.
+func removed() []former {
+	return []former{
+		{path: "network.checksum", usual: []string{"", "false"}, same: true, hint: "leave it out, or set ringo.Network.Checksum in a program"},
+		{path: "network.streams", usual: []string{"", "0", "1"}, same: true, hint: "leave it out, or set ringo.Network.Streams in a program"},
+		{path: "exchange.update", usual: []string{""}, same: true, hint: "leave it out, or set distopt.Config.Update in a program"},
+		{path: "job.heartbeat", usual: []string{"1s"}, same: true, hint: "leave it out: it is a tenth of job.heartbeat-timeout, and 1s at most"},
+		{path: "job.heartbeat-interval", usual: []string{"1s"}, same: true, hint: "leave it out: it is a tenth of job.heartbeat-timeout, and 1s at most"},
+		{path: "output.trace-steps", usual: []string{"", "200"}, hint: "leave it out: the first 200 steps are recorded"},
+		{path: "tuning.save-profile", flag: "save-profile save-cost-profile", usual: []string{""}, hint: "give tuning.tune with tuning.profile, which names the file"},
+		{path: "exchange.sparse-algorithm", usual: []string{""}, hint: "leave it out, or set distopt.Config.SparseAlgorithm in a program"},
+		{path: "data.interleave", usual: []string{"0", "1"}, hint: "leave it out, or set train.Config.Interleave in a program"},
+		{path: "training.auc-window", usual: []string{"0", "1000000"}, hint: "leave it out, or set train.Config.AUCWindow in a program"},
 		{path: "training.lr-floor", usual: []string{"0"}, hint: "give training.lr-schedule=cosine:LR, with the rate at the end"},
 		{path: "job.slice", usual: []string{"100µs", "100us"}, hint: "leave it out: slices are 100µs"},
 		{path: "network.congestion-control", usual: []string{""}, hint: "set the host's (sysctl net.ipv4.tcp_congestion_control), or ringo.Network.CongestionControl in a program"},
@@ -82,10 +95,6 @@ func formers() []former {
 		{path: "network.tls-cert", usual: []string{""}, hint: tlsHint},
 		{path: "network.tls-key", usual: []string{""}, hint: tlsHint},
 		{path: "output.verbose", usual: []string{"false"}, hint: "leave it out: servers report connections that return, and their HTTP address reports all"},
-		{path: "output.page", flag: "page", now: "output.http", words: map[string]string{"": ""}},
-		{path: "output.metrics", flag: "metrics", now: "output.http", words: map[string]string{"": ""}, host: "0.0.0.0"},
-		{path: "output.pprof", now: "output.http", words: map[string]string{"": ""}},
-		{path: "servers.http", flag: "ps-http", now: "output.http", words: map[string]string{"": ""}},
 		{path: "servers.http-open", usual: []string{"", "false", "true"}, hint: "leave it out: the HOST of output.http decides, and /stats needs the token"},
 		{path: "heter.device", usual: []string{"", "auto", "cpu"}, hint: "leave it out"},
 	}
