@@ -8,7 +8,10 @@ import (
 
 const normEpsilon = 1e-5 // equal to nn's
 
-// activate applies an activation to a result.
+// exports reports whether an activation has a form in ONNX here.
+func exports(act nn.Activation) bool { return act <= nn.GELU }
+
+// activate applies an activation that exports accepts to a result.
 func (b *builder) activate(name string, act nn.Activation) string {
 	switch act {
 	case nn.ReLU:

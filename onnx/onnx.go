@@ -154,6 +154,8 @@ func (b *builder) build() error {
 		f, ok := b.convert(n.Op)
 		var err error
 		switch {
+		case !exports(n.Activation):
+			err = b.refuse("has activation %d, which has no form in ONNX here: export the weights alone (safetensors)", n.Activation)
 		case n.Op == "apply":
 			err = b.refuse("is the program's own, %q: ONNX knows nothing of it; compute it by operations of the tape, or export the weights alone (safetensors)", n.Name)
 		case !ok:

@@ -164,6 +164,10 @@ func TestRefuses(t *testing.T) {
 		`"twice": ONNX knows nothing of it; compute it by operations of the tape, or export the weights alone`: of([]int{3}, plain(func(t *nn.Tape, x *nn.Tensor) *nn.Tensor {
 			return t.Apply(twice, x.Shape, []*nn.Tensor{x})
 		})),
+		"got [5], want one of the activations": of([]int{3}, func(ps *nn.Params) nn.Block { // a new activation needs a form in layers.go
+			l := ps.Dense("l", 3, 2)
+			return func(t *nn.Tape, x *nn.Tensor) *nn.Tensor { return t.Dense(x, l, nn.GELU+1) }
+		}),
 		"if it is a loss, it belongs in the model's Loss": of([]int{3}, plain(func(t *nn.Tape, x *nn.Tensor) *nn.Tensor {
 			return t.MeanSquaredError(x, t.Tanh(x))
 		})),

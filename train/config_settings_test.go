@@ -43,7 +43,7 @@ func other() Config {
 		Warmup: schedule.Warmup{Epochs: 0.1}, Momentum: 0.5, Eps: 1e-7, WeightDecay: 2, Dropout: 0.25, Seed: 1 << 63, Threads: 9,
 		Heter: Heter{Count: 2, Micros: 3, Values: "bf16"}, Servers: Servers{CacheBytes: 1 << 20, Staleness: 1, GeoSteps: 2, Threads: 3, Values: "bf16", Click: map[string]float64{"decay": 0.1, "rate": 3}},
 		Exchange: distopt.Config{Strategy: "auto", Plan: "exact", BucketBytes: 10, ClipNorm: 11, Accumulation: 12, Partitions: 13, Spars: 0.1, Every: 14,
-			Rule: compress.RulePaper, ClipValue: 15, Momentum: 0.9, LimitSum: true, LayerThresholds: true, Update: distopt.UpdateWhole, NonFinite: "skip"},
+			Rule: compress.RulePaper, ClipValue: 15, Momentum: 0.9, LimitSum: true, LayerThresholds: true, NonFinite: "skip"},
 		WarmupDensity: []float64{0.1, 1. / 3}, Checkpoint: Checkpoint{Dir: "c", Every: 16, Keep: 5, Resume: true}, Layers: true,
 		Tuning: Tuning{Choices: tune.Choices{{Step: 3, Reselect: true}}},
 		Start:  Init{From: "f", Except: []string{"head.*"}, Freeze: []string{"a", "b*"}, Rates: []Rate{{"c.?", 0.1}, {"d=e", 10}}},
@@ -102,8 +102,8 @@ func TestEveryFieldHasARow(t *testing.T) {
 	// The model, sync and the start are of the job; tuning has rows of its own there, a timeline is
 	// drawn where one is wanted, and no user keeps or waits otherwise. ScaleLR is whether
 	// training.lr was given, and Drops are read by training.lr-schedule. Programs alone set Interleave,
-	// AUCWindow and SparseAlgorithm.
-	want := []string{"Name", "Interleave", "ScaleLR", "Drops", "AUCWindow", "Servers.Consistency", "Servers.Start", "Servers.Begin", "Exchange.SparseAlgorithm", "Traced", "Labelled", "Tuning.Measure", "Checkpoint.DiskFullWait", "Checkpoint.Assignments"}
+	// AUCWindow, SparseAlgorithm and Update.
+	want := []string{"Name", "Interleave", "ScaleLR", "Drops", "AUCWindow", "Servers.Consistency", "Servers.Start", "Servers.Begin", "Exchange.SparseAlgorithm", "Exchange.Update", "Traced", "Labelled", "Tuning.Measure", "Checkpoint.DiskFullWait", "Checkpoint.Assignments"}
 	if !slices.Equal(lacking, want) {
 		t.Errorf("no row has %q, want %q", lacking, want)
 	}

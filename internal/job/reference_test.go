@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "write docs/settings.md")
 
 const referenceFile = "../../docs/settings.md"
 
-// The reference page is made of the rows: `go test ./job -run Reference -update` writes it.
+// The reference page is made of the rows: `go test ./internal/job -run Reference -update` writes it.
 func TestReferenceIsWhatTheRowsSay(t *testing.T) {
 	text := reference(t)
 	if *update {
@@ -25,7 +25,7 @@ func TestReferenceIsWhatTheRowsSay(t *testing.T) {
 	}
 	got, err := os.ReadFile(referenceFile)
 	if err != nil || string(got) != text {
-		t.Errorf("%s is not what the rows say: run go test ./job -run Reference -update (%v)", referenceFile, err)
+		t.Errorf("%s is not what the rows say: run go test ./internal/job -run Reference -update (%v)", referenceFile, err)
 	}
 }
 

@@ -93,7 +93,7 @@ func (c Config) Validate() error {
 	fault(c.SegmentBytes != 0 && (c.SegmentBytes < minSegment || c.SegmentBytes > maxSegment),
 		"segment bytes %d: want %d to %d, or 0 for %d", c.SegmentBytes, minSegment, maxSegment, defaultSegment)
 	known := map[byte]string{}
-	for _, q := range append(ownCodes(), c.Codes...) {
+	for _, q := range append(Codes(), c.Codes...) {
 		other, twice := known[q.Code()]
 		fault(twice, "codes %s and %s have the same number, %d", other, q.Name(), q.Code())
 		known[q.Code()] = q.Name()
@@ -121,8 +121,8 @@ func (c Config) fits(mesh transport.Mesh, serves bool) error {
 	return nil
 }
 
-// ownCodes returns the codes of this module.
-func ownCodes() []compress.Quantiser {
+// Codes returns the codes that every server accepts: those of all strategies of package distopt.
+func Codes() []compress.Quantiser {
 	return []compress.Quantiser{compress.FP32{}, compress.FP16{}, compress.BF16{}, compress.Int8{}, compress.Sign{}}
 }
 

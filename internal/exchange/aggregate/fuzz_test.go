@@ -80,7 +80,7 @@ func FuzzServer(f *testing.F) {
 // A client survives whatever a server answers, dense and sparse: it has a sum or an
 // error.
 func FuzzClient(f *testing.F) {
-	q := ownCodes()
+	q := Codes()
 	f.Add(byte(0), []byte{212, 0, 0, 0, 0, 0, 0, 0}, make([]byte, 212))
 	f.Add(byte(1), []byte("\x12\x00\x00\x00\x00\x00\x00\x00"), []byte("\x01\x02\x00\x00\x32\x00\x00\x00\x01\x00\x00\x00\x03\x07\x00\x00\x80\x3f"))
 	for i, code := range q {

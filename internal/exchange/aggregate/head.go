@@ -113,7 +113,7 @@ func (h head) String() string {
 }
 
 func codeName(code byte, block int) string {
-	for _, q := range ownCodes() {
+	for _, q := range Codes() {
 		if q.Code() == code && q.Block() == block {
 			return q.Name()
 		}

@@ -31,7 +31,7 @@ func TestEqualsExchangeOver(t *testing.T) {
 				}
 				defer over.Close()
 				for turn, n := range []int{1, 300, 5003} {
-					for _, q := range ownCodes() {
+					for _, q := range Codes() {
 						for _, share := range []float64{0, 0.05, 0.9} { // 0: dense
 							x := decoded(t, q, gradient(n, c.rank(), turn))
 							ours, theirs := &exchange.Request{X: x, Code: q}, &exchange.Request{X: slices.Clone(x), Code: q}

@@ -27,7 +27,7 @@ func TestDense(t *testing.T) {
 		for _, servers := range []int{1, 3} {
 			onTrainers(t, trainers, servers, small, func(c *Client) error {
 				for turn, n := range lengths {
-					for _, q := range ownCodes() {
+					for _, q := range Codes() {
 						var inputs [][]float32
 						for r := range trainers {
 							inputs = append(inputs, decoded(t, q, gradient(n, r, turn)))
@@ -123,7 +123,7 @@ func TestSparse(t *testing.T) {
 			onTrainers(t, trainers, servers, small, func(c *Client) error {
 				for turn, n := range lengths {
 					for _, share := range []float64{0, 0.01, 0.6, 1} {
-						for _, q := range ownCodes() {
+						for _, q := range Codes() {
 							if err := sparseTurn(t, c, trainers, n, turn, share, q); err != nil {
 								return err
 							}

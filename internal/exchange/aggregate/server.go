@@ -89,7 +89,7 @@ func NewServer(mesh transport.Mesh, cfg Config) (*Server, error) {
 	}
 	return &Server{
 		mesh: mesh, cfg: cfg.filled(), servers: mesh.Size() - cfg.Trainers,
-		trainers: make([]trainer, cfg.Trainers), kernels: simd.Host(), codes: append(ownCodes(), cfg.Codes...),
+		trainers: make([]trainer, cfg.Trainers), kernels: simd.Host(), codes: append(Codes(), cfg.Codes...),
 		note: newScribe(cfg.Record), wait: waitState{rec: cfg.Record},
 	}, nil
 }

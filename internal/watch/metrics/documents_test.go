@@ -23,7 +23,7 @@ const (
 	tableEnds   = "<!-- end -->\n"
 )
 
-// The page's table is made of the rows: `go test ./metrics -run Page -update` writes it.
+// The page's table is made of the rows: `go test ./internal/watch/metrics -run Page -update` writes it.
 func TestPage(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -55,7 +55,7 @@ func TestPage(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("%s is not what the rows say: run go test ./metrics -run Page -update", page)
+		t.Fatalf("%s is not what the rows say: run go test ./internal/watch/metrics -run Page -update", page)
 	}
 	if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
 		t.Fatal(err)
