@@ -67,22 +67,22 @@ func (n *Network) Settings() []setting.Row {
 	return []setting.Row{
 		{
 			Path: "network.interface", Commands: setting.AllCommands &^ setting.Run, Flag: "interface", Unit: "NAME", Scope: setting.PerProcess, Needs: connects,
-			About: "network interface on which ranks listen for each other; empty: that of the address by which they reach the coordinator",
+			About: "network interface where ranks listen for each other; empty: the interface of the address by which they reach the coordinator",
 			Value: setting.Text(&n.Interface),
 		},
 		{
 			Path: "network.port-range", Commands: setting.AllCommands &^ setting.Run, Unit: "FIRST-LAST", Scope: setting.PerProcess, Needs: connects,
-			About: "ports on which ranks may listen for each other, such as 20000-20100; empty: any",
+			About: "ports where ranks may listen for each other, such as 20000-20100; empty: any",
 			Value: setting.Text(&n.PortRange),
 		},
 		{
 			Path: "network.tls", Commands: setting.AllCommands, Scope: setting.PerProcess, Needs: processes,
-			About: "which connections are encrypted, by TLS 1.3 with certificates at both ends: auto, those between hosts; on, all; off, none. The same for all processes",
+			About: "connections encrypted by TLS 1.3 with certificates at both ends: auto (between hosts), on (all), off (none); the same value for all processes",
 			Value: setting.Choice(&n.TLS.Mode, "", transport.TLSAuto, transport.TLSOn, transport.TLSOff),
 		},
 		{
 			Path: "network.tls-files", Commands: setting.AllCommands, Unit: "CA,CERT,KEY", Scope: setting.PerProcess, Needs: processes,
-			About: "certificates in PEM that those of other processes must come from, this process's certificate, and its private key; each connection reads the files again; empty: certificates from the job's ticket",
+			About: "PEM files: the CA certificates required of other processes, this process's certificate, and its private key; each connection reads the files again; empty: certificates from the job's ticket",
 			Value: setting.Textual(tlsFiles{&n.TLS}),
 		},
 	}

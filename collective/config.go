@@ -134,17 +134,17 @@ func (c *Config) Settings() []setting.Row {
 	return []setting.Row{
 		{
 			Path: pathAlgorithm, Commands: setting.AllCommands &^ setting.Run, Flag: "collective-algorithm", Scope: setting.JobFixed,
-			About: "how ranks sum and gather, for operations that have this algorithm; auto: chosen by the number of ranks and bytes",
+			About: "algorithm of sums and gathers, for operations that have it; auto: chosen by the number of ranks and bytes",
 			Value: setting.Choice(&c.Algorithm, append([]string{Auto}, Algorithms()...)...),
 		},
 		{
 			Path: "job.timeout", Commands: setting.AllCommands &^ setting.Run, Flag: "timeout", Unit: "TIME", Scope: setting.JobMutable,
-			About: "longest wait for another rank in an exchange, or for a server; dead ones are found much earlier, and slow ones are only reported until then",
+			About: "maximum wait for a rank in an exchange, or for a server; lost processes are detected much earlier, slow processes are only reported until then",
 			Value: setting.Duration(&c.Timeout),
 		},
 		{
 			Path: pathRules, Commands: setting.Bench | setting.BenchStep, Scope: setting.JobFixed,
-			About: "algorithms by operation, each with the bytes up to which it is taken, as an earlier run of as many ranks found them by measuring, such as allreduce=doubling:128KiB,pairwise; barrier=doubling",
+			About: "algorithms by operation, each with its maximum bytes, as measured by an earlier run with the same number of ranks, such as allreduce=doubling:128KiB,pairwise; barrier=doubling",
 			Value: setting.Textual(&c.Rules),
 		},
 	}

@@ -119,7 +119,7 @@ type Tuning struct {
 func (t *Tuning) settings() []setting.Row {
 	return []setting.Row{
 		{Path: "tuning.choices", Commands: setting.Bench | setting.BenchStep, Needs: setting.Any(setting.Equals("exchange.strategy", string(tune.Auto)), setting.Equals("exchange.plan", tune.Plans()...)), Value: setting.Textual(&t.Choices),
-			About: "what an earlier run chose by its measurements, and after how many steps, to be done again with the same bits, such as 0:one=16; 12:dlgs/exact=3,4,9; 15:reselect"},
+			About: "measured choices of an earlier run, each with the number of steps before it, to repeat them with the same bits, such as 0:one=16; 12:dlgs/exact=3,4,9; 15:reselect"},
 	}
 }
 

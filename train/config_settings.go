@@ -25,12 +25,12 @@ func (c *Config) Settings() []setting.Row {
 
 func (c *Config) otherSettings() []setting.Row {
 	warmup := setting.Row{Path: "exchange.warmup-density", Commands: setting.BenchStep, Unit: "SHARE,…", Needs: setting.Equals("exchange.strategy", distopt.Takers(distopt.SettingWarmup)...), Value: setting.Parsed(&c.WarmupDensity, parseShares, formatShares),
-		About: "shares of values that are sent in the first epochs, such as 0.25,0.0625,0.015625,0.004"}
+		About: "shares of values to send in the first epochs, such as 0.25,0.0625,0.015625,0.004"}
 	return slices.Concat(c.Start.settings(), []setting.Row{warmup}, c.dataSettings(), c.Checkpoint.settings(), c.Best.settings(), c.Servers.settings(), c.Heter.settings(), c.Tuning.settings(), []setting.Row{
 		{Path: "output.log-every", Flag: "log-every", Unit: "steps", Scope: setting.PerProcess, Value: setting.Int(&c.LogEvery),
-			About: "tell of rank 0's step after so many steps of an epoch each; 0: of epochs alone"},
+			About: "interval of rank 0's step reports within an epoch, in steps; 0: reports of epochs only"},
 		{Path: "output.layer-stats", Scope: setting.PerProcess, Needs: setting.Any(setting.Enabled("output.json"), setting.Enabled("output.http")), Value: setting.Bool(&c.Layers),
-			About: "tell of each layer what rank 0's last step of an epoch, and steps that are told of, sent of it and kept back"},
+			About: "report of the values sent and kept back per layer, in rank 0's last step of an epoch and its reported steps"},
 	})
 }
 
@@ -38,31 +38,31 @@ func (c *Config) trainingSettings() []setting.Row {
 	optimizers := func(names ...string) setting.Condition { return setting.Equals("training.optimizer", names...) }
 	return []setting.Row{
 		{Path: "training.batch", Commands: setting.BenchStep, Flag: "batch", Unit: "samples", Value: setting.Int(&c.Batch),
-			About: "samples of a batch of each rank"},
+			About: "batch size of each rank, in samples"},
 		{Path: "training.epochs", Flag: "epochs", Unit: "epochs", Scope: setting.JobMutable, Value: setting.Int(&c.Epochs),
-			About: "how often the training set is seen"},
+			About: "number of passes over the training set"},
 		{Path: "training.seed", Flag: "seed", Value: setting.Int(&c.Seed),
-			About: "decides the initial parameters, the order and augmentation of samples, dropout and synthetic data"},
+			About: "seed of the initial parameters, the order and augmentation of samples, dropout and synthetic data"},
 		{Path: "training.optimizer", Flag: "optimizer", Value: setting.Choice(&c.Optimizer, Optimizers()...),
-			About: "what moves the parameters; another than the model's has its own usual rate, momentum and decay"},
+			About: "optimizer of the parameters; an optimizer other than the model's has its own default rate, momentum and decay"},
 		{Path: tableRules, Unit: "TABLE=RULE,…", Value: setting.Parsed(&c.TableRules, checkedRules, func(text string) string { return text }),
-			About: "what moves the rows of tables in place of the optimizer, by name or pattern, such as *=adagrad-rowwise,wide=ftrl:rate=50:l1=0.01"},
+			About: "optimizers of table rows instead of training.optimizer, by table name or pattern, such as *=adagrad-rowwise,wide=ftrl:rate=50:l1=0.01"},
 		{Path: "training.lr", Flag: "lr", Unit: "rate", Scope: setting.JobMutable, Value: setting.Float(&c.LR),
 			About: "learning rate"},
 		{Path: "training.lr-schedule", Flag: "lr-schedule", Unit: "EPOCH:LR,…", Scope: setting.JobMutable, Value: setting.Textual(lrSchedule{c}),
-			About: "the learning rate after so many epochs, such as 80:0.01,120:0.001; or cosine, half a cosine down to 0 at the end, or cosine:0.001 down to another rate; empty: constant"},
+			About: "learning rates by number of completed epochs, such as 80:0.01,120:0.001; or cosine, half a cosine down to 0 at the end, or cosine:0.001 down to another rate; empty: constant"},
 		{Path: "training.warmup", Flag: "warmup", Unit: "length", Scope: setting.JobMutable, Value: setting.Parsed(&c.Warmup, schedule.ParseWarmup, schedule.Warmup.String),
-			About: "let the learning rate rise over so many steps, such as 500, or epochs, such as 2epochs, first"},
+			About: "length of the learning rate's initial rise in steps, such as 500, or epochs, such as 2epochs"},
 		{Path: "training.momentum", Flag: "momentum", Unit: "factor", Needs: optimizers("sgd"), Value: setting.Float(&c.Momentum),
 			About: "momentum of sgd"},
 		{Path: "training.eps", Needs: optimizers("adagrad", "adam", "adamw"), Value: setting.Float(&c.Eps),
-			About: "what adagrad, adam and adamw add to the divisor; 0: 1e-10 for adagrad, 1e-8 for the others"},
+			About: "term that adagrad, adam and adamw add to the divisor; 0: 1e-10 for adagrad, 1e-8 for adam and adamw"},
 		{Path: "training.weight-decay", Flag: "weight-decay", Unit: "factor", Needs: optimizers("sgd", "adagrad", "adamw", OptimizerClick), Value: setting.Float(&c.WeightDecay),
-			About: "L2 penalty on the parameters; with adamw a decay apart from the gradient, of all but biases and normalisations"},
+			About: "L2 penalty on the parameters; with adamw a decay separate from the gradient, of all but biases and normalisations"},
 		{Path: "training.dropout", Flag: "dropout", Unit: "share", Value: setting.Parsed(&c.Dropout, parseDropout, formatDropout),
-			About: "share of values that language models drop while they are trained; default: the model's own"},
+			About: "share of values that language models drop in training; default: the model's share"},
 		{Path: "training.threads", OneStart: true, Commands: setting.Ranks, Flag: "threads", Unit: "threads", Scope: setting.PerProcess, Value: setting.Int(&c.Threads),
-			About: "threads that compute in each rank, which do not change the result; 0: this machine's cores, within the quota of its control group, are shared among the ranks started here"},
+			About: "compute threads of each rank, without effect on the result; 0: the ranks started here share this machine's cores, within the quota of its control group"},
 	}
 }
 
@@ -70,35 +70,35 @@ func (c *Config) dataSettings() []setting.Row {
 	stream := setting.Enabled("data.stream")
 	return []setting.Row{
 		{Path: "data.dir", Commands: setting.Eval | setting.Predict, Flag: "data", Unit: "DIR", Scope: setting.PerProcess, Value: setting.Text(&c.Data),
-			About: "folder with the data set's files, of images a .tar.gz too, a table such as my.csv, arrays such as my.npz, shards such as my-{000..009}.tar, or the word synthetic; needed unless both files are named"},
+			About: "folder with the data set's files, or a .tar.gz of images, a table such as my.csv, arrays such as my.npz, shards such as my-{000..009}.tar, or the word synthetic; required unless both files are named"},
 		{Path: "data.train-file", Commands: setting.Eval, Flag: "train-file", Unit: "FILE", Scope: setting.PerProcess, Value: setting.Text(&c.TrainFile),
-			About: "file to train on, of text and rows of clicks; with data.stream it may be a folder"},
+			About: "training file of text or click rows; with data.stream also a folder"},
 		{Path: "data.eval-file", Commands: setting.Eval, Flag: "eval-file", Unit: "FILE", Scope: setting.PerProcess, Value: setting.Text(&c.EvalFile),
-			About: "file to evaluate on, of text and rows of clicks"},
+			About: "evaluation file of text or click rows"},
 		{Path: "data.max-bad-records", Commands: setting.Eval | setting.Predict, Unit: "lines", Value: setting.Int(&c.SkipBad),
-			About: "leave out up to so many bad lines or images, and count them"},
+			About: "maximum number of bad lines or images, skipped and counted"},
 		{Path: "data.train-limit", Commands: setting.Eval, Flag: "train-limit", Unit: "samples", Value: setting.Int(&c.TrainLimit),
-			About: "train on the first so many samples only, of a tree of images on so many spread over its classes; 0: all"},
+			About: "number of training samples in use: the first, or with a tree of images a selection spread over its classes; 0: all"},
 		{Path: "data.eval-limit", Commands: setting.Eval, Flag: "eval-limit", Unit: "samples", Value: setting.Int(&c.EvalLimit),
-			About: "evaluate on so few samples likewise; 0: all"},
+			About: "number of evaluation samples in use: the first, or with a tree of images a selection spread over its classes; 0: all"},
 		{Path: "data.target", Commands: setting.Eval, Unit: "COLUMN", Value: setting.Text(&c.Target),
-			About: "the column of a table (CSV), or the array, that the model is to find; default: one called target, label, class or y, else the last"},
+			About: "column of a table (CSV), or array, to predict; default: a column called target, label, class or y, else the last"},
 		{Path: "data.schema", Commands: setting.Eval, Unit: "COLUMN=KIND,…", Value: setting.Parsed(&c.Schema, table.ParseSchema, table.Schema.String),
-			About: "what columns of a table, or arrays, are for: number, category, label, target or ignore; what is not said is guessed and told"},
+			About: "kinds of table columns or arrays: number, category, label, target or ignore; ringo infers and prints the kinds that are not given"},
 		{Path: settingLayout, Commands: setting.Eval, Flag: "layout", Unit: "FILE", Scope: setting.PerProcess, Value: setting.Text(&c.Layout),
-			About: "how a click model's samples lie in their files: a YAML file that says which columns are labels, numbers, categories, bags and sequences, or " + strings.Join(layout.Names(), ", ") + "; default: Criteo's format"},
+			About: "file layout of a click model's samples: a YAML file that names the columns of labels, numbers, categories, bags and sequences, or " + strings.Join(layout.Names(), ", ") + "; default: Criteo's format"},
 		{Path: "data.eval-split", Commands: setting.Eval, Flag: "eval-split", Unit: "share", Value: setting.Float(&c.Split),
-			About: "share of a table's rows, or of samples, that is held out for evaluation, by a hash of each one's number; 0: 0.1, where there are none to evaluate on"},
+			About: "share of a table's rows, or of samples, held out for evaluation by a hash of their numbers; 0: 0.1 if the data has no evaluation samples"},
 		{Path: settingImageSize, Commands: setting.Eval, Flag: "image-size", Unit: "pixels", Value: setting.Int(&c.ImageSize),
-			About: "height and width to which images of folders and shards are resized and cropped; 0: those that the model is made for"},
+			About: "height and width of resized and cropped images of folders and shards, in pixels; 0: the model's size"},
 		{Path: settingPartition, Commands: setting.Eval, Value: setting.Choice(&c.Partition, PartitionShuffled, PartitionFixed, PartitionFiles, ""),
-			About: "shuffled: ranks share each epoch's order of one set; fixed: each rank has its own part in all epochs, or its own files; files: each rank reads and unpacks whole files of a stream"},
+			About: "distribution of the samples: shuffled (ranks share each epoch's order of one set), fixed (each rank has its own part in all epochs, or its own files), files (each rank reads and unpacks whole files of a stream)"},
 		{Path: "data.table-rows", Commands: setting.Eval, Unit: "rows", Value: setting.Int(&c.TableRows),
-			About: "rows of the embedding table to which a click model's categories are hashed; 0: the model's own number"},
+			About: "number of embedding table rows for a click model's hashed categories; 0: the model's number"},
 		{Path: "data.stream", Flag: "stream", Value: setting.Bool(&c.Stream),
-			About: "read a click model's rows from their files as they are needed, and do not hold them in memory"},
+			About: "reading of a click model's rows from their files when needed, instead of holding them in memory"},
 		{Path: "data.shuffle-window", Commands: setting.Eval, Unit: "rows", Needs: stream, Value: setting.Int(&c.Window),
-			About: fmt.Sprintf("rows of a stream that are shuffled among each other, a multiple of the batch; 0: %d batches; -1: none", usualWindow)},
+			About: fmt.Sprintf("number of stream rows that are shuffled together, a multiple of the batch; 0: %d batches; -1: no shuffling", usualWindow)},
 	}
 }
 
@@ -106,13 +106,13 @@ func (c *Checkpoint) settings() []setting.Row {
 	folder := setting.Enabled("checkpoint.dir")
 	return []setting.Row{
 		{Path: "checkpoint.dir", OneStart: true, Commands: setting.Run, Flag: "checkpoint", Unit: "DIR", Scope: setting.PerProcess, Value: setting.Text(&c.Dir),
-			About: "save the run in this folder, or below this URL (s3://, azblob://, file://): at its end, when a signal tells it to end, and now and then"},
+			About: "folder or base URL (s3://, azblob://, file://) of the run's checkpoints, saved at its end, after a signal to end, and as checkpoint.every sets"},
 		{Path: "checkpoint.every", Flag: "checkpoint-every", Unit: "steps", Scope: setting.JobMutable, Needs: folder, Value: setting.Int(&c.Every),
-			About: "save after so many steps each; 0: after each epoch"},
+			About: "interval of checkpoints, in steps; 0: after each epoch"},
 		{Path: "checkpoint.keep", Unit: "checkpoints", Scope: setting.PerProcess, Needs: folder, Value: setting.Int(&c.Keep),
-			About: "number of checkpoints that remain, the latest, next to the best and the last healthy one; 0: 3"},
+			About: "number of latest checkpoints that remain, next to the best and the last healthy checkpoint; 0: 3"},
 		{Path: "checkpoint.resume", OneStart: true, Commands: setting.Run, Flag: "resume", Scope: setting.PerProcess, Needs: folder, Value: setting.Bool(&c.Resume),
-			About: "go on from the last checkpoint, if there is one; what is not given is as the run was begun"},
+			About: "continuation from the last checkpoint, if any; settings that are not given have the values of the run's beginning"},
 	}
 }
 
@@ -120,17 +120,17 @@ func (s *Servers) settings() []setting.Row {
 	kept := setting.Equals("sync", "bsp", "ssp", "async", "geo") // parameters are on servers
 	return []setting.Row{
 		{Path: "ps.staleness", Commands: setting.Run | setting.Server, Flag: "staleness", Unit: "steps", Needs: setting.Equals("sync", "ssp"), Value: setting.Int(&s.Staleness),
-			About: "how many steps a rank may be ahead of the slowest one under sync ssp"},
+			About: "maximum number of steps of a rank ahead of the slowest rank under sync ssp"},
 		{Path: "ps.geo-steps", Commands: setting.Server, Flag: "geo-steps", Unit: "steps", Needs: setting.Equals("sync", "geo"), Value: setting.Int(&s.GeoSteps),
-			About: "after how many steps each ranks and servers exchange by how much parameters have moved, under sync geo"},
+			About: "interval at which ranks and servers exchange parameter changes under sync geo, in steps"},
 		{Path: "ps.wire-dtype", Commands: setting.Server, Needs: kept, Value: setting.Choice(&s.Values, "fp32", "fp16", "bf16", "int8", ""),
-			About: "how values travel between ranks and servers that keep parameters; int8: gradients of rows in 8 bits, all else as fp16"},
+			About: "data type of values between ranks and parameter servers; int8: gradients of rows in 8 bits, all other values as fp16"},
 		{Path: "ps.trainer-threads", Commands: setting.Run | setting.Server, Unit: "threads", Needs: setting.Equals("sync", "ssp", "async", "geo"), Value: setting.Int(&s.Threads),
-			About: "threads of each rank that train at once, each on batches of its own; they share training.threads"},
+			About: "number of threads of each rank that train concurrently, each with separate batches; they share training.threads"},
 		{Path: "ps.row-cache", Commands: setting.Run | setting.Server, Unit: "SIZE", Scope: setting.PerProcess, Needs: setting.Equals("sync", "bsp", "ssp", "async"), Value: setting.Bytes(&s.CacheBytes),
-			About: "memory of each rank for rows of earlier batches that it uses again instead of pulling them, such as 64MiB: under ssp as ps.staleness allows, under async in the 3 steps after it was pulled, under bsp in evaluations alone; 0: none"},
+			About: "memory of each rank for rows of earlier batches, reused instead of pulled, such as 64MiB: under ssp as ps.staleness allows, under async in the 3 steps after the pull, under bsp in evaluations only; 0: none"},
 		{Path: "ps.click", Commands: setting.Server, Unit: "NAME=X,…", Needs: setting.Equals("training.optimizer", OptimizerClick), Value: setting.Parsed(&s.Click, parseClick, formatClick),
-			About: "settings of optimizer click: rate (rows learn at so many times the learning rate; 5), initial (3), bound (10), no_click and click (what a show is worth; 0.1 and 1), extend_at (10), decay (0.98 a day), delete_below (0.8), delete_after (30 days unseen), cold_after (1)"},
+			About: "settings of optimizer click: rate (factor on the learning rate of rows; 5), initial (3), bound (10), no_click and click (value of a show; 0.1 and 1), extend_at (10), decay (0.98 a day), delete_below (0.8), delete_after (30 days unseen), cold_after (1)"},
 	}
 }
 

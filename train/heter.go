@@ -47,11 +47,11 @@ func (h *Heter) settings() []setting.Row {
 	kept, some := setting.Equals("sync", Consistencies()...), setting.Enabled("heter.count")
 	return []setting.Row{
 		{Path: "heter.count", Commands: setting.Run | setting.Heter, Scope: setting.JobMutable, Flag: "heter", Unit: "processes", Needs: kept, Value: setting.Int(&h.Count),
-			About: "number of heter-trainers, which compute the dense layers that the model's code marks for them, and under sync bsp own their parameters; 0: ranks compute all"},
+			About: "number of heter-trainers, which compute the dense layers marked in the model's code, and under sync bsp own their parameters; 0: ranks compute all"},
 		{Path: "heter.micro-batches", Commands: setting.Heter, Scope: setting.JobMutable, Unit: "pieces", Needs: some, Value: setting.Int(&h.Micros),
-			About: "in how many micro-batches a batch goes to heter-trainers, which compute one while ranks are at the next"},
+			About: "number of micro-batches per batch; heter-trainers compute a micro-batch while ranks process the next"},
 		{Path: "heter.wire-dtype", Commands: setting.Heter, Scope: setting.JobMutable, Needs: some, Value: setting.Choice(&h.Values, "fp32", "fp16", "bf16", "int8", ""),
-			About: "how activations and their gradients travel between ranks and heter-trainers"},
+			About: "data type of activations and their gradients between ranks and heter-trainers"},
 	}
 }
 

@@ -56,13 +56,13 @@ func (s *Init) settings() []setting.Row {
 	from := setting.Enabled("training.init-from")
 	return []setting.Row{
 		{Path: "training.init-from", Flag: "init-from", Unit: "FILE", Scope: setting.PerProcess, Value: setting.Text(&s.From),
-			About: "weights to start from: a safetensors file, a .npz, a checkpoint or a run's folder; tensors, columns, categories and classes are matched by name"},
+			About: "initial weights: a safetensors file, a .npz, a checkpoint or a run's folder; tensors, columns, categories and classes are matched by name"},
 		{Path: "training.init-except", Unit: "PATTERN,…", Needs: from, Value: setting.List(&s.Except),
-			About: "parameters that begin with random values all the same, by name, such as fc.* for another head"},
+			About: "parameters that begin with random values nevertheless, by name, such as fc.* for another head"},
 		{Path: "training.freeze", Unit: "PATTERN,…", Value: setting.List(&s.Freeze),
-			About: "parameters that keep their values and are in no exchange, by name, such as layer1.*,layer2.*"},
+			About: "parameters that keep their values and are not exchanged, by name, such as layer1.*,layer2.*"},
 		{Path: "training.lr-multipliers", Unit: "PATTERN=FACTOR,…", Scope: setting.JobMutable, Value: setting.Parsed(&s.Rates, parseRates, formatRates),
-			About: "what the learning rate of some parameters is multiplied by, such as fc.*=10; where several match the last one counts"},
+			About: "factors on the learning rate of parameters, by name, such as fc.*=10; the last match counts"},
 	}
 }
 

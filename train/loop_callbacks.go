@@ -87,9 +87,9 @@ func (b *Best) settings() []setting.Row {
 	metric := setting.Enabled("training.monitor")
 	return []setting.Row{
 		{Path: "training.monitor", Unit: "metric", Scope: setting.JobMutable, Value: setting.Text(&b.Metric),
-			About: "the evaluation's figure by which epochs are compared, such as accuracy, auc or loss, or progressive_auc of click models' training: the best one's checkpoint is kept"},
+			About: "evaluation metric that compares epochs, such as accuracy, auc or loss, or progressive_auc of click models' training; the best epoch's checkpoint is kept"},
 		{Path: "training.patience", Unit: "epochs", Scope: setting.JobMutable, Needs: metric, Value: setting.Int(&b.Patience),
-			About: "end the run after so many epochs that were no better by training.monitor; 0: go on"},
+			About: "number of epochs without a better training.monitor after which the run ends; 0: never"},
 	}
 }
 

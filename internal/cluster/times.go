@@ -54,9 +54,9 @@ func (t Times) Validate() error {
 func (t *Times) Settings() []setting.Row {
 	return []setting.Row{
 		{Path: pathJoin, Commands: setting.AllCommands, Flag: "join-timeout", Scope: setting.PerProcess, Value: positive{setting.Duration(&t.Join), &t.Join},
-			About: "how long ranks and servers wait for each other at the start"},
+			About: "maximum wait of ranks and servers for each other at the start"},
 		{Path: pathDeadAfter, Commands: setting.AllCommands, Flag: "heartbeat-timeout", Scope: setting.JobMutable, Value: deadAfter{positive{setting.Duration(&t.DeadAfter), &t.DeadAfter}, t},
-			About: "time without a heartbeat after which a rank or server is lost, four times as long while its process uses the processor; heartbeats are sent 10 times as often, and each second at least"},
+			About: "time without a heartbeat after which a rank or server is lost, four times as long while its process uses the processor; heartbeats are sent 10 times as often, and at least once per second"},
 	}
 }
 

@@ -35,18 +35,21 @@ func reference(t *testing.T) string {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	b.WriteString("# Settings\n\nAll settings of a training job, by path. A job file gives them as `group:` and `name: value`; the command line as " +
-		"`--set PATH=VALUE`, or by the flag where there is one; flags win over `--set`, and that over the file. The defaults of batch, epochs, optimizer, " +
-		"learning rate, momentum, weight decay and clipping are the model's: `ringo help train models` lists them.\n\n" +
-		"*Equal on*: all processes, and a resumed run, where the setting affects the result; all processes, where a resumed run may change it; or this process alone. " +
-		"With *this start*, a resumed run does not repeat the value.\n\n*Commands*: those that take the setting. " +
-		"`ringo server` and `ringo heter` also accept the others, since a job file of the ranks may hold them.\n")
+	b.WriteString("# Settings\n\nAll settings of a training job, by path.\n" +
+		"A job file sets them as `group:` and `name: value`; the command line as `--set PATH=VALUE`, or by the setting's flag.\n" +
+		"A flag overrides `--set`, and `--set` overrides the job file.\n" +
+		"The defaults of batch, epochs, optimizer, learning rate, momentum, weight decay and clipping are the model's: `ringo help train models` lists them.\n\n" +
+		"*Equal on* lists the processes that need the same value: all processes, or this process alone.\n" +
+		"With *and a resumed run*, the setting affects the result; otherwise a resumed run may change the value.\n" +
+		"With *this start*, a resumed run does not repeat the value.\n\n" +
+		"*Commands* lists the commands that take the setting.\n" +
+		"`ringo server` and `ringo heter` also accept the other settings, since a job file of the ranks may contain them.\n")
 	for _, g := range job.Groups() {
 		name := g.Name
 		if name == "" {
 			name = "The whole job"
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n| path | flag | values | default | equal on | commands | what it does |\n|---|---|---|---|---|---|---|\n", name, strings.ToUpper(g.About[:1])+g.About[1:])
+		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n| path | flag | values | default | equal on | commands | description |\n|---|---|---|---|---|---|---|\n", name, strings.ToUpper(g.About[:1])+g.About[1:])
 		for _, r := range table.Rows() {
 			if job.GroupOf(r.Path) == g.Name {
 				b.WriteString(line(table, r))

@@ -51,32 +51,32 @@ func (c *Config) keeping() []setting.Row {
 	return []setting.Row{
 		{
 			Path: pathDurability, Flag: "ps-durability", Scope: setting.JobMutable, Needs: keeps(),
-			About: "what survives when a server is lost: none, checkpoint (what its last checkpoint held) or wal (everything that it has acknowledged)",
+			About: "state that survives the loss of a server: none, checkpoint (the server's last checkpoint) or wal (all changes that the server has acknowledged)",
 			Value: setting.Choice(&c.Durability, engine.None, engine.Checkpoint, engine.WAL),
 		},
 		{
 			Path: pathDir, Flag: "ps-dir", Unit: "DIR", Scope: setting.PerProcess, Needs: keeps(setting.Any(setting.Enabled(pathDurability), setting.Enabled(pathMemory))),
-			About: "folder in which each server has a folder of its own for its log, its checkpoints and rows beyond its memory",
+			About: "parent folder of a folder per server for its log, its checkpoints and rows beyond its memory",
 			Value: setting.Text(&c.Dir),
 		},
 		{
 			Path: pathMemory, Flag: "ps-memory", Unit: "SIZE", Scope: setting.PerProcess, Needs: keeps(),
-			About: "most memory that each server uses for rows, such as 4GiB; rows that are used least go to its folder, which should be on an SSD; 0: all rows are in memory",
+			About: "maximum memory of each server for rows, such as 4GiB; the least used rows go to its folder, which should be on an SSD; 0: all rows are in memory",
 			Value: setting.Bytes(&c.MemoryBytes),
 		},
 		{
 			Path: pathDisk, Unit: "SIZE", Scope: setting.PerProcess, Needs: keeps(setting.Enabled(pathMemory)),
-			About: "most disk space that each server uses for rows beyond its memory, such as 100GiB; 0: no limit",
+			About: "maximum disk space of each server for rows beyond its memory, such as 100GiB; 0: no limit",
 			Value: setting.Bytes(&c.DiskBytes),
 		},
 		{
 			Path: "ps.fsync", Scope: setting.PerProcess, Needs: keeps(setting.Equals(pathDurability, string(engine.WAL))),
-			About: "make the log survive a loss of power, too: each group of changes waits for the disk",
+			About: "durability of the log also after a loss of power: each group of changes waits for the disk",
 			Value: setting.Bool(&c.Fsync),
 		},
 		{
 			Path: pathSaveEvery, Unit: "TIME", Scope: setting.PerProcess, Needs: keeps(setting.Enabled(pathDurability)),
-			About: "time between checkpoints of a server, such as 10m; 0: one at its end, and with a log also one whenever that has grown as large as the tables",
+			About: "time between checkpoints of a server, such as 10m; 0: one at its end, and with a log also each time the log has grown as large as the tables",
 			Value: setting.Duration(&c.SaveEvery),
 		},
 	}
@@ -87,17 +87,17 @@ func (c *Config) joining() []setting.Row {
 	return []setting.Row{
 		{
 			Path: pathFrom, OneStart: true, Unit: "DIR", Scope: setting.PerProcess, Needs: keeps(),
-			About: "begin with the newest checkpoints in the folder of an earlier job's servers, however many these were, with the state of the optimizer",
+			About: "folder of an earlier job's servers, of any number; the newest checkpoints in it are the initial state, with the state of the optimizer",
 			Value: setting.Text(&c.From),
 		},
 		{
 			Path: "ps.failure-policy", Flag: "ps-failure-policy", Scope: setting.JobMutable, Needs: keeps(),
-			About: "what happens when a rank is lost: fail (the job ends) or continue (the others continue without it and its part of the training data; rank 0 cannot be lost)",
+			About: "effect of a lost rank: fail (the job ends) or continue (the other ranks continue without it and its part of the training data; rank 0 cannot be lost)",
 			Value: setting.Choice(&c.OnLost, engine.FailJob, engine.ContinueJob),
 		},
 		{
 			Path: "ps.admission", Unit: "RULE", Scope: setting.JobMutable, Needs: keeps(),
-			About: "which keys get a row: count:3 (those pulled 3 times), share:0.1 (a tenth of all, chosen by a hash), both with a comma between, or empty for all; other keys keep their first values; of single tables by name, such as count:3;wide=share:0.1",
+			About: "rule for keys to get a row: count:3 (keys pulled 3 times), share:0.1 (a tenth of all keys, chosen by a hash), both with a comma between, or empty for all; other keys keep their first values; for single tables by name, such as count:3;wide=share:0.1",
 			Value: setting.Textual(admitting{c}),
 		},
 	}
@@ -109,13 +109,13 @@ func (c *Config) aging() []setting.Row {
 		{
 			Path: pathUnseen, Unit: "DAYS", Scope: setting.JobMutable,
 			Needs: keeps(setting.Any(setting.Enabled(pathShrinkEvery), setting.Enabled(pathHTTP)), setting.NotEquals(pathOptimizer, ruleOfDays)),
-			About: "delete rows that nobody has pulled or pushed for more than so many days; 0: none",
+			About: "maximum days without a pull or push, above which a row is deleted; 0: no deletion",
 			Value: setting.Int(&c.DeleteAfter),
 		},
 		{
 			Path: pathShrinkEvery, Unit: "TIME", Scope: setting.JobMutable,
 			Needs: keeps(setting.Any(setting.Enabled(pathUnseen), setting.Equals(pathOptimizer, ruleOfDays))),
-			About: "time that counts as a day, such as 24h: after each, rows age and some are deleted; 0: only when a server is told to over HTTP",
+			About: "duration that counts as a day, such as 24h: after each, rows age and some are deleted; 0: only by a server's command over HTTP",
 			Value: setting.Duration(&c.ShrinkEvery),
 		},
 	}

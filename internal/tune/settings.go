@@ -13,10 +13,10 @@ func Settings(x *distopt.Config) []setting.Row {
 		switch r := &rows[i]; r.Path {
 		case "exchange.strategy":
 			r.Value = setting.Choice(&x.Strategy, append(distopt.Strategies(), Auto, "")...)
-			r.About += "; auto: the fastest of some, by what is measured"
+			r.About += "; auto: the fastest of several, by measurements"
 		case "exchange.plan":
 			r.Value = setting.Choice(&x.Plan, append(append(distopt.Plans(), Plans()...), "")...)
-			r.About += ", exact of auto; mgwfbp, dlgs-scan and exact are made of measurements, saved is a profile's"
+			r.About += ", exact for auto; mgwfbp, dlgs-scan and exact are computed from measurements, saved is a profile's plan"
 		case "exchange.spars", "exchange.dlgs-every", "exchange.dlgs-rule": // DLGS's, a choice of Auto
 			r.Needs = setting.Any(setting.Equals("exchange.strategy", string(Auto)), r.Needs)
 		}
