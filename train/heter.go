@@ -38,8 +38,8 @@ type Heter struct {
 	// Report receives a line about each lost heter-trainer while others are left; in a
 	// heter-trainer, lines about its work. nil ignores the lines; any goroutine may call Report.
 	Report func(line string) `json:"-"`
-	// Note receives a line if the rank could share memory with a heter-trainer and does not. nil
-	// means Report; any goroutine may call Note.
+	// Note receives a line if the rank could share memory with a heter-trainer and does not. Any
+	// goroutine may call Note. nil means the function in the field Report.
 	Note func(line string) `json:"-"`
 }
 

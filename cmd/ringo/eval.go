@@ -53,9 +53,9 @@ func notForEval(a setting.Assignment) bool {
 	}, a.Path)
 }
 
-// reading returns the settings of the checkpoint's run that apply to this command, except as said
+// reading returns the settings of the checkpoint's run that apply to this command, except as given
 // replaces them, and the checkpoint's folder.
-func (g *commandSettings) reading(said []setting.Assignment) ([]setting.Assignment, error) {
+func (g *commandSettings) reading(given []setting.Assignment) ([]setting.Assignment, error) {
 	file, err := train.FindPrevious(g.checkpointPath)
 	if err != nil {
 		return nil, err
@@ -66,30 +66,31 @@ func (g *commandSettings) reading(said []setting.Assignment) ([]setting.Assignme
 		}
 		return nil, usagef("%s: no checkpoint is there; name a file, or the folder of --checkpoint", g.checkpointPath)
 	}
-	told := slices.DeleteFunc(file.Assignments, notForEval)
-	if slices.ContainsFunc(said, func(a setting.Assignment) bool { return a.Path == "data.dir" }) { // replaces the files
-		told = slices.DeleteFunc(told, func(a setting.Assignment) bool { return a.Path == "data.train-file" || a.Path == "data.eval-file" })
+	saved := slices.DeleteFunc(file.Assignments, notForEval)
+	if slices.ContainsFunc(given, func(a setting.Assignment) bool { return a.Path == "data.dir" }) { // replaces the files
+		saved = slices.DeleteFunc(saved, func(a setting.Assignment) bool { return a.Path == "data.train-file" || a.Path == "data.eval-file" })
 	}
-	if !needsServers(told, said) {
-		told = withoutServers(told)
+	if !needsServers(saved, given) {
+		saved = withoutServers(saved)
 	}
 	if g.predicts {
-		told = slices.DeleteFunc(told, func(a setting.Assignment) bool { return job.GroupOf(a.Path) == "job" })
+		saved = slices.DeleteFunc(saved, func(a setting.Assignment) bool { return job.GroupOf(a.Path) == "job" })
 	}
 	for _, a := range [][2]string{{"checkpoint.dir", filepath.Dir(file.File)}, {"checkpoint.resume", "true"}} {
-		told = append(told, setting.Assignment{Path: setting.Path(a[0]), Text: a[1]})
+		saved = append(saved, setting.Assignment{Path: setting.Path(a[0]), Text: a[1]})
 	}
-	for i := range told {
-		told[i].Origin = setting.Origin("the checkpoint " + file.File)
+	for i := range saved {
+		saved[i].Origin = setting.Origin("the checkpoint " + file.File)
 	}
-	return told, nil
+	return saved, nil
 }
 
-// needsServers reports whether parameter servers must read the saved rows: servers are requested,
-// or the run limited their memory. Otherwise the ranks read the rows.
-func needsServers(told, said []setting.Assignment) bool {
-	return slices.ContainsFunc(said, func(a setting.Assignment) bool { return a.Path == "servers.count" || a.Path == "ps.addresses" }) ||
-		slices.ContainsFunc(told, func(a setting.Assignment) bool { return a.Path == "ps.memory" })
+// needsServers reports whether parameter servers must read the saved rows: this command's settings
+// (given) request servers, or the run's settings (saved) limit the memory of its servers. Otherwise
+// the ranks read the rows.
+func needsServers(saved, given []setting.Assignment) bool {
+	return slices.ContainsFunc(given, func(a setting.Assignment) bool { return a.Path == "servers.count" || a.Path == "ps.addresses" }) ||
+		slices.ContainsFunc(saved, func(a setting.Assignment) bool { return a.Path == "ps.memory" })
 }
 
 // withoutServers returns a run's settings for ranks without parameter servers.

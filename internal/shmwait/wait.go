@@ -26,7 +26,8 @@ type Config struct {
 	// OneProcess reports whether the ranks are goroutines of this process: a wait then yields to
 	// goroutines first, and to other processes only by sleeping.
 	OneProcess bool
-	// Seats are all ranks' seats, this rank's at Me. Empty means that processors are unknown.
+	// Seats are the last known processors of all ranks, this rank's at Me. Empty means that waits
+	// do not depend on processors.
 	Seats []*Seat
 	Me    int
 }

@@ -50,8 +50,8 @@ func checkLayer(op string, d int, stats []float32, same bool, x []float32) int {
 	return len(x) / d
 }
 
-// rowCalls calls f for runs of n rows, from row r, for single assembly calls, or, without assembly,
-// for every row with n 0.
+// rowCalls divides rows into calls f(r, n): n rows from row r for one assembly call. If these rows
+// have no assembly, it calls f(r, 0) for each row r, which f computes in Go.
 func (k *Kernels) rowCalls(rows, d int, f func(r, n int)) {
 	if k.layer.apply == nil || d%16 != 0 || d > 4*callFloats {
 		for r := range rows {

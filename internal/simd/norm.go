@@ -51,8 +51,9 @@ const (
 	NormPlanes
 )
 
-// NormParams are the parameters of channels, each plane one period long. The kernels read plane p
-// at Values[p*Period:].
+// NormParams holds the parameters of a batch normalisation in NormPlanes planes of Period values,
+// such as all means. A plane repeats the value of each channel up to a period, see NormPeriod. The
+// kernels read plane p at Values[p*Period:].
 type NormParams struct {
 	Period int
 	Values []float32 // NormPlanes*Period values

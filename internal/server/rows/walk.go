@@ -14,7 +14,7 @@ const (
 // Cursor is a position of a Walk. The zero value is the start.
 type Cursor struct{ hash uint64 }
 
-// Walk calls visit with about most rows (at least 1) after the cursor and returns the next cursor;
+// Walk calls visit for about limit rows (at least 1) after the cursor and returns the next cursor;
 // more is false at the end. Other goroutines may use the table during and between calls: a row that
 // exists throughout is visited exactly once, a row created or deleted during the walk at most once.
 //
@@ -23,8 +23,8 @@ type Cursor struct{ hash uint64 }
 //
 // A cursor is a hash: rows are visited in approximate hash order, which is independent of the
 // index's growth and shrinking.
-func (t *Table) Walk(from Cursor, most int, visit func(*Row) Verdict) (next Cursor, more bool, err error) {
-	return t.WalkPiece(from, most, nil, visit)
+func (t *Table) Walk(from Cursor, limit int, visit func(*Row) Verdict) (next Cursor, more bool, err error) {
+	return t.WalkPiece(from, limit, nil, visit)
 }
 
 // Piece is the range of hashes of one call of WalkPiece.

@@ -81,9 +81,11 @@ type Engine interface {
 	Await(ctx context.Context, trainer int, step uint64) error
 	// WaitsFor returns a trainer that Await of a step waits for; -1: none or unknown.
 	WaitsFor(step uint64) (trainer int)
-	// PullRows may block until its counts are durable. id identifies a repeated pull.
+	// PullRows reads rows, creates missing ones, and counts each use of a key for admission and
+	// age. It may block until these counts are durable. id identifies a repeated pull, which is not
+	// counted again.
 	PullRows(id rows.PullID, table int, keys []uint64, dst []float32) error
-	// PeekRows is PullRows that creates and counts no rows.
+	// PeekRows reads rows without creating rows or counting uses.
 	PeekRows(table int, keys []uint64, dst []float32) error
 	PullDense(array, lo int, dst []float32) error
 	// Clocked returns the last step that later pulls include completely, with all earlier steps.
