@@ -124,7 +124,8 @@ func borderFlush(h *C.ringo_tables, f *C.border_fault) (code C.int) {
 	return report(f, err)
 }
 
-// borderSave makes the servers write a checkpoint, and writes the numbers to C memory unless NULL.
+// borderSave makes the servers write a checkpoint after step, and writes each server's checkpoint
+// number to C memory unless numbers is NULL. room is the length of numbers.
 //
 //export borderSave
 func borderSave(h *C.ringo_tables, step, oldest C.uint64_t, numbers *C.uint64_t, room C.size_t, f *C.border_fault) (code C.int) {

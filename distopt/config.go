@@ -130,7 +130,8 @@ func (c Config) checkStrategy() (errs []error) {
 	return append(errs, c.checkSettings(i)...)
 }
 
-// maxEntries returns the limit on the entries of the sum of a group of l's arena; 0 means no limit.
+// maxEntries returns the maximum number of entries in the sparse sum of a bucket g; 0 means no
+// limit.
 func (c Config) maxEntries(l *compress.Layout, g compress.Bucket) (n int) {
 	if !c.LimitSum {
 		return 0

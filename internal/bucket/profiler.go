@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Profiler collects the times of final gradients per layer over some steps, and computes the
-// backward times of a Profile. The caller passes the times, uses a single goroutine, and steps
-// allocate nothing.
+// Profiler records when backward has finished the gradient of each layer, and computes the backward
+// times of a Profile from the last steps. The caller passes the times and uses a single goroutine.
+// Steps allocate no memory.
 //
 // Calls in each step: Backward, Ready for each layer in any order, End. Times are since the step's
-// start. The last steps count.
+// start. NewProfiler sets the number of steps in the window.
 type Profiler struct {
 	layers int
 	places int // kept steps and the current step

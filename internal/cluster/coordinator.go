@@ -229,7 +229,8 @@ func (c *Coordinator) MarkServerLost(who, addr, why string) {
 	c.serverLost(&transport.ServerLostError{Process: who, Addr: addr, Reason: why})
 }
 
-// serverLost makes e the verdict, unless a verdict exists. The caller holds mu.
+// serverLost makes e the verdict, the reason for the end of the job, unless one exists. The caller
+// holds mu.
 func (c *Coordinator) serverLost(e *transport.ServerLostError) {
 	if c.verdict == nil {
 		c.decide(e)

@@ -268,7 +268,8 @@ func (c *Coordinator) failed(rank int, m message) {
 	c.report(failureReport{proof: proofFailed, rank: rank, by: rank, why: failedPrefix + m.Reason, late: m.TimedOut})
 }
 
-// suspect records that rank cannot reach m.Peer, or the root of m.Peer's waits. mu is held.
+// suspect records that rank cannot reach m.Peer. If m.Peer waits for another rank, the suspected
+// rank is the last of this chain of waits. mu is held.
 func (c *Coordinator) suspect(rank int, m message) {
 	if m.Peer < 0 || m.Peer == rank || accuser(rank, c.evidence) {
 		return

@@ -169,7 +169,8 @@ func (c Config) httpAddress(index int) (string, *setting.Error) {
 	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), strconv.Itoa(n)), nil
 }
 
-// ListenHTTP opens Admin from HTTP for this server, and AdminHost, if HTTP is set.
+// ListenHTTP listens at the address HTTP, if set, with the server's index added to the port, and
+// stores the listener in Admin and the host of the address in AdminHost.
 func (c *Config) ListenHTTP() error {
 	if c.HTTP == "" {
 		return nil

@@ -9,8 +9,9 @@ import (
 // unknown. A Seat is a hint: seats affect the way and the duration of waits, never their end.
 //
 // A wait that yields loses its core to any waiting thread, including other jobs', for a time chosen
-// by the scheduler: milliseconds. Yielding is worthwhile only if another rank needs the core, as
-// neither the counter nor the duration of the yield shows.
+// by the scheduler: milliseconds. Yielding is worthwhile only if another rank needs the core.
+// Neither the awaited counter nor the duration of the yield shows that, but the seats of the ranks
+// do.
 type Seat struct{ n atomic.Uint32 }
 
 // Sit records this rank's processor, and reports whether the processor is known. Cost: a system

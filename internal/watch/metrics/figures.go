@@ -118,7 +118,7 @@ type Step struct {
 	Density float64
 	// Overlap is the share of the exchange time hidden by backward; NaN without exchanges.
 	Overlap float64
-	// Phases are the durations of the parts of Whole, by phase.
+	// Phases are the durations of the phases of the step, which add up to Whole.
 	Phases [UpdatePhase + 1]time.Duration
 }
 

@@ -58,10 +58,11 @@ func (c clock) offset(at int64) int64 {
 	return c.first.offset + int64(share*float64(c.last.offset-c.first.offset))
 }
 
-// bound returns the maximum error between the readings, if the clocks drift linearly.
+// bound returns the maximum error of the clock offset at any time between the first and the last
+// comparison of the clocks, if the clocks drift linearly.
 func (c clock) bound() int64 { return max(c.first.bound, c.last.bound) }
 
-// Align compares this rank's clock with rank 0's. Align is a collective call for before the first
+// Align compares this rank's clock with rank 0's. Align is a collective call before the first
 // step. Write aligns again and removes the drift. Cost: 32 round trips per rank but 0,
 // sequentially.
 func (r *Timeline) Align(g *collective.Group) error {

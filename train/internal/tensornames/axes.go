@@ -138,8 +138,9 @@ func (t *tracer) nameTable(table *nn.Table) {
 	}
 }
 
-// node passes names from an operation's inputs to its result and its parameters. Other operations,
-// such as matmul and attention, end names.
+// node passes the names along axes, such as those of columns and classes, from an operation's
+// inputs to its result and its parameters. The results of other operations, such as matmul and
+// attention, have no names.
 func (t *tracer) node(n *nn.Node) {
 	switch n.Op {
 	case "dense":

@@ -100,7 +100,8 @@ func (l *stepSampler) addRecent(j *steptrace.Job, now time.Time) {
 	}
 }
 
-// saw adds the snapshots of all ranks; false results mean no step or a known step.
+// saw adds the snapshots of all ranks. whole reports that the first local rank has a complete step,
+// and exchanged that the ranks have a complete step with an exchange.
 func (h *Collector) saw(all []*record.Snapshot) (whole, exchanged bool) {
 	// The timeline of buckets is of the first local rank: rank 0, if its process is on this host.
 	first := slices.IndexFunc(all, func(s *record.Snapshot) bool { return s != nil })
