@@ -70,7 +70,8 @@ type Config struct {
 	// First makes this trainer send the initial values to the servers: one trainer must.
 	First bool
 	// GeoSteps, above 0, is the number of steps between two exchanges in geo mode, in which each
-	// session trains a local copy of the parameters. Copies is the number of copies of all trainers.
+	// session trains a local copy of the parameters. Copies is the number of copies of all
+	// trainers.
 	GeoSteps, Copies int
 	// Cache configures the reuse of rows of earlier batches. It is not for GeoSteps.
 	Cache CacheConfig
