@@ -22,7 +22,7 @@ func words(list string) map[string]bool {
 	return set
 }
 
-// What the checks of the style count.
+// Words and patterns that the checks of the style count.
 var (
 	pronouns = words("it its itself they them their theirs themselves he him his himself she her hers this that these those " +
 		"who whom whose which what whatever whoever whichever one ones others another nobody somebody someone anybody anyone " +
