@@ -186,7 +186,11 @@ func (r *Replica) take(src *initSource, c Config) ([]string, error) {
 	if err := fit.Put(src.Read); err != nil {
 		return nil, err
 	}
-	lines := []string{fmt.Sprintf("begun with %s: %s taken", src.Path, tensors(len(fit.Taken)))}
+	from := src.Path
+	if src.Chosen != "" {
+		from += " (" + src.Chosen + ")"
+	}
+	lines := []string{fmt.Sprintf("begun with %s: %s taken", from, tensors(len(fit.Taken)))}
 	lines = append(lines, mapped...)
 	if len(fit.Elsewhere) > 0 {
 		lines = append(lines, "taken by the servers: the rows of "+tensornames.Enumerate(fit.Elsewhere))

@@ -153,6 +153,7 @@ func (r *run) summary() (Summary, error) {
 		Ended: r.ended, Best: r.reports.past.Best, Lost: r.lost(), DiskFullCheckpoints: r.saver.room.failed, Skipped: o.Setup().Skipped, Diverged: r.reports.divergence(),
 		DistinctKeys: keys, ParamsSHA256: sum, WallS: r.wall(),
 	}
+	s.BestCheckpoint, s.LastCheckpoint = r.saver.files()
 	if r.ended != "" {
 		s.Epochs = last.Epoch
 	}

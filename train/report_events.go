@@ -139,6 +139,10 @@ type Summary struct {
 	Epochs int    `json:"epochs,omitempty"`
 	// Best is the best epoch, with Config.Best.
 	Best *BestEpoch `json:"best,omitempty"`
+	// BestCheckpoint and LastCheckpoint are the files of the best epoch and of the run's end; "" if
+	// the run is not saved, or the disk was full.
+	BestCheckpoint string `json:"best_checkpoint,omitempty"`
+	LastCheckpoint string `json:"last_checkpoint,omitempty"`
 	// Diverged describes losses of the last epoch far above the first step's; "" without
 	// divergence.
 	Diverged string `json:"blown_up,omitempty"`

@@ -21,8 +21,8 @@ type Predictor struct {
 	failed bool
 }
 
-// NewPredictor loads a model's checkpoint cfg.Checkpoint.Dir, or the last one in that folder, and
-// opens no data. Training settings are ignored. Parameters on servers are the servers' initial
+// NewPredictor loads a model's checkpoint cfg.Checkpoint.Dir, or the one of that folder by
+// checkpoint.Choose, and opens no data. Training settings are ignored. Parameters on servers are the servers' initial
 // values: see Servers.Start; without servers each rank reads the servers' parts: see
 // Servers.OpenServerCheckpoint. The call is collective, as are Gather and End.
 func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (p *Predictor, err error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/data/table"
@@ -43,8 +44,8 @@ type SavedEvaluation struct {
 	WallS       float64 `json:"wall_s"`
 }
 
-// Evaluate loads a model's checkpoint cfg.Checkpoint.Dir, or the last one in that folder, and
-// evaluates the model as in its run. Training settings are ignored. Parameters on servers are the
+// Evaluate loads a model's checkpoint cfg.Checkpoint.Dir, or the one of that folder by
+// checkpoint.Choose, and evaluates the model as in its run. Training settings are ignored. Parameters on servers are the
 // servers' initial values: see Servers.Start; without servers each rank reads the servers' parts:
 // see Servers.OpenServerCheckpoint. The call is collective: every rank passes the same
 // configuration, and gets the same metrics.
@@ -127,7 +128,11 @@ func (r *run) prepareSaved(openData func(saved checkpointInfo) error) error {
 
 // openOther opens a checkpoint of the same model; its run may have had other settings.
 func (r *resumption) openOther() (checkpointInfo, error) {
-	head, err := openSaved(r.cfg.Checkpoint.Dir)
+	file, _, err := checkpoint.Choose(r.cfg.Checkpoint.Dir)
+	if err != nil {
+		return checkpointInfo{}, err
+	}
+	head, err := openSaved(file)
 	if err != nil {
 		return checkpointInfo{}, err
 	}

@@ -216,6 +216,18 @@ func (s *saver) collect(p position) (state checkpoint.State, err error) {
 	return state, err
 }
 
+// files returns the paths of the best epoch's checkpoint and of the last one; "" without.
+func (s *saver) files() (best, last string) {
+	dir := s.cfg.Checkpoint.Dir
+	if dir == "" {
+		return "", ""
+	}
+	if b := s.reports.past.Best; b != nil && b.Metric == s.cfg.Best.Metric && !slices.Contains(s.room.missing, b.Step) {
+		best = checkpoint.PathOf(dir, b.Step)
+	}
+	return best, checkpoint.PathOf(dir, s.resumption.stepsDone(position{epoch: s.saved.epoch, step: s.saved.step}))
+}
+
 // more returns the header's entries in addition to parameters and settings. places is "" without
 // streams.
 func (s *saver) more(p position, places string) (map[string]string, error) {

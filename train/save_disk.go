@@ -36,6 +36,7 @@ type diskState struct {
 	retryStep int
 	pause     time.Duration // approximate time until then, on rank 0
 	failed    int           // number of failed attempts, equal on all ranks
+	missing   []int64       // steps of the run without a checkpoint, equal on all ranks
 	saved     int64         // step of the last checkpoint, on rank 0; 0 without one
 }
 
@@ -76,7 +77,7 @@ func (s *saver) save(p position) error {
 			return s.afterCheckpoint(s.resumption.stepsDone(p))
 		}
 		if s.room.failed++; verdict[0] == verdictLater {
-			s.room.retryStep = s.runStep(p) + int(verdict[1])
+			s.room.retryStep, s.room.missing = s.runStep(p)+int(verdict[1]), append(s.room.missing, s.resumption.stepsDone(p))
 			return nil
 		}
 		if err := sleep(s.job.Context(), time.Duration(verdict[1])*time.Microsecond); err != nil {

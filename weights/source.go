@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -16,8 +17,9 @@ import (
 
 // Source is a file with parameters, of any supported kind.
 type Source struct {
-	// Path is the file: for a run's folder its last checkpoint.
-	Path string
+	// Path is the file: for a run's folder the checkpoint by checkpoint.Choose, for the reason in
+	// Chosen.
+	Path, Chosen string
 	// Tensors are the file's tensors. A checkpoint's have the names and layouts of package nn, and
 	// a nil Shape if it has none.
 	Tensors []Info
@@ -30,8 +32,8 @@ type Source struct {
 	close func() error
 }
 
-// OpenSource opens a safetensors file, NumPy's .npz, a checkpoint, or the last checkpoint of a
-// run's folder; the content decides, not the name. A .npz is read once for its checksums;
+// OpenSource opens a safetensors file, NumPy's .npz, a checkpoint, or a run's folder, as
+// checkpoint.Choose does; the content decides, not the name. A .npz is read once for its checksums;
 // compressed arrays are held in memory until Close. The caller closes the source.
 //
 // A value that is not finite is an error of Read with file, tensor and index.
@@ -74,6 +76,10 @@ func openSource(path string) (*Source, error) {
 func kindOf(path string) (string, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return "checkpoint", nil
+	} else if errors.Is(err, fs.ErrNotExist) {
+		if _, _, err := checkpoint.Choose(path); !errors.Is(err, checkpoint.ErrNone) { // RUN/best or RUN/last
+			return "checkpoint", nil
+		}
 	}
 	f, err := pathname.Open(path)
 	if err != nil {
@@ -98,7 +104,7 @@ func kindOf(path string) (string, error) {
 var prefixes = []string{"param/", "table/", "buffer/"}
 
 func openCheckpoint(path string) (*Source, error) {
-	path, err := checkpoint.Of(path)
+	path, why, err := checkpoint.Choose(path)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +112,7 @@ func openCheckpoint(path string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{Path: path, Saved: &f.Header, close: f.Close}
+	s := &Source{Path: path, Chosen: why, Saved: &f.Header, close: f.Close}
 	arrays := map[string]checkpoint.Info{}
 	for _, a := range f.Arrays() {
 		for _, prefix := range prefixes {

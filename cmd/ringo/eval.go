@@ -28,8 +28,9 @@ func (c *evalCommand) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "eval CHECKPOINT",
 		Short: "Evaluate a checkpoint",
-		Long: "Evaluate the model of a checkpoint, a file or a folder whose last one is meant, as its run\n" +
-			"did: on the same data, unless --data names others. With as many ranks the figures are the\n" +
+		Long: "Evaluate the model of a checkpoint as its run did: on the same data, unless --data names\n" +
+			"others. CHECKPOINT is a file, or a run's folder: its best checkpoint with training.monitor,\n" +
+			"else the last one (RUN/best and RUN/last name them). With as many ranks the figures are the\n" +
 			"run's own to the last digit.",
 		Example: "  ringo eval ./checkpoints\n  ringo eval ./checkpoints/step-1874.ringo --data ./mnist --np 2 --json -",
 		Args: func(cmd *cobra.Command, words []string) error {

@@ -41,7 +41,8 @@ func (c *predictCommand) command() *cobra.Command {
 		Short: "Predict rows, images or text with a checkpoint",
 		Long: "Predict each row or image of --data with a saved model, in their order: classes\n" +
 			"with probabilities, numbers in their column's units, or the probability of a click. A\n" +
-			"language model writes text behind --prompt. CHECKPOINT is a file, or a run's folder.",
+			"language model writes text behind --prompt. CHECKPOINT is a file, or a run's folder: its\n" +
+			"best checkpoint with training.monitor, else the last one; RUN/best and RUN/last name them.",
 		Example: "  ringo predict RUN --data new.csv --out predictions.csv --format csv --columns id\n" +
 			"  zcat day.tsv.gz | ringo predict RUN --data - --np 1\n" +
 			"  ringo predict RUN --data photos --top 3 --np 2\n" +
@@ -71,7 +72,7 @@ func (c *predictCommand) command() *cobra.Command {
 // predictHelp prints help for a terminal of 24 lines of 80 columns. The manual page has all flags.
 func predictHelp(to io.Writer) {
 	var b strings.Builder
-	b.WriteString("Use what was trained: CHECKPOINT is a file, or a run's folder, whose last one is meant.\n\n" +
+	b.WriteString("Use what was trained: CHECKPOINT is a file, or a run's folder.\n\n" +
 		"  ringo predict RUN --data new.csv --columns id --format csv --out found.csv\n" +
 		"  zcat day.tsv.gz | ringo predict RUN --data -\n" +
 		"  ringo predict RUN --data photos --top 3 --np 2\n" +

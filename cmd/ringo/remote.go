@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -172,13 +173,24 @@ func (g *commandSettings) carried(do func() error) error {
 	return err
 }
 
-// withCheckpoint runs do with a local copy of the checkpoint that the first word names.
+// withCheckpoint runs do with the file of the checkpoint that the first word names, local or a copy,
+// and prints the choice among a folder's checkpoints. Ranks of this command receive the file.
 func withCheckpoint(cmd *cobra.Command, words []string, do func(*cobra.Command, []string) error) error {
 	path, end, err := checkpointHere(cmd.Context(), words[0])
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(cmd, append([]string{path}, words[1:]...)), end())
+	file, why, err := checkpoint.Choose(path)
+	if errors.Is(err, checkpoint.ErrNone) {
+		file, err = path, nil // do reports the error
+	}
+	if why != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "ringo: %s: taking %s, %s\n", remote.Shown(words[0]), filepath.Base(file), why)
+	}
+	if err == nil {
+		err = do(cmd, append([]string{file}, words[1:]...))
+	}
+	return errors.Join(err, end())
 }
 
 // readsCheckpoint lets a command accept the URL of a checkpoint.

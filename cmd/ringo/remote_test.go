@@ -33,7 +33,7 @@ func TestSavedElsewhere(t *testing.T) {
 	}
 	checkHolds(t, "resumed", p.out.String(), "resumed after ", " from "+far+"/run/step-")
 	checkRefused(t, exitUsage, job+"--checkpoint "+far+"/run", "--checkpoint "+far+"/run holds a run already, saved last in step-000001800.ringo: go on with it (--resume)")
-	for _, line := range []string{"eval " + far + "/run", "eval " + far + "/run/step-000001800.ringo"} {
+	for _, line := range []string{"eval " + far + "/run", "eval " + far + "/run/last", "eval " + far + "/run/step-000001800.ringo"} {
 		status, out, errs := command(t, line+" --progress none")
 		if status != 0 || !strings.Contains(out, "after 1,800 steps") {
 			t.Errorf("%s: status %d, %s%s", line, status, out, errs)

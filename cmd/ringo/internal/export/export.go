@@ -28,7 +28,8 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export CHECKPOINT --out FILE",
 		Short: "Export a checkpoint to ONNX, safetensors or NumPy",
-		Long: "Write the model of a checkpoint, a file or a run's folder, whose last one is taken.\n" +
+		Long: "Write the model of a checkpoint, a file or a run's folder: its best checkpoint with\n" +
+			"training.monitor, else the last one (RUN/best and RUN/last name them).\n" +
 			"safetensors and npz (NumPy's) hold the weights, with the names and layouts of PyTorch's\n" +
 			"state_dict: those of resnet50 are torchvision's. onnx is the whole model as a graph of\n" +
 			"opset 17 with an open batch, to be run by other programs; weights of 1 GiB and more lie\n" +

@@ -31,9 +31,9 @@ type trained struct {
 	ctx    context.Context
 }
 
-// load reads the model of a checkpoint file, or of a folder's last checkpoint.
+// load reads the model of a checkpoint file, or of a folder's checkpoint by checkpoint.Choose.
 func load(ctx context.Context, path string) (*trained, error) {
-	path, err := checkpoint.Of(path)
+	path, _, err := checkpoint.Choose(path)
 	if err != nil {
 		return nil, err
 	}

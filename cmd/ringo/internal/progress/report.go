@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -288,6 +289,11 @@ func (r *Reporter) Summary(s train.Summary) {
 		epochs = s.Epochs
 	}
 	fmt.Fprintf(r.out.Lines, "%s after %s in %s; parameters sha256 %s\n", r.result(s), cli.Counted(epochs, "epoch"), quantity.Seconds(s.WallS), s.ParamsSHA256)
+	s.BestCheckpoint, s.LastCheckpoint = remotepath.WithURLs(s.BestCheckpoint), remotepath.WithURLs(s.LastCheckpoint)
+	if s.BestCheckpoint != "" {
+		dir, best := filepath.Split(s.BestCheckpoint)
+		fmt.Fprintf(r.out.Lines, "checkpoints: %sbest is %s, %slast is %s\n", dir, best, dir, filepath.Base(s.LastCheckpoint))
+	}
 	r.write(s)
 }
 

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
 	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/remote"
@@ -213,31 +214,48 @@ func Checkpoint(ctx context.Context, word string, parts func(file string) (prefi
 		return word, end, nil
 	}
 	if path, err := localPath(ctx, word); path != "" || err != nil {
-		if _, none := os.Stat(path); err == nil && errors.Is(none, fs.ErrNotExist) {
+		if _, none := os.Stat(path); err == nil && errors.Is(none, fs.ErrNotExist) && !isChoice(filepath.Base(path)) {
 			err = fmt.Errorf("%s: %w", remote.Shown(word), errNone)
 		}
 		return path, end, err
 	}
 	where, only := word, ""
-	if parent, name := remote.Split(word); remote.KindOf(name) == remote.KindCheckpoint {
+	parent, name := remote.Split(word)
+	if remote.KindOf(name) == remote.KindCheckpoint {
 		where, only = parent, name
 	}
+	path, end, err = downloaded(ctx, where, only, parts)
+	if errors.Is(err, errNone) && isChoice(name) {
+		if path, end, err = downloaded(ctx, parent, "", parts); err == nil {
+			path = filepath.Join(path, name)
+		}
+	}
+	if errors.Is(err, errNone) {
+		err = fmt.Errorf("%s: %w", remote.Shown(word), err)
+	}
+	return path, end, err
+}
+
+// isChoice reports a name that checkpoint.Choose gives to a file of the folder, unless a file or
+// folder has the name.
+func isChoice(name string) bool { return name == "best" || name == "last" }
+
+// downloaded is Checkpoint for a folder of a store, and one object of the folder unless only is "".
+func downloaded(ctx context.Context, where, only string, parts func(file string) (prefix string, err error)) (path string, end func() error, err error) {
 	from, err := remote.Open(ctx, where)
 	if err != nil {
 		return "", nil, err
 	}
 	s := new(Spool)
 	end = func() error { return errors.Join(from.Close(), s.remove()) }
-	if path, err = s.bring(ctx, from, only, parts); errors.Is(err, errNone) {
-		err = fmt.Errorf("%s: %w", remote.Shown(word), err)
-	}
-	if err != nil {
+	if path, err = s.bring(ctx, from, only, parts); err != nil {
 		return "", nil, errors.Join(err, end())
 	}
 	return path, end, nil
 }
 
-// bring downloads the last checkpoint, or the named checkpoint, with its parts to a new spool.
+// bring downloads the named checkpoint with its parts to a new spool; for "" the last checkpoint
+// and the best one, and returns the folder.
 func (s *Spool) bring(ctx context.Context, from store.Store, only string, parts func(file string) (prefix string, err error)) (path string, err error) {
 	if err := s.make(from); err != nil {
 		return "", err
@@ -252,13 +270,30 @@ func (s *Spool) bring(ctx context.Context, from store.Store, only string, parts 
 	if i < 0 {
 		return "", errNone
 	}
-	if err := m.Fetch(ctx, saved[i:i+1]); err != nil {
-		return "", err
-	}
 	path = filepath.Join(s.Dir, saved[i].Name)
-	prefix, err := parts(path)
-	if err != nil || prefix == "" {
+	if err := s.fetchWhole(ctx, m, objects, saved[i], parts); err != nil || only != "" {
 		return path, err
 	}
-	return path, m.Fetch(ctx, slices.DeleteFunc(objects, func(o store.Object) bool { return !strings.HasPrefix(o.Name, prefix) }))
+	f, err := checkpoint.Load(path)
+	if err != nil {
+		return "", err
+	}
+	step, best := f.Header.BestStep()
+	name := filepath.Base(checkpoint.PathOf("", step))
+	if k := slices.IndexFunc(saved, func(o store.Object) bool { return o.Name == name }); best != "" && k > i {
+		err = s.fetchWhole(ctx, m, objects, saved[k], parts)
+	}
+	return s.Dir, errors.Join(err, f.Close())
+}
+
+// fetchWhole downloads a checkpoint with its parts.
+func (s *Spool) fetchWhole(ctx context.Context, m *remote.Mirror, objects []store.Object, file store.Object, parts func(file string) (prefix string, err error)) error {
+	if err := m.Fetch(ctx, []store.Object{file}); err != nil {
+		return err
+	}
+	prefix, err := parts(filepath.Join(s.Dir, file.Name))
+	if err != nil || prefix == "" {
+		return err
+	}
+	return m.Fetch(ctx, slices.DeleteFunc(slices.Clone(objects), func(o store.Object) bool { return !strings.HasPrefix(o.Name, prefix) }))
 }
