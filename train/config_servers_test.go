@@ -95,7 +95,7 @@ func TestServersSettings(t *testing.T) {
 // The tallies of threads add up, the waits that no checkpoint holds too.
 func TestTalliesAdd(t *testing.T) {
 	r := &runEnv{replica: &Replica{model: model.Model{Metrics: []model.Metric{model.Accuracy()}}}}
-	sum, one := r.newTally(), r.newTally()
+	sum, one := r.replica.newTally(), r.replica.newTally()
 	for i, f := range one.values() {
 		*f = float64(i + 1)
 	}

@@ -59,6 +59,11 @@ func partsOf(of data.SamplerConfig, ranks []int, parts []data.SamplerConfig) {
 	}
 }
 
+// lr returns the learning rate of a step, from 0, of an epoch, from 1.
+func (d *runData) lr(epoch, step int) float64 {
+	return d.cfg.schedule().At((epoch-1)*d.steps+step, d.steps, d.cfg.Epochs)
+}
+
 // batchOf returns the number of samples in a rank's training batch of an epoch, counted from 0.
 func (d *runData) batchOf(rank, batch int) int {
 	if s, ok := d.order.(*streamed); ok {

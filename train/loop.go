@@ -59,7 +59,7 @@ func (l *epochLoop) epoch(at *position) error {
 	if l.cut {
 		return nil // the run was saved before
 	}
-	*at = position{epoch: epoch + 1, tally: l.newTally()}
+	*at = position{epoch: epoch + 1, tally: l.replica.newTally()}
 	l.reports.past.skips.Epoch = 0
 	better, err := l.afterEpoch(e, l.resumption.stepsDone(*at))
 	if err == nil && (l.saver.due(epoch*l.data.steps, true) || l.cfg.Checkpoint.Dir != "" && (better || l.ended != "")) {
@@ -101,10 +101,6 @@ func (l *epochLoop) trainEpoch(at *position) (err error) {
 		l.reports.layers = l.replica.Layers()
 	}
 	return nil
-}
-
-func (d *runData) lr(epoch, step int) float64 {
-	return d.cfg.schedule().At((epoch-1)*d.steps+step, d.steps, d.cfg.Epochs)
 }
 
 // next returns the next batch, or an error at the epoch's end.
@@ -166,18 +162,6 @@ func (l *epochLoop) checkStop(epoch, step, n int) error {
 func stopped(err error) bool {
 	var s *ringo.StoppedError
 	return errors.As(err, &s)
-}
-
-// saveLast saves a stopped run, unless this step is saved, and returns why, a *ringo.StoppedError.
-// start is the start of the training clock.
-func (s *saver) saveLast(at *position, start time.Time, why error) error {
-	if s.saved == (epochStep{at.epoch, at.step}) {
-		return why
-	}
-	if _, err := s.saveMidEpoch(at, start); err != nil {
-		return err
-	}
-	return why
 }
 
 // leaveStopped ends a stopped run with err and leaves its servers.

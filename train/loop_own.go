@@ -2,8 +2,6 @@ package train
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math"
 
 	"github.com/ringo-ml/ringo"
@@ -50,10 +48,7 @@ func NewLoop(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (l *
 		}
 	}()
 	r.setPosition("preparing", 0, 0)
-	if err := errors.Join(r.peers.validate(cfg), cfg.canSave()); err != nil {
-		return nil, err
-	}
-	if err := r.peers.whenConnected(r.agreeConfig); err != nil {
+	if err := r.enter(); err != nil {
 		return nil, err
 	}
 	if err := r.saver.takeFolder(); err != nil {
@@ -67,16 +62,14 @@ func NewLoop(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (l *
 		return nil, err
 	}
 	if err := r.resumption.find(); err != nil {
-		return nil, fmt.Errorf("resuming: %w", err)
+		return nil, err
 	}
 	if err := r.begin(opts, place); err != nil {
 		return nil, err
 	}
-	l = &Loop{r: r, lr: cfg.LR, at: position{epoch: 1, tally: r.newTally()}}
-	if cfg.Checkpoint.Resume {
-		if l.at, err = r.resumption.resume(); err != nil {
-			return nil, err
-		}
+	l = &Loop{r: r, lr: cfg.LR}
+	if l.at, err = r.resumption.resume(); err != nil {
+		return nil, err
 	}
 	r.loop.stoppable(l.at)
 	return l, nil
@@ -205,16 +198,16 @@ func (l *epochLoop) evaluateNow(epoch int) (Evaluation, error) {
 	if err := l.sync(); err != nil {
 		return Evaluation{}, err
 	}
-	t := l.newTally()
+	t := l.replica.newTally()
 	whole, err := l.evaluateAll(epoch, &t)
 	if err != nil {
 		return Evaluation{}, err
 	}
-	return l.evaluated(whole), nil
+	return l.replica.evaluated(whole), nil
 }
 
 // evaluated returns loss and metrics of an evaluation by all ranks.
-func (e *runEnv) evaluated(whole evaluation) Evaluation {
+func (r *Replica) evaluated(whole evaluation) Evaluation {
 	c := whole.counts
-	return Evaluation{Loss: c.Loss / c.Terms, Terms: int64(c.Terms), Figures: e.replica.model.Figures(c, whole.words, false)}
+	return Evaluation{Loss: c.Loss / c.Terms, Terms: int64(c.Terms), Figures: r.model.Figures(c, whole.words, false)}
 }

@@ -75,7 +75,7 @@ func (l *epochLoop) advance(at *position) error {
 	}
 	for i, w := range l.workers {
 		if w.tally = at.tally; i > 0 { // the first one adds up in the order of steps
-			w.tally = l.newTally()
+			w.tally = l.replica.newTally()
 		}
 	}
 	if err := c.all((*trainerThread).train); err != nil {
@@ -105,9 +105,8 @@ type evaluation struct {
 	words [][]uint64
 }
 
-func (e *runEnv) newEvaluation() evaluation {
-	m := e.replica.model
-	return evaluation{m.NewCounts(), m.NewWords()}
+func (r *Replica) newEvaluation() evaluation {
+	return evaluation{r.model.NewCounts(), r.model.NewWords()}
 }
 
 // evaluate runs the model over this rank's part of the evaluation set. Each sample is evaluated
@@ -117,7 +116,7 @@ func (l *epochLoop) evaluate(epoch int) (sum evaluation, err error) {
 	l.data.shard.Start(epoch)
 	l.replica.ResetState()
 	for _, w := range l.workers {
-		w.evaluation = l.newEvaluation()
+		w.evaluation = l.replica.newEvaluation()
 	}
 	c := &threadPool{epochLoop: l, epoch: epoch, phase: "evaluate", from: l.data.shard, total: l.data.shard.Steps(), remaining: l.data.shard.Steps()}
 	if err := c.all((*trainerThread).evaluate); err != nil {

@@ -61,7 +61,7 @@ func (r *reports) report(p position, done int64, whole evaluation) (Epoch, error
 	}
 	r.past.Samples += int64(t.samples)
 	r.past.Terms += int64(t.train.Terms)
-	m, eval := r.replica.model, r.evaluated(whole)
+	m, eval := r.replica.model, r.replica.evaluated(whole)
 	e := Epoch{
 		Event: "epoch", Epoch: epoch, Seed: r.cfg.Seed, LR: r.data.lr(epoch, max(0, step-1)), Done: done, WallS: r.wall(),
 		TrainLoss: t.train.Loss / t.train.Terms, EvalLoss: eval.Loss,
@@ -94,9 +94,9 @@ func (r *reports) stepTime() float64 {
 }
 
 // unit returns the unit of rates, and the number of units in a sample.
-func (e *runEnv) unit() (name string, perSample int) {
-	if e.spec.Task == model.Language {
-		return "tokens", max(1, e.spec.Labels)
+func (r *run) unit() (name string, perSample int) {
+	if r.spec.Task == model.Language {
+		return "tokens", max(1, r.spec.Labels)
 	}
 	return "samples", 1
 }
@@ -114,7 +114,7 @@ func (r *run) info() Info {
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.data.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed,
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
 		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), Placement: r.job.Placement(), DataSet: r.cfg.source(), DataNotes: slices.Concat(r.data.set.Notes, r.data.shares.notes), Columns: columns,
-		Parameters: slices.Concat(r.reports.initial, r.replica.chosen(), r.keyed()), Initial: r.reports.initial, Resumed: r.resumption.resumed, Steps: o.Steps(), Changed: r.resumption.found.Changed,
+		Parameters: slices.Concat(r.reports.initial, r.replica.chosen(), r.keyed()), Initial: r.reports.initial, Resumed: r.resumption.found.File, Steps: o.Steps(), Changed: r.resumption.found.Changed,
 	}
 }
 
@@ -192,9 +192,9 @@ func (r *reports) distinctKeys() (int64, error) {
 
 // keyed returns a line about the rows of keys; none if the model takes none. Keys may share one of
 // a fixed number of rows, which a run with servers does not need.
-func (e *runEnv) keyed() []string {
-	rows, served := "", e.cfg.Servers.Consistency != ""
-	for _, t := range e.replica.Params.Tables() {
+func (r *run) keyed() []string {
+	rows, served := "", r.cfg.Servers.Consistency != ""
+	for _, t := range r.replica.Params.Tables() {
 		switch {
 		case t.Slots == nil:
 			continue
@@ -213,13 +213,13 @@ func (e *runEnv) keyed() []string {
 }
 
 // params returns the number of parameters, without rows of keys on servers, whose number grows.
-func (e *runEnv) params() int {
-	n := e.replica.Params.Count()
-	if slices.ContainsFunc(e.replica.Params.List(), func(p *nn.Param) bool { return p.Name == standInName }) {
+func (r *run) params() int {
+	n := r.replica.Params.Count()
+	if slices.ContainsFunc(r.replica.Params.List(), func(p *nn.Param) bool { return p.Name == standInName }) {
 		n--
 	}
-	for _, t := range e.replica.Params.Tables() {
-		if t.Slots != nil && e.cfg.Servers.Consistency != "" {
+	for _, t := range r.replica.Params.Tables() {
+		if t.Slots != nil && r.cfg.Servers.Consistency != "" {
 			n -= t.Rows * t.Dim
 		}
 	}

@@ -189,7 +189,7 @@ type epochCounters struct {
 func (t *epochCounters) all() []*float64 { return append(t.values(), t.passing()...) }
 
 // newTally returns counters of an epoch that begins.
-func (e *runEnv) newTally() epochCounters { return epochCounters{train: e.replica.model.NewCounts()} }
+func (r *Replica) newTally() epochCounters { return epochCounters{train: r.model.NewCounts()} }
 
 // passing returns the fields that checkpoints exclude.
 func (t *epochCounters) passing() []*float64 { return []*float64{&t.spent.pull, &t.tuneS, &t.first} }

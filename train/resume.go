@@ -51,8 +51,7 @@ type resumption struct {
 	data    *runData
 	reports *reports
 
-	found   checkpointInfo // File is "" without a checkpoint
-	resumed string         // found.File, if the run continues from there
+	found checkpointInfo // File is "" without a checkpoint
 }
 
 // find broadcasts the description of the folder's last checkpoint, which rank 0 opens: servers need
@@ -63,10 +62,10 @@ func (r *resumption) find() error {
 	}
 	r.prepares("resuming")
 	if err := r.broadcastInfo(r.open); err != nil {
-		return err
+		return fmt.Errorf("resuming: %w", err)
 	}
 	if f := r.found; f.Epoch > r.cfg.Epochs || f.Epoch == r.cfg.Epochs && f.Done > 0 || f.Done > r.data.steps {
-		return fmt.Errorf("%s was saved after %s and %s, but this run has %s of %s: give it more epochs",
+		return fmt.Errorf("resuming: %s was saved after %s and %s, but this run has %s of %s: give it more epochs",
 			f.File, quantity.Count(f.Epoch, "epoch"), quantity.Count(f.Done, "step"), quantity.Count(r.cfg.Epochs, "epoch"), quantity.Count(r.data.steps, "step"))
 	}
 	return nil
@@ -91,25 +90,28 @@ func (r *resumption) broadcastInfo(open func() (checkpointInfo, error)) error {
 		err = json.Unmarshal(text, &r.found)
 	}
 	if err != nil {
-		return fmt.Errorf("telling all ranks: %w", err)
+		return fmt.Errorf("broadcasting its description: %w", err)
 	}
 	return nil
 }
 
-// resume restores the checkpoint of find on all ranks and returns its position, or the run's
-// beginning without one. The call is collective.
+// resume restores the checkpoint of find on all ranks and returns its position, or the beginning
+// of a new run. The call is collective.
 func (r *resumption) resume() (position, error) {
-	head := r.found
-	if head.File == "" {
-		return position{epoch: 1, tally: r.newTally()}, r.replica.Tuner.Resumed(tune.State{})
+	head, p := r.found, position{epoch: 1, tally: r.replica.newTally()}
+	switch {
+	case !r.cfg.Checkpoint.Resume:
+		return p, nil
+	case head.File == "":
+		return p, r.replica.Tuner.Resumed(tune.State{})
 	}
 	if head.Setup != nil {
 		if err := r.replica.Opt.Restore(*head.Setup); err != nil {
 			return position{}, fmt.Errorf("resuming: %s: %w", head.File, err)
 		}
 	}
-	p := position{epoch: head.Epoch + 1, step: head.Done, places: head.Places, tally: r.newTally()}
-	r.reports.past, r.resumed = head.Past, head.File
+	p.epoch, p.step, p.places = head.Epoch+1, head.Done, head.Places
+	r.reports.past = head.Past
 	if err := r.load(head, &p.tally); err != nil {
 		return position{}, fmt.Errorf("resuming: %w", err)
 	}
@@ -251,13 +253,18 @@ func (r *resumption) load(head checkpointInfo, t *epochCounters) error {
 		if err != nil {
 			return err
 		}
-		if err := head.file.Read(slices.Concat(r.arrays(means), r.tallyArrays(tallies), kept)...); err != nil {
+		if err := head.file.Read(slices.Concat(r.replica.arrays(means), r.replica.tallyArrays(tallies), kept)...); err != nil {
 			return err
 		}
 	} else if err := r.receiveLocal(lengths); err != nil {
 		return err
 	}
-	if err := r.restore(t, tallies, means); err != nil {
+	if tallies != nil {
+		err = r.restoreTally(t, tallies)
+	} else { // localState has the running statistics of as many ranks
+		err = r.restoreMeans(means)
+	}
+	if err != nil {
 		return err
 	}
 	for _, w := range r.workers {
@@ -277,7 +284,7 @@ func (r *resumption) loaded() error {
 	}
 	for _, p := range r.replica.Params.Frozen() {
 		if err := collective.Broadcast(r.job.Group(), p.Data, 0); err != nil {
-			return fmt.Errorf("handing out frozen parameters: %w", err)
+			return fmt.Errorf("broadcasting frozen parameters: %w", err)
 		}
 	}
 	for _, w := range r.workers[1:] {
@@ -288,24 +295,26 @@ func (r *resumption) loaded() error {
 	return nil
 }
 
-// restore broadcasts the ranks' counters that rank 0 has read or, with tallies nil, the means of
-// running statistics.
-func (r *resumption) restore(t *epochCounters, tallies []uint64, means []float32) error {
-	if tallies == nil {
-		if err := collective.Broadcast(r.job.Group(), means, 0); err != nil {
-			return fmt.Errorf("handing out the running statistics: %w", err)
-		}
-		for _, w := range r.workers {
-			copy(w.replica.Params.Buffers(), means)
-		}
-		return nil
+// restoreMeans broadcasts the means of running statistics that rank 0 has read.
+func (r *resumption) restoreMeans(means []float32) error {
+	if err := collective.Broadcast(r.job.Group(), means, 0); err != nil {
+		return fmt.Errorf("broadcasting the running statistics: %w", err)
 	}
+	for _, w := range r.workers {
+		copy(w.replica.Params.Buffers(), means)
+	}
+	return nil
+}
+
+// restoreTally broadcasts the bits of all ranks' counters, which rank 0 has read, and sets t to
+// this rank's.
+func (r *resumption) restoreTally(t *epochCounters, tallies []uint64) error {
 	bits := make([]int64, len(tallies))
 	for i, v := range tallies {
 		bits[i] = int64(v)
 	}
 	if err := collective.Broadcast(r.job.Group(), bits, 0); err != nil {
-		return fmt.Errorf("handing out the ranks' figures: %w", err)
+		return fmt.Errorf("broadcasting the ranks' counters: %w", err)
 	}
 	fields := t.values()
 	for i, f := range fields {
@@ -324,7 +333,7 @@ func broadcastBytes(g *collective.Group, own []byte) ([]byte, error) {
 		return nil, err
 	}
 	if size[0] < 0 || size[0] > maxInfo {
-		return nil, fmt.Errorf("rank 0 tells %d bytes, at most %d make sense", size[0], maxInfo)
+		return nil, fmt.Errorf("rank 0 announces %d bytes: must be at most %d", size[0], maxInfo)
 	}
 	if g.Rank() != 0 {
 		own = make([]byte, size[0])

@@ -96,12 +96,9 @@ func runOn(ctx context.Context, job *ringo.Job, cfg Config, set *data.Dataset) (
 	if err := r.prepare(); err != nil {
 		return Summary{}, err
 	}
-	at := position{epoch: 1, tally: r.newTally()}
-	if cfg.Checkpoint.Resume {
-		var err error
-		if at, err = r.resumption.resume(); err != nil {
-			return Summary{}, err
-		}
+	at, err := r.resumption.resume()
+	if err != nil {
+		return Summary{}, err
 	}
 	r.loop.stoppable(at)
 	r.obs.Start(r.info())
@@ -135,12 +132,17 @@ func runOn(ctx context.Context, job *ringo.Job, cfg Config, set *data.Dataset) (
 	return sum, err
 }
 
-// prepare opens the data and builds the replicas, up to the first step.
-func (r *run) prepare() (err error) {
+// enter checks that the configuration suits the job and equals the other ranks'.
+func (r *run) enter() error {
 	if err := errors.Join(r.peers.validate(r.cfg), r.cfg.canSave()); err != nil {
 		return err
 	}
-	if err := r.peers.whenConnected(r.agreeConfig); err != nil {
+	return r.peers.whenConnected(r.agreeConfig)
+}
+
+// prepare opens the data and builds the replicas, up to the first step.
+func (r *run) prepare() error {
+	if err := r.enter(); err != nil {
 		return err
 	}
 	if err := r.saver.takeFolder(); err != nil {
@@ -166,19 +168,19 @@ func (r *run) prepare() (err error) {
 		return err
 	}
 	if err := r.resumption.find(); err != nil {
-		return fmt.Errorf("resuming: %w", err)
+		return err
 	}
 	return r.begin(opts, place)
 }
 
 // begin prepares the replicas of all threads for training.
 func (r *run) begin(opts model.Options, place func(*Replica) paramPlacement) error {
-	cfg, done := r.cfg, r.resumption.found.Epoch*r.data.steps+r.resumption.found.Done
-	at := beginning{step: r.resumption.found.Step, rate: cfg.schedule().At(done, max(1, r.data.steps), cfg.Epochs)}
+	cfg, from := r.cfg, r.resumption.found
+	at := beginning{step: from.Step, rate: cfg.schedule().At(from.Epoch*r.data.steps+from.Done, max(1, r.data.steps), cfg.Epochs)}
 	if cfg.Checkpoint.Dir != "" {
 		at.job = JobName(cfg.Servers.Start, at.step)
 	}
-	if r.resumption.found.File == "" {
+	if from.File == "" {
 		var err error
 		if r.reports.initial, err = r.replica.initParams(cfg); err != nil {
 			return err

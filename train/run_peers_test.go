@@ -364,7 +364,7 @@ func TestEvaluationIsSharedOutAnew(t *testing.T) {
 		} {
 			l := &losing{communicator: r.peers, after: c.after}
 			r.peers = l
-			tally := r.newTally()
+			tally := r.replica.newTally()
 			tally.train.Loss = 5
 			all, err := r.loop.evaluateAll(1, &tally)
 			if err != nil {

@@ -65,7 +65,9 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 	if err := r.prepareSaved(r.data.openToEvaluate); err != nil {
 		return e, err
 	}
-	r.obs.Start(r.info())
+	info := r.info()
+	info.Resumed = "" // a loaded model does not continue its run
+	r.obs.Start(info)
 	start := time.Now()
 	whole, err := r.loop.evaluateSaved()
 	if err != nil {
@@ -74,7 +76,7 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 	f, seconds := r.resumption.found, time.Since(start).Seconds()
 	e = SavedEvaluation{
 		Event: "evaluation", Model: cfg.name(), Checkpoint: f.File, Step: f.Step, Epoch: f.Epoch, TrainedNP: f.NP, NP: job.Size(), DataSet: cfg.source(),
-		Samples: r.data.shares.eval, LeftOut: r.data.shares.excluded, EvalLoss: whole.counts.Loss / whole.counts.Terms, Eval: r.evaluated(whole).Figures,
+		Samples: r.data.shares.eval, LeftOut: r.data.shares.excluded, EvalLoss: whole.counts.Loss / whole.counts.Terms, Eval: r.replica.evaluated(whole).Figures,
 		SamplesPerS: float64(r.data.shares.eval) / seconds, WallS: r.wall(),
 	}
 	if !finite(e.EvalLoss) {
@@ -89,31 +91,29 @@ func (r *run) prepareSaved(openData func(saved checkpointInfo) error) error {
 	if err := r.cfg.Validate(); err != nil {
 		return err
 	}
-	if err := errors.Join(r.peers.validate(r.cfg), r.cfg.canSave()); err != nil {
-		return err
-	}
-	if err := r.peers.whenConnected(r.agreeConfig); err != nil {
+	if err := r.enter(); err != nil {
 		return err
 	}
 	r.prepares("opening the checkpoint")
 	if err := r.resumption.broadcastInfo(r.resumption.openOther); err != nil {
 		return err
 	}
-	if s := r.resumption.found.About.Shape; r.cfg.Model.AnySlots && r.cfg.Model.IDs > 0 && len(s.Slots) > 0 { // trained by keys
+	saved := r.resumption.found
+	if s := saved.About.Shape; r.cfg.Model.AnySlots && r.cfg.Model.IDs > 0 && len(s.Slots) > 0 { // trained by keys
 		r.cfg.Model = shaped(r.cfg.Model, s)
 		r.spec = r.cfg.Model
 	}
-	if err := openData(r.resumption.found); err != nil {
+	if err := openData(saved); err != nil {
 		return err
 	}
 	r.prepares("building the model")
 	opts, place := r.data.options(), placement(r.cfg, r.peers)
-	if r.resumption.found.Servers != nil {
-		r.cfg.saved = r.resumption.found.Params
-	}
-	if r.resumption.found.Servers != nil && r.cfg.Servers.Consistency == "" { // without servers
-		place = func(m *Replica) paramPlacement {
-			return &checkpointParams{replicatedParams: replicatedParams{replica: m}, ctx: r.ctx, saved: r.resumption.found}
+	if saved.Servers != nil {
+		r.cfg.saved = saved.Params
+		if r.cfg.Servers.Consistency == "" { // without servers
+			place = func(m *Replica) paramPlacement {
+				return &checkpointParams{replicatedParams: replicatedParams{replica: m}, ctx: r.ctx, saved: saved}
+			}
 		}
 	}
 	if err := r.add(r.cfg, opts, place); err != nil {
@@ -136,14 +136,11 @@ func (r *resumption) openOther() (checkpointInfo, error) {
 	if err != nil {
 		return checkpointInfo{}, err
 	}
-	switch h := head.file.Header; {
-	case h.Model != r.spec.Name:
-		err = fmt.Errorf("%s is of model %s, not of %s", head.File, h.Model, r.spec.Name)
-	default:
-		return head, nil
+	if of := head.file.Header.Model; of != r.spec.Name {
+		_ = head.file.Close() // read only
+		return checkpointInfo{}, fmt.Errorf("%s is of model %s, not of %s", head.File, of, r.spec.Name)
 	}
-	_ = head.file.Close()
-	return checkpointInfo{}, err
+	return head, nil
 }
 
 // openToEvaluate opens data with the same meaning as the run's.
@@ -225,11 +222,11 @@ func (r *resumption) loadSaved() error {
 		if r.found.Servers != nil {
 			read = r.found.file.ReadSome // the file may have the state of heter-trainers' optimizer
 		}
-		if err := read(r.arrays(means)...); err != nil {
+		if err := read(r.replica.arrays(means)...); err != nil {
 			return err
 		}
 	}
-	if err := r.restore(nil, nil, means); err != nil {
+	if err := r.restoreMeans(means); err != nil {
 		return err
 	}
 	return r.loaded()
@@ -245,7 +242,7 @@ func (l *epochLoop) evaluateSaved() (evaluation, error) {
 	if l.replica.model.State != nil && parts == l.job.Size() {
 		parts = l.resumption.found.NP
 	}
-	whole := l.newEvaluation()
+	whole := l.replica.newEvaluation()
 	for part := slices.Index(ranks, l.job.Rank()); part < parts; part += len(ranks) {
 		if err := l.data.openPart(part, parts); err != nil {
 			return whole, err

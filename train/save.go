@@ -198,7 +198,7 @@ func (s *saver) collect(p position) (state checkpoint.State, err error) {
 	if err != nil || s.job.Rank() != 0 {
 		return state, err
 	}
-	state.Arrays = slices.Concat(s.arrays(means), s.tallyArrays(tallies), kept)
+	state.Arrays = slices.Concat(s.replica.arrays(means), s.replica.tallyArrays(tallies), kept)
 	if b := s.reports.past.Best; b != nil {
 		state.Spare = []int64{b.Step}
 	}
@@ -264,9 +264,9 @@ func (r *resumption) stepsDone(p position) int64 {
 }
 
 // arrays names the values that all ranks share. buffers is the memory for the running statistics.
-func (e *runEnv) arrays(buffers []float32) []checkpoint.Array {
-	out := e.replica.params.arrays()
-	for _, b := range e.replica.Params.BufferList() {
+func (r *Replica) arrays(buffers []float32) []checkpoint.Array {
+	out := r.params.arrays()
+	for _, b := range r.Params.BufferList() {
 		out = append(out, checkpoint.Floats(bufferName(b.Name), buffers[:len(b.Data)]))
 		buffers = buffers[len(b.Data):]
 	}
@@ -305,8 +305,9 @@ func (s *saver) tallies(own epochCounters) (bits []uint64, err error) {
 	return bits, nil
 }
 
-func (e *runEnv) tallyArrays(bits []uint64) (out []checkpoint.Array) {
-	t := e.newTally()
+// tallyArrays names the bits of all ranks' counters.
+func (r *Replica) tallyArrays(bits []uint64) (out []checkpoint.Array) {
+	t := r.newTally()
 	for own := range slices.Chunk(bits, len(t.values())) {
 		out = append(out, checkpoint.Words(checkpoint.RankName(len(out), "tally"), own))
 	}
@@ -320,4 +321,16 @@ func (s *saver) saveMidEpoch(p *position, start time.Time) (time.Time, error) {
 	err := s.save(*p)
 	s.job.SetStatus(fmt.Sprintf("training epoch %d", p.epoch))
 	return time.Now(), err
+}
+
+// saveLast saves a stopped run, unless this step is saved, and returns why, a *ringo.StoppedError.
+// start is the start of the training clock.
+func (s *saver) saveLast(at *position, start time.Time, why error) error {
+	if s.saved == (epochStep{at.epoch, at.step}) {
+		return why
+	}
+	if _, err := s.saveMidEpoch(at, start); err != nil {
+		return err
+	}
+	return why
 }

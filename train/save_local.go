@@ -80,14 +80,14 @@ func absorb(own, part []float32, first bool, factor float32) {
 
 // localState returns the streams of this rank: running statistics, the state that a model carries
 // from batch to batch, and the state of its replicas.
-func (e *runEnv) localState() (out []stream) {
+func localState(workers []*trainerThread) (out []stream) {
 	var buffers [][]float32
 	var kept []stream
-	for _, w := range e.workers {
+	for _, w := range workers {
 		buffers = append(buffers, w.replica.Params.Buffers())
 		kept = append(kept, w.replica.params.localState()...)
 	}
-	for _, s := range []stream{streamOf("buffers", buffers...), streamOf("carried", e.replica.state()...)} {
+	for _, s := range []stream{streamOf("buffers", buffers...), streamOf("carried", workers[0].replica.state()...)} {
 		if s.n > 0 {
 			out = append(out, s)
 		}
@@ -105,13 +105,13 @@ func lengthsOf(streams []stream) (out []int64) {
 // localArrays names the streams of all ranks, for rank 0 to save while other ranks are in
 // sendLocal; on other ranks it returns none. The call is collective.
 func (s *saver) localArrays() (out []checkpoint.Array, err error) {
-	own := s.localState()
+	own := localState(s.workers)
 	if len(own) == 0 {
 		return nil, nil
 	}
 	lengths, err := gatherNumbers(s.peers, lengthsOf(own)...)
 	if err != nil {
-		return nil, fmt.Errorf("gathering how much each rank keeps: %w", err)
+		return nil, fmt.Errorf("gathering the lengths of the ranks' local state: %w", err)
 	}
 	if s.job.Rank() != 0 {
 		return nil, nil
@@ -120,7 +120,7 @@ func (s *saver) localArrays() (out []checkpoint.Array, err error) {
 		for i, part := range own {
 			pass := part.give()
 			if rank != 0 {
-				pass = s.from(rank)
+				pass = receiveFrom(s.job.Group(), rank)
 			}
 			out = append(out, checkpoint.Passing(checkpoint.RankName(rank, part.name), int(lengths[rank][i]), pass))
 		}
@@ -128,21 +128,21 @@ func (s *saver) localArrays() (out []checkpoint.Array, err error) {
 	return out, nil
 }
 
-// from returns a function that receives pieces of a rank's state.
-func (e *runEnv) from(rank int) func(part []float32) error {
+// receiveFrom returns a function that receives pieces of a rank's state.
+func receiveFrom(g *collective.Group, rank int) func(part []float32) error {
 	return func(part []float32) error {
-		if err := collective.Receive(e.job.Group(), part, rank); err != nil {
-			return fmt.Errorf("receiving what rank %d keeps: %w", rank, err)
+		if err := collective.Receive(g, part, rank); err != nil {
+			return fmt.Errorf("receiving the local state of rank %d: %w", rank, err)
 		}
 		return nil
 	}
 }
 
-// to returns a function that sends pieces of a rank's state.
-func (e *runEnv) to(rank int) func(part []float32) error {
+// sendTo returns a function that sends pieces of a rank's state.
+func sendTo(g *collective.Group, rank int) func(part []float32) error {
 	return func(part []float32) error {
-		if err := collective.Send(e.job.Group(), part, rank); err != nil {
-			return fmt.Errorf("sending rank %d what is kept: %w", rank, err)
+		if err := collective.Send(g, part, rank); err != nil {
+			return fmt.Errorf("sending local state to rank %d: %w", rank, err)
 		}
 		return nil
 	}
@@ -150,8 +150,8 @@ func (e *runEnv) to(rank int) func(part []float32) error {
 
 // sendLocal is the other ranks' side of localArrays.
 func (s *saver) sendLocal() error {
-	for _, part := range s.localState() {
-		if err := inParts(part.n, part.give(), s.to(0)); err != nil {
+	for _, part := range localState(s.workers) {
+		if err := inParts(part.n, part.give(), sendTo(s.job.Group(), 0)); err != nil {
 			return err
 		}
 	}
@@ -178,7 +178,7 @@ func inParts(n int, from, to func(part []float32) error) error {
 // velocities have shares; running statistics have means, and without thresholds the first
 // selections are exact.
 func (r *resumption) inherited(ranks int) (own []stream, factor float32) {
-	own = r.localState()
+	own = localState(r.workers)
 	np := r.job.Size()
 	if ranks == np {
 		return own, 1
@@ -211,7 +211,7 @@ func (r *resumption) keptLengths(f *checkpoint.File, ranks int) (out [][]int64, 
 		}
 	}
 	if err := collective.Broadcast(r.job.Group(), flat, 0); err != nil {
-		return nil, fmt.Errorf("telling the ranks how much they have kept: %w", err)
+		return nil, fmt.Errorf("broadcasting the lengths of the ranks' local state: %w", err)
 	}
 	return slices.Collect(slices.Chunk(flat, len(own))), nil
 }
@@ -223,7 +223,7 @@ func (r *resumption) distribute(lengths [][]int64) (out []checkpoint.Array, err 
 	for old := range lengths {
 		heir := old % r.job.Size()
 		for i, s := range own {
-			n, pass := int(lengths[old][i]), r.to(heir)
+			n, pass := int(lengths[old][i]), sendTo(r.job.Group(), heir)
 			if heir == 0 && n > 0 {
 				if pass, err = s.take(n, old == heir, factor); err != nil {
 					return nil, err
@@ -246,10 +246,10 @@ func (r *resumption) receiveLocal(lengths [][]int64) error {
 			}
 			take, err := s.take(n, old == r.job.Rank(), factor)
 			if err == nil {
-				err = inParts(n, r.from(0), take)
+				err = inParts(n, receiveFrom(r.job.Group(), 0), take)
 			}
 			if err != nil {
-				return fmt.Errorf("taking over what rank %d kept: %w", old, err)
+				return fmt.Errorf("restoring the local state of rank %d: %w", old, err)
 			}
 		}
 	}

@@ -110,7 +110,7 @@ func TestEvaluationIsExact(t *testing.T) {
 				if err := r.prepare(); err != nil {
 					return err
 				}
-				at := position{epoch: 1, step: r.data.steps, tally: r.newTally()}
+				at := position{epoch: 1, step: r.data.steps, tally: r.replica.newTally()}
 				at.tally.train.Terms = 1
 				err := r.loop.epoch(&at)
 				if job.Rank() == 0 {
@@ -298,7 +298,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 			r.data.order.Start(1)
 			c := &threadPool{epochLoop: r.loop, epoch: 1, phase: "train", from: r.data.order, until: r.data.steps, remaining: math.MaxInt}
 			w, step := r.workers[0], 0
-			w.tally = r.newTally()
+			w.tally = r.replica.newTally()
 			one := func() {
 				if step%r.data.steps == 0 {
 					r.data.order.Start(1 + step/r.data.steps)
