@@ -5,9 +5,9 @@ package collective
 // same bit. Source: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all
 // communications in multiport message-passing systems" (1997).
 //
-// Cost: ceil(log2 N) a + B/N K/B with B the bits set in 0 to N-1, about (log2 N)/2 K; a pairwise
-// exchange has (N-1) a + (N-1)/N K/B. Bruck's algorithm suits short parts and many ranks. The
-// blocks are packed into buffers of 2 K bytes.
+// Cost: ceil(log2 N) a + S/N K/B. S is the number of bits set in the numbers 0 to N-1 together, so
+// that S/N is about (log2 N)/2; a pairwise exchange has (N-1) a + (N-1)/N K/B. Bruck's algorithm
+// suits short parts and many ranks. The blocks are packed into buffers of 2 K bytes.
 
 func (w *Work) bruckAllToAll() error {
 	rank, size := w.scope.rank, w.scope.size

@@ -43,8 +43,8 @@ import (
 // user of q's slot.
 //
 // Several groups use a slot of Control sequentially: a rank that closes a group writes the group's
-// number to the slot's first line, and offers the slot again (Group.ShmReleased) when all ranks
-// have.
+// number to the slot's first line, and another group may use the slot when all ranks have closed
+// the group (Group.ShmReleased).
 
 const (
 	// shareGroups is the number of groups over a mesh with a slot in Control. From
@@ -113,7 +113,7 @@ func newShare(g *Group) (*shmGroup, error) {
 		return nil, nil // less than a line per rank
 	}
 	if s.flag(0, s.me, lineArrived).Load() != 0 {
-		return nil, fmt.Errorf("id %d was that of another group over this mesh, or its room still is: give each a new one", g.cfg.ID)
+		return nil, fmt.Errorf("id %d: another group over this mesh has used it, or its shared memory is still in use: choose a new id", g.cfg.ID)
 	}
 	seats := make([]*shmwait.Seat, len(s.ranks))
 	for i := range seats {
@@ -129,7 +129,8 @@ func newShare(g *Group) (*shmGroup, error) {
 	return s, nil
 }
 
-// leave releases shared memory, once, and marks the slot of the group with this number as unused.
+// leave releases shared memory, once, and publishes that this rank has closed the group with this
+// number. Another group may use the slot when all ranks have: see ShmReleased.
 func (s *shmGroup) leave(id uint32) {
 	if s != nil && !s.released {
 		s.released = true
@@ -200,8 +201,8 @@ func (s *shmGroup) stage(n uint64, place int) []byte {
 	return s.staging[int(n)&(s.slots-1)*len(s.ranks)+place]
 }
 
-// sit publishes this rank's CPU every sitEvery operations, because a rank that never waits would
-// not.
+// sit publishes this rank's CPU every sitEvery operations. A rank otherwise publishes its CPU only
+// in waits, and may never wait.
 func (s *shmGroup) sit(number uint64) {
 	if number%sitEvery == 0 {
 		s.waiter.Sit()

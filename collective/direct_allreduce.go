@@ -135,11 +135,11 @@ func lines(at, n, ranks, i int) (lo, hi int) {
 	return min(n, max(0, from*cacheLine-skip)), min(n, max(0, to*cacheLine-skip))
 }
 
-// reduceStaged reduces operands of which at least one is in no arena, after all ranks have arrived.
-// Step t copies piece t in, reduces this rank's part of piece t-1 and copies the results of t-2
-// out. Staging holds two pieces of operands and two of this rank's results: step t overwrites data
-// last read in t-1, a step that all ranks have finished. Before the first step, all ranks have
-// finished the earlier ones.
+// reduceStaged reduces operands after all ranks have arrived, if at least one operand is outside of
+// the arenas. Step t copies piece t in, reduces this rank's part of piece t-1 and copies the
+// results of piece t-2 out. Staging holds two pieces of operands and two of this rank's results.
+// Step t overwrites data last read in step t-1, which all ranks have finished. first is the first
+// step: 1 if all ranks have copied piece 0 before the arrival.
 func (w *Work) reduceStaged(first int) error {
 	piece := w.piece()
 	pieces := (len(w.x) + piece - 1) / piece

@@ -78,8 +78,9 @@ func (w *Work) arriveInline(operand []byte) error {
 	return nil
 }
 
-// arrive publishes this rank's operation w and its operand's offset, or nowhere, and waits for all
-// other ranks. They may read this rank's memory until this slot's next operation.
+// arrive publishes this rank's operation w, its operand's offset, or nowhere, and the length of its
+// largest part, and waits for all other ranks. They may read this rank's memory until this slot's
+// next operation.
 func (w *Work) arrive(place uint64, most int) error {
 	s := w.g.share
 	f := s.flag(w.number, s.me, lineArrived)
@@ -168,7 +169,7 @@ const maxOperand = 1 << 50
 
 // outside returns the error of an operand outside of a rank's memory.
 func (w *Work) outside(i int, place, n uint64) error {
-	return w.waitFault(i, fmt.Errorf("it says that its operand is %d bytes at place %d of an arena of %d bytes, which cannot be: its program or its memory is damaged", n, place, len(w.g.share.arenas[i])))
+	return w.waitFault(i, fmt.Errorf("its operand of %d bytes at offset %d exceeds its arena of %d bytes: its program or its memory is damaged", n, place, len(w.g.share.arenas[i])))
 }
 
 // expects returns the length of the largest part that rank i must publish; known is false if only

@@ -13,8 +13,8 @@ import (
 //
 // A source in an arena is read in place, in one pass; an operation returns after all ranks have
 // read. Another source is copied to staging; up to 48 bytes go to the line of the arrival. Sources
-// larger than staging take rounds: round t copies piece t of each rank's part to staging, for the
-// next round.
+// larger than staging take rounds: round t reads piece t of each part from staging, and copies
+// piece t+1 to staging.
 //
 // Cost, with K bytes per receiving rank: K read and written by that rank, and K by the ranks that
 // copy to staging. Flags are exchanged once up to copyLimit, twice for arenas, else in each round.
@@ -289,8 +289,8 @@ func copyCached(dst, src []byte) {
 	copy(dst, src)
 }
 
-// theirPart returns the bounds of this rank's part of rank i's source, for a part of n bytes and
-// sources of equal layout.
+// theirPart returns the bounds of this rank's part in rank i's source. n is the length of this
+// rank's part, if sources have equal layouts.
 func (w *Work) theirPart(i, n int) (lo, hi int) {
 	switch {
 	case w.kind == kindAllGatherV:

@@ -20,8 +20,8 @@ func (w *Work) hostPart(p int) (lo, hi int) {
 }
 
 // hostScatter reduces x over the ranks of the host: part p, up to w.ends[p], to the rank with place
-// p. Operands in arenas are read in place, in one pass; other operands pass through staging in
-// pieces of all parts.
+// p. Operands are read in place, in one pass, if all are in arenas; otherwise all pass through
+// staging in pieces of all parts.
 func (w *Work) hostScatter() error {
 	s := w.g.share
 	ranks := len(s.ranks)

@@ -2,8 +2,8 @@ package collective
 
 // The hierarchical operations except allreduce, within a host with shared memory. Each is one
 // operation of the shmGroup: one arrival, after a rank has the data for the other ranks, then
-// rounds as in direct_exchange.go: data in an arena are read in place in the first round, other
-// data pass through staging in pieces.
+// rounds as in direct_exchange.go: data in an arena are read in place, other data pass through
+// staging in pieces.
 
 // hostPlace returns the arena offset of this rank's x for the host's other ranks; or nowhere, also
 // if a copy costs less than the final wait for readers.

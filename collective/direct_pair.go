@@ -34,12 +34,12 @@ import (
 const (
 	pairSlots  = 8
 	pairPieces = 4 // pieces of a cell
-	// pairPatience is a sender's longest wait for a slot, equal to the cost of the mesh.
-	// After such a wait the sender waits no more until a slot was free.
+	// pairPatience is a sender's longest wait for a slot, about the cost of a message over the
+	// mesh. After such a wait the sender does not wait again until a slot is free.
 	pairPatience = 20 * time.Microsecond
 	// lines of a pair in one rank's piece of Control: of the sender the counter of
 	// announcements, the notices and the fill counters of cells; of the receiver the
-	// counters of bytes taken from cells.
+	// counters of pieces taken from cells.
 	linePairNotice, linePairFilled, linePairTaken, pairLines = 1, 1 + pairSlots, 1 + 2*pairSlots, 1 + 3*pairSlots
 
 	pairFlagBytes = 256 << 10

@@ -1,10 +1,8 @@
 package collective
 
-// allReduce carries a blocking allreduce out on the caller's goroutine, without
-// what only operations that are waited for elsewhere need: an allocation, a
-// channel, the time of the end. ok is false when that does not do, because
-// others are under way or the operation is not direct or not right: then nothing
-// has begun.
+// allReduce runs a blocking direct allreduce on the caller's goroutine, with a reused Work: it
+// needs no allocation, no channel and no end time. ok is false, before any effect, if the operation
+// is not direct or not valid, or if other operations are in progress.
 func (s *shmGroup) allReduce(g *Group, e element, x []byte, op ReduceOp) (ok bool, err error) {
 	if op >= reductions || op == Mean && !e.float() {
 		return false, nil

@@ -13,13 +13,13 @@ import "sync/atomic"
 // direction. Inside a host of L ranks each rank sends 2(L-1)/L K. Source: Jia et al., "Highly
 // scalable deep learning training system with mixed-precision" (2018).
 
-// hierarchy is this rank's place among the hosts.
+// hierarchy describes the group by hosts, for this rank: the ranks of its host, and its slices.
 type hierarchy struct {
 	local  rankSet
 	slices int
 	first  int       // number of this rank's first slice
-	cross  []rankSet // per slice of this rank: its owners, one per host
-	ends   []int     // end of each local rank's slices, by number
+	cross  []rankSet // owners of each slice of this rank, one per host
+	ends   []int     // number of the slice after the last one of each local rank
 
 	lists   [][]int                   // ranks by host
 	bundles [][]int                   // ranks of the parts that each local place has between the phases

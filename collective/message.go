@@ -8,7 +8,7 @@ import "github.com/ringo-ml/ringo/transport"
 const (
 	// posted is the number of receives that an operation posts ahead.
 	posted = 4
-	// slots is that number for short messages to many ranks.
+	// slots is the maximum number of posted receives, for short messages of many ranks.
 	slots = 32
 )
 

@@ -51,8 +51,7 @@ func (w *Work) naiveAdd(from int) error {
 	return nil
 }
 
-// receiveInPlace receives all segments of x from a rank and calls then after
-// each.
+// receiveInPlace receives all segments of x from a rank, and calls then after each segment.
 func (w *Work) receiveInPlace(from int, then func(i int) error) error {
 	n, asked := w.segments(), 0
 	for i := range n {

@@ -5,18 +5,19 @@ package collective
 // receives from two simultaneously.
 //
 // All-to-all, gather, scatter: (N-1)/N K bytes in N-1 messages. An allgather sends the same part
-// N-1 times, a reduce-scatter receives N-1 times, and an allreduce is one after the other, or both
-// by rows (rows.go): the ring's 2(N-1)/N K bytes in 2(N-1) messages, but in two rounds instead of
-// 2(N-1). Pairwise suits few ranks; its parts cross the boundaries of hosts many times.
+// N-1 times, and a reduce-scatter receives N-1 operands for one part. An allreduce is a
+// reduce-scatter and then an allgather, or both row by row (rows.go): the ring's 2(N-1)/N K bytes
+// in 2(N-1) messages, but in two rounds instead of 2(N-1). Pairwise suits few ranks; its parts
+// cross the boundaries of hosts many times.
 
-// walk is the progress of one direction through the messages of all steps.
+// walk is a position in the messages of all steps, sent or received.
 type walk struct {
 	step    int // number from 1 to size-1
 	segment int // next segment of the step
 	at      int // messages until now
 }
 
-// pairwise executes all steps of move.
+// pairwise executes steps 1 to N-1; move returns a step.
 func (w *Work) pairwise(move func(*Work, int) step) error {
 	depth := w.depth()
 	out, asked, in := walk{step: 1}, walk{step: 1}, walk{step: 1}
@@ -44,9 +45,11 @@ func (w *Work) pairwise(move func(*Work, int) step) error {
 	}
 }
 
-// sendUntil sends the messages permitted before message in is received, or all. Permitted are
-// messages up to the same segment of the same step, and up to depth later ones. Parts of different
-// lengths would otherwise make ranks wait in a circle.
+// sendUntil sends the messages permitted before message in is received, or all. Permitted are all
+// messages of earlier steps, messages of the same step up to `posted` segments after in's, and
+// messages of the next depth-1 steps up to depth messages after in. The limits are by step, because
+// parts can differ in length: with a limit by the number of messages alone, ranks could wait for
+// each other in a circle.
 func (w *Work) sendUntil(out *walk, in walk, all bool, depth int, move func(*Work, int) step) error {
 	for {
 		next := *out
@@ -80,7 +83,8 @@ func (w *Work) nextOf(l *walk, move func(*Work, int) step, sending bool) (s step
 	return step{}, 0, false
 }
 
-// landing returns the buffer for segment i of s.
+// landing returns the memory where segment i of s arrives: its place in s.in, or one of count
+// buffers if the segment is an operand.
 func (w *Work) landing(s step, i, slot, count int) []byte {
 	dst := w.cut(s.in, i)
 	if s.operand != nil {
@@ -89,8 +93,8 @@ func (w *Work) landing(s step, i, slot, count int) []byte {
 	return dst
 }
 
-// depth returns the maximum number of messages in flight: many short messages, because latency
-// dominates.
+// depth returns the number of receives posted in advance: more for short parts, because their
+// latency dominates.
 func (w *Work) depth() int {
 	const short = 4096
 	if w.bytes()/w.scope.size <= short {
@@ -109,7 +113,7 @@ func (w *Work) region(place int) []byte {
 	return w.x[lo:hi]
 }
 
-// pairScatter reduces this rank's chunk, into dst, or into x without a dst.
+// pairScatter reduces this rank's chunk over the ranks of the scope, into dst if any, else in x.
 func (w *Work) pairScatter() error {
 	w.arrivalBuffers(w.depth(), min(w.largest(), w.segmentBytes()))
 	if w.dst != nil && w.scope.size > 1 {
@@ -188,7 +192,7 @@ func (w *Work) pairAllGather() error {
 	return w.pairGather()
 }
 
-// settle copies this rank's part into x and sets the chunks of x to the ranks' parts.
+// settle makes chunk i of x the part of the rank at place i, and copies src to this rank's chunk.
 func (w *Work) settle() {
 	w.byRank = true
 	lo, _ := w.chunk(w.scope.rank)

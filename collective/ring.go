@@ -50,15 +50,16 @@ func (w *Work) ringAllReduce() error {
 	return w.ring(w.scope.steps, true)
 }
 
-// alongHosts selects, for the whole group, the ring that crosses each boundary between two hosts
-// once per direction.
+// alongHosts orders the ring of the whole group by host, so that only one rank of each host sends
+// to another host.
 func (w *Work) alongHosts() {
 	if w.scope == &w.g.all {
 		w.scope = &w.g.ring
 	}
 }
 
-// ringAllGather is the ring's first half without addition: the rank at place n begins with chunk n.
+// ringAllGather makes the first N-1 steps of the ring without addition: the rank at place n begins
+// with chunk n.
 func (w *Work) ringAllGather() error {
 	w.alongHosts()
 	w.settle()
@@ -173,7 +174,7 @@ func (w *Work) awaitConsumed(left, right int) error {
 // received is the message number of the report, above the numbers of segments.
 const received = 1 << numberBits
 
-// ask posts the receives up to number end.
+// ask posts the receives of messages below number end.
 func (w *Work) ask(c *cursor, end, left int) {
 	for c.at < end && c.next() {
 		w.post(c.at-1, left, w.arrival(c))
@@ -188,8 +189,9 @@ func (w *Work) arrival(c *cursor) []byte {
 	return w.x[c.lo:c.hi]
 }
 
-// absorb processes the received message at c. Only here the mean's scaling follows the last
-// addition to a chunk, so that all ranks have the same bits.
+// absorb adds the received message at c to its chunk, or does nothing if the message is a sum. The
+// rank that makes the last addition to a chunk also scales it for a mean, before the chunk is sent
+// on, so that all ranks have the same bits.
 func (w *Work) absorb(c *cursor) {
 	if !c.adds() {
 		return

@@ -22,8 +22,8 @@ func newScope(ranks []int, own int) rankSet {
 	return rankSet{ranks: ranks, rank: rank, size: len(ranks), steps: RingSchedule(rank, len(ranks))}
 }
 
-// byHost orders the ranks by host: a ring over the result crosses each host boundary once per
-// direction. Hosts are ordered by their first rank, and a host's ranks ascend.
+// byHost orders the ranks by host, so that in a ring one rank of each host sends to another host.
+// Hosts are ordered by their first rank, and a host's ranks ascend.
 func byHost(hosts []int) []int {
 	first := map[int]int{}
 	order := make([]int, len(hosts))

@@ -16,8 +16,8 @@ type step struct {
 	moreOut, moreIn []byte
 }
 
-// exchange carries out s. Where own is in, segment i is sent before it is
-// combined, so that out may be in as well.
+// exchange executes s. Each segment is sent before the segment with the same number is combined, so
+// that out, in and operand can be the same slice.
 func (w *Work) exchange(s step) error {
 	if w.inPlace(s) {
 		w.room(min(max(len(s.in), len(s.moreIn)), w.segmentBytes()))
@@ -48,7 +48,7 @@ func (w *Work) exchange(s step) error {
 	return nil
 }
 
-// part returns segment i of p and what follows it, and the number of its message.
+// part returns segment i of p followed by more, and the segment's message number.
 func (w *Work) part(step int, p, more []byte, i int) (int, []byte) {
 	if n := w.segmentsOf(p); i >= n {
 		return number(step+1, i-n), w.cut(more, i-n)
@@ -77,7 +77,7 @@ func (w *Work) operand(s step, i int, dst []byte) []byte {
 	return w.cut(s.operand, i)
 }
 
-// merge combines this rank's operand with a peer's, the lower rank's first.
+// merge combines this rank's operand with a peer's, that of the lower place first.
 func (w *Work) merge(dst, own, theirs []byte, from int) {
 	if w.scope.rank < from {
 		w.combine(dst, own, theirs)
@@ -98,12 +98,12 @@ func (w *Work) cut(p []byte, i int) []byte {
 	return p[i*size : min(len(p), (i+1)*size)]
 }
 
-// chunk returns the bytes of x that are chunk i of as many as the scope has
-// ranks: the part of the rank at place i, or the i-th of even parts.
+// chunk returns the bounds of chunk i of x: the part of the rank at place i if chunks are by rank,
+// else one of size equal chunks, size being the number of ranks in the scope.
 func (w *Work) chunk(i int) (lo, hi int) { return w.chunks(i, i+1) }
 
-// chunks returns the bytes of chunks i to j-1. Where the chunks are the ranks'
-// own parts and the places are not the ranks in order, j must be i+1.
+// chunks returns the bounds of chunks i to j-1. j must be i+1 if chunks are by rank and the places
+// are not in the order of the ranks.
 func (w *Work) chunks(i, j int) (lo, hi int) {
 	size := w.scope.size
 	if w.byRank {

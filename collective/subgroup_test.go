@@ -67,7 +67,7 @@ func TestRooms(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if _, err := New(meshes[0], Config{ID: id + 100, ShmSlot: 3}); err == nil || !strings.Contains(err.Error(), "its room still is") {
+		if _, err := New(meshes[0], Config{ID: id + 100, ShmSlot: 3}); err == nil || !strings.Contains(err.Error(), "its shared memory is still in use") {
 			t.Errorf("the room of group %d that was not vacated: %v", id, err)
 		}
 		if !gs[0].ShmReleased() || !gs[1].ShmReleased() {

@@ -2,15 +2,14 @@ package collective
 
 import "math/bits"
 
-// A binomial tree, or a chain, whose root is place 0 and whose places are counted
-// from the root on. With L = ceil(log2 N):
+// Algorithms on a binomial tree or a chain, with places counted from the root, place 0. With L =
+// ceil(log2 N):
 //
 //	broadcast down the tree    L hops, the root sends L K bytes
 //	reduce up the tree         L hops, the root receives L K
 //	allreduce                  reduce, then broadcast
 //	gather, scatter            L hops, the root moves (N-1)/N K
 //	along a chain              N-1 hops, but every rank sends K once, segment by segment
-//
 
 func (w *Work) treeBroadcast() error  { return w.spread(false) }
 func (w *Work) chainBroadcast() error { return w.spread(true) }
@@ -35,8 +34,7 @@ func (w *Work) spread(chain bool) error {
 	return nil
 }
 
-// passOn sends segment i to all children, the one with the most descendants
-// first.
+// passOn sends segment i to all children, first to the child with the most descendants.
 func (w *Work) passOn(i, place int, chain bool) error {
 	for c := treeChild(place, w.scope.size, 0, chain); c > 0; c = treeChild(place, w.scope.size, c, chain) {
 		if err := w.send(i, w.outOf(c), w.segment(i)); err != nil {
@@ -56,9 +54,10 @@ func (w *Work) treeAllReduce() error {
 	return w.spread(false)
 }
 
-// collect reduces x segment by segment on the way to the root: each rank adds its
-// children's to its own, the nearest child's first, which is the order of the
-// places. Only the root of a reduce, and all ranks of an allreduce, write to x.
+// collect reduces x, segment by segment, up to the root: each rank adds the sums of its children to
+// its operand, the nearest child's first, in the order of the places, and sends the sum to its
+// parent. In a reduce only the root writes to x, or a rank with a copy of its operand; in an
+// allreduce all ranks do.
 func (w *Work) collect(chain bool) error {
 	place, n := w.treePlace(), w.segments()
 	children := treeChildren(place, w.scope.size, chain)
@@ -118,8 +117,8 @@ func treeParent(place int, chain bool) int {
 	return place & (place - 1)
 }
 
-// treeChild is the place of the child that comes after child last, or of the
-// first one if last is 0; it returns 0 after the last child.
+// treeChild returns the place of the child after child last, or of the first child if last is 0; 0
+// after the last child.
 func treeChild(place, size, last int, chain bool) int {
 	if chain {
 		if last > 0 || place+1 == size {

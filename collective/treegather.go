@@ -47,8 +47,8 @@ func (w *Work) treeScatter() error {
 // treeSpan returns the number of places in a place's subtree.
 func treeSpan(place, size int) int { return min(place&-place, size-place) }
 
-// subtreeParts is where a place other than the root keeps the parts of itself and its
-// descendants.
+// subtreeParts returns a buffer for the parts of a place and its descendants; nil for the root,
+// with all parts in x.
 func (w *Work) subtreeParts(place int) []byte {
 	if place == 0 {
 		return nil
@@ -56,15 +56,14 @@ func (w *Work) subtreeParts(place int) []byte {
 	return w.hold(treeSpan(place, w.scope.size) * w.share())
 }
 
-// bundle sends the parts of count places from first on to the place peer, or
-// receives them from it. own is this rank's place, whose subtree's parts are in
-// parts unless it is the root.
+// bundle sends the parts of count places, from place first on, to place peer, or receives the parts
+// from there. own is this rank's place; parts is its subtreeParts.
 func (w *Work) bundle(parts []byte, own, first, count, peer int) error {
 	n, size := w.share(), w.scope.size
 	up := w.kind == kindGather
 	receives := up == (peer > own)
 	for number := range 2 {
-		begin, end := 0, count // before rank 0, or from it on
+		begin, end := 0, count // message 0: up to the last rank; message 1: from rank 0 on
 		if split := min(max(size-w.root-first, 0), count); number == 0 {
 			end = split
 		} else {

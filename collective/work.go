@@ -54,8 +54,8 @@ type algorithmState struct {
 	partial []byte      // partial result of an operation that preserves its operand
 	copied  []byte      // partial result of a host
 
-	number       uint64        // among direct operations, or those of a pair
-	arrivals     []peerOperand // number of each rank
+	number       uint64        // number of the operation among direct ones, or among those of a pair
+	arrivals     []peerOperand // operand that each rank has published
 	steps        int           // hierarchical steps that this rank has finished
 	dsts, srcs   [][]byte      // tables of operands
 	dst32, src32 [][]float32
@@ -81,12 +81,12 @@ type bookkeeping struct {
 type timing struct {
 	end      int64 // end by the recorder's clock, or record.Unknown
 	entry    record.Op
-	hasRing  bool            // entry is in the recorder's ring
+	hasRing  bool            // entry is in the group's lane, which has no start time
 	hasStart bool            // begun is set
 	begun    int64           // start or first wait, by the recorder's clock
 	waits    *record.Waiting // wait state of entry: the mesh rank awaited
 	ownWaits record.Waiting  // target of waits if entry has no space
-	stamped  bool            // waits counts from this operation's start, set by its first wait
+	stamped  bool            // the first wait counts from the start, which was just recorded
 }
 
 // newWork returns a Work that is not in use, or a new one.

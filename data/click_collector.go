@@ -143,8 +143,8 @@ func (c *orderedCollector) leftOut(n int) []LeftOut {
 // broken reports whether an error ended the rows early.
 func (c *orderedCollector) broken() bool { return c.failed != nil || c.fault != nil }
 
-// badLineError returns the error. For the number of a bad line the file is read again up to that
-// line; only a failed run pays this cost.
+// badLineError returns the error that ended the rows. For the number of a bad line the file is read
+// again up to that line; only a failed run pays this cost.
 func (c *orderedCollector) badLineError() error {
 	if c.fault == nil {
 		return c.failed

@@ -199,7 +199,7 @@ func OpenClickStream(cfg ClickStreamConfig) (*ClickStream, error) {
 		}
 	}
 	s := &ClickStream{cfg: cfg, of: cfg.digest(sizes), format: format, shape: shapeOf(format.Shape()), ended: true}
-	s.shelf = newClickShelf(format.Shape(), cfg.window())
+	s.shelf = newRowPages(format.Shape(), cfg.window())
 	s.now, s.nextWindow = &s.window[0], &s.window[1]
 	return s, nil
 }
@@ -337,8 +337,8 @@ func (s *ClickStream) end(n int) error {
 	return nil
 }
 
-// more returns the rows left in the window, after opening the next window if fewer rows than a
-// batch are left. 0: the epoch is over.
+// more returns the number of rows left in the window, and first opens the next window if none is
+// left. 0 is the end of the epoch.
 func (s *ClickStream) more() (int, error) {
 	if left := s.now.remaining(); left >= s.cfg.Batch || left > 0 && s.over {
 		return left, nil

@@ -7,7 +7,7 @@ import (
 
 // clickWindow is a group of rows shuffled together.
 type clickWindow struct {
-	rows  []int32 // positions in the pages; returned rows first, in order
+	rows  []int32 // positions in rowPages: given returned rows, then the remaining ones
 	given int
 	order prng.Rand // generator of the shuffle; unused without a shuffle
 
@@ -38,8 +38,8 @@ type rowPages struct {
 	free  []int32 // free positions, next one last
 }
 
-// newClickShelf returns empty pages for about rows rows.
-func newClickShelf(s clicks.Shape, rows int) rowPages {
+// newRowPages returns an empty rowPages, with pages of at most rows rows.
+func newRowPages(s clicks.Shape, rows int) rowPages {
 	return rowPages{shape: s, per: min(rows, pageRows)}
 }
 

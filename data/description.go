@@ -51,12 +51,18 @@ func (d Description) Validate() error {
 }
 
 // Normalisation returns mean and deviation by channel; a model's input is (pixel/255 -
-// mean)/deviation. ok is false for sets without pixels and sets of the program.
+// mean)/deviation. ok is false for sets without image files, and for sets of the program.
 func (d Description) Normalisation() (mean, deviation []float32, ok bool) {
-	of, ok := map[string]func() images.Statistics{"mnist": images.MNISTStatistics, "cifar10": images.CIFARStatistics, "images": images.ImageNetStatistics}[d.Name]
-	if !ok {
+	var s images.Statistics
+	switch d.Name {
+	case "mnist":
+		s = images.MNISTStatistics()
+	case "cifar10":
+		s = images.CIFARStatistics()
+	case "images", "imagenet", "shards":
+		s = images.ImageNetStatistics()
+	default:
 		return nil, nil, false
 	}
-	s := of()
 	return s.Mean, s.Deviation, true
 }

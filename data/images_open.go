@@ -74,7 +74,8 @@ func openImages(c Config, bad *datafile.Skips) (*Dataset, error) {
 	})
 }
 
-// openParts opens the training and evaluation images. Verify reopens the images without bad ones.
+// openParts opens the training and evaluation images, within the limits of their number. If bad
+// images are skipped, it stores the arguments for Verify, which reopens the other images.
 func (s *Dataset) openParts(c Config, bad *datafile.Skips, pictures [2][]images.Picture, labels [2][]int32, open func([2][]images.Picture, [2][]int32) (train, eval Source, err error)) (err error) {
 	limited := func(pictures [2][]images.Picture, labels [2][]int32) (train, eval Source, err error) {
 		if train, eval, err = open(pictures, labels); err != nil {
@@ -89,7 +90,7 @@ func (s *Dataset) openParts(c Config, bad *datafile.Skips, pictures [2][]images.
 	return err
 }
 
-// syntheticImages returns a synthetic set like ImageNet.
+// syntheticImages returns a set of synthetic images in ImageNet's size, or in ImageSize.
 func syntheticImages(c Config) *Dataset {
 	size := or(c.ImageSize, 224)
 	source := func(set uint64, n int) Source {

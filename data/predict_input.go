@@ -94,10 +94,11 @@ func OpenInput(d Description, c InputConfig) (PredictInput, error) {
 		return nil, setting.Errorf(datafile.SkipBadPath, "%d has no effect on arrays: none of their samples can be left out", c.SkipBad)
 	case d.Name == "arrays":
 		return openAskedArrays(d, c, bad)
-	case d.Name == "mnist" || d.Name == "cifar10" || d.Name == "images" || d.Name == "imagenet":
+	}
+	if _, _, ok := d.Normalisation(); ok {
 		return openAskedImages(d, c, bad)
 	}
-	return nil, fmt.Errorf("the model was trained on %s, of which no file can be read alone", nameOr(d.Name))
+	return nil, fmt.Errorf("the model was trained on %s: samples of these data cannot be read from a file", nameOr(d.Name))
 }
 
 // nameOr returns a set's name for messages.

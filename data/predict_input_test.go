@@ -7,6 +7,7 @@ import (
 	"image/color"
 	"image/png"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -107,6 +108,36 @@ func TestInputOfImages(t *testing.T) {
 	}
 	if _, err := OpenInput(Description{Name: "images", Shape: Shape{Values: []int{8, 8, 1}}}, InputConfig{Path: dir, Batch: 2}); err == nil {
 		t.Error("grey values of a model of colours were taken")
+	}
+}
+
+// TestShardsModelReadsImages: a model trained on shards or ImageNet reads image files, with the same
+// pixels and statistics as a model trained on folders.
+func TestShardsModelReadsImages(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.png")
+	drawPNG(t, path, 20, 20, color.RGBA{10, 20, 30, 255})
+	var want []float32
+	for _, name := range []string{"images", "imagenet", "shards"} {
+		d := Description{Name: name, Shape: Shape{Values: []int{16, 16, 3}, Labels: 1}}
+		in, err := OpenInput(d, InputConfig{Path: path, Batch: 1})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		r, _, err := in.Next()
+		if want == nil {
+			want = slices.Clone(r.Values)
+		}
+		if err != nil || !slices.Equal(r.Values, want) {
+			t.Errorf("%s: other values than of images, %v", name, err)
+		}
+		in.Close()
+		mean, deviation, ok := d.Normalisation()
+		if x := (float32(10)/255 - 0.485) / 0.229; !ok || len(mean) != 3 || len(deviation) != 3 || math.Abs(float64(want[0]-x)) > 1e-5 {
+			t.Errorf("%s: normalisation %v, %v, %v; the first value is %v, want %v", name, mean, deviation, ok, want[0], x)
+		}
+	}
+	if _, _, ok := (Description{Name: "criteo"}).Normalisation(); ok {
+		t.Error("clicks have a normalisation")
 	}
 }
 

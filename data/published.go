@@ -63,7 +63,7 @@ func MNISTFiles() []File {
 	}
 }
 
-// checkTokens returns a check for a text of want words, line ends included.
+// checkTokens returns a check that a text has want tokens: words and line ends.
 func checkTokens(want int) func(io.Reader) error {
 	return func(r io.Reader) error {
 		ids, err := text.ReadWords("the text", r, text.NewVocabulary(), true, datafile.MaxElements, new(datafile.Skips))
@@ -122,7 +122,7 @@ func withClickSample(r io.Reader, use func(io.Reader) error) error {
 }
 
 // UnpackCriteo splits the fetched sample in dir into train.tsv and test.tsv, the last tenth in
-// order of time. Existing files are retained.
+// order of time. If both files exist, UnpackCriteo leaves them unchanged.
 func UnpackCriteo(dir string) error {
 	train, test := filepath.Join(dir, "train.tsv"), filepath.Join(dir, "test.tsv")
 	if size(train) > 0 && size(test) > 0 {

@@ -29,19 +29,20 @@ func (c SamplerConfig) steps() int {
 	return c.bounded(c.all())
 }
 
-// all returns steps without the limit.
+// all returns the number of training batches of Shards, before the limit Most.
 func (c SamplerConfig) all() int {
 	lo, hi := c.part(0)
 	return (hi - lo + c.Batch - 1) / c.Batch
 }
 
-// part returns a rank's positions in training.
+// part returns a rank's positions [lo, hi) in the shuffled order of training.
 func (c SamplerConfig) part(rank int) (lo, hi int) {
 	return partition(c.N, rank, c.Size, c.Batch == 1)
 }
 
-// span returns the range of a training batch in the rank's part. A part one sample shorter than
-// other parts, without a sample for the last batch, takes the last sample of the batch before.
+// span returns the range of a training batch in the rank's part. If the part is one sample shorter
+// than rank 0's and would leave the last batch empty, the last batch has the last sample of the
+// batch before.
 func (c SamplerConfig) span(step int) (lo, hi int) {
 	first, end := c.part(c.Rank)
 	n, all := end-first, c.all()
@@ -154,12 +155,12 @@ func (p *position) advance() (step int, ok bool) {
 // shuffled separately.
 //
 // Evaluation: no shuffle, and one rank evaluates each sample once; the last batch can be short.
-// Parts differ by at most one sample; if that sample needs an additional step, the batch of the
-// other ranks is empty.
+// Parts differ by at most one sample; if that sample needs an additional step, ranks without the
+// sample have an empty batch in that step.
 type Shards struct {
 	cfg    SamplerConfig
 	order  []int32
-	lo, hi int   // this rank's positions, in order
+	lo, hi int   // this rank's range of field order
 	first  int32 // start of a fixed part; order then has this part only
 	at     position
 }

@@ -5,7 +5,8 @@ package data
 // streams r*Batch to (r+1)*Batch-1, one per position of the batch. Step s is the s-th sequence of
 // each stream. The order is equal in every epoch.
 //
-// Training: all streams have the length Steps; the last N mod (Size*Batch) sequences are dropped.
+// Training: all streams have N/(Size*Batch) sequences; the last N mod (Size*Batch) sequences are
+// dropped.
 //
 // Evaluation: each sequence occurs once. Stream lengths differ by at most one, longer streams
 // first, so the last batch can have only the first positions, or be empty.

@@ -53,7 +53,7 @@ func Transformed(s Source, transforms ...Transform) Source {
 type transformed struct {
 	Source
 	transforms []Transform
-	level      uint64 // nesting depth: nested sources draw different random numbers; 0: the set itself
+	level      uint64 // nesting depth, for different random numbers at each depth; 0: a set's own augmentation
 }
 
 func (t transformed) Fill(b *Batch, idx []int32, d Draw) error {
@@ -83,8 +83,8 @@ func (t transformed) Fill(b *Batch, idx []int32, d Draw) error {
 // probed is the number of samples in a fingerprint of transforms.
 const probed = 4
 
-// evidence writes the source's evidence, and the transforms' results on the first samples, in
-// evaluation and in training.
+// evidence writes the source's evidence and, for a program's transforms, the results on the first
+// samples, in evaluation and in training.
 func (t transformed) evidence(w io.Writer) {
 	if e, ok := t.Source.(interface{ evidence(io.Writer) }); ok {
 		e.evidence(w)
@@ -115,7 +115,8 @@ func (s Shape) planes() (h, w, c int, err error) {
 }
 
 // RandomCrop pads an image by pad pixels on each side and crops a random window of the original
-// size. around is the padding value by channel: the normalised black; none: zeros.
+// size. around is the value of padding pixels by channel, such as a normalised black; without
+// around, padding pixels are 0.
 func RandomCrop(pad int, around ...float32) Transform {
 	around = slices.Clone(around)
 	return func(s Sample, shape Shape, r *Random) error {

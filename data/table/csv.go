@@ -25,7 +25,8 @@ type CSV struct {
 	unnamed bool // first column without a name in the header
 }
 
-// OpenCSV reads the first lines. open reopens the file, decompressed; name is the file in errors.
+// OpenCSV reads the header, and the first lines for the choice of the separator. open opens the
+// file, decompressed, at its start, once now and once per Scan; name is the file in errors.
 func OpenCSV(name string, open func() (io.ReadCloser, error)) (*CSV, error) {
 	c := &CSV{name: name, open: open}
 	f, err := open()
@@ -88,7 +89,7 @@ func (c *CSV) header(names []string) error {
 	return nil
 }
 
-// index returns the name of the first column if the header has none.
+// index returns the name given to the first column if the header has none; otherwise "".
 func (c *CSV) index() string {
 	if c.unnamed {
 		return c.names[0]
@@ -96,7 +97,7 @@ func (c *CSV) index() string {
 	return ""
 }
 
-// described returns the format of the text.
+// described describes the format of the text in one line.
 func (c *CSV) described() string {
 	return fmt.Sprintf("%s: fields separated by %s, names of %d columns in line 1", c.name, map[rune]string{',': "commas", ';': "semicolons", '\t': "tabs"}[c.comma], len(c.names))
 }
@@ -110,7 +111,7 @@ func (c *CSV) Columns() []string { return slices.Clone(c.names) }
 // readAhead is the buffer size in bytes.
 const readAhead = 1 << 16
 
-// unmarked returns a text stream without byte order mark.
+// unmarked returns the text of f without a byte order mark, and the limit of a record's bytes.
 func unmarked(name string, f io.Reader) (*bounded, *bufio.Reader) {
 	r := &bounded{r: f, left: maxRecord, name: name, line: 1}
 	text := bufio.NewReaderSize(r, readAhead)
@@ -138,8 +139,8 @@ func separator(begin []byte) rune {
 	return best
 }
 
-// separators returns the counts of a character in each of the first lines, outside quotes. The last
-// line of begin counts only if alone.
+// separators returns the counts of a character in each of the first lines, outside quotes. A last
+// line without a line end counts only if it is the only line.
 func separators(begin []byte, s byte) (counts []int) {
 	n, quoted, filled := 0, false, false
 	for _, b := range begin {
@@ -171,7 +172,8 @@ func (c *CSV) reader(r io.Reader) *csv.Reader {
 	return in
 }
 
-// fault converts an error of csv.Reader or the file after a line to a Fault.
+// fault returns an error of csv.Reader or of the file as a Fault with a line; line is the last line
+// read.
 func (c *CSV) fault(record []string, err error, line int64) error {
 	var p *csv.ParseError
 	var text *Fault
@@ -192,7 +194,8 @@ func (c *CSV) fault(record []string, err error, line int64) error {
 	return unreadable(c.name, line, err)
 }
 
-// unreadable returns the error of a file that is unreadable after a line.
+// unreadable adds file and line to a read error that does not name the file. line is the last line
+// read.
 func unreadable(name string, line int64, err error) error {
 	if errors.As(err, new(*fs.PathError)) || errors.As(err, new(*Fault)) {
 		return err

@@ -84,11 +84,11 @@ func (c Options) goalOf(names []string) (string, error) {
 }
 
 // InferEncoder reads a table and returns its encoder, by the schema and otherwise by the columns'
-// values. Numbers mixed with words and other ambiguities are errors. A column without a name is
-// ignored. heldOut reports by a row's number whether the row is excluded from training: such rows
-// count for classes, but not for means or categories. bad is as in Reader.Scan; a row is bad with a
-// word in a number column of the schema, or without label or target. A second pass can report a row
-// again.
+// values. Numbers mixed with words and other ambiguities are errors. The row index of pandas or R,
+// such as a first column without a name, is ignored unless the options name it. heldOut reports by
+// a row's number whether the row is excluded from training: such rows count for classes, but not
+// for means or categories. bad is as in Reader.Scan; a row is bad with a word in a number column of
+// the schema, or without label or target. A second pass can report a row again.
 func InferEncoder(r Reader, choice Options, heldOut func(row int64) bool, bad func(error) error) (*Encoder, error) {
 	choice = choice.continued(r.Columns())
 	schema := Schema{}
@@ -103,7 +103,7 @@ func InferEncoder(r Reader, choice Options, heldOut func(row int64) bool, bad fu
 	if err != nil {
 		return nil, &Fault{File: r.Name(), Problem: err.Error()}
 	}
-	schema[goal] = choice.Schema[goal] // checked: the table has this column
+	schema[goal] = choice.Schema[goal] // newSurveys checks that the table has this column
 	switch schema[goal] {
 	case guess, Label, Target:
 	default:

@@ -33,7 +33,7 @@ type found struct {
 	// Guessed reports that the schema does not name the kind.
 	Guessed bool
 	// Settled reports that an earlier pass has chosen the kind. Wordy reports that classes are
-	// words, with NA and None among the classes.
+	// words: NA and None are then classes, not missing values.
 	Settled, Wordy bool
 	// Rows and Missing count training rows.
 	Rows, Missing int64
@@ -45,18 +45,18 @@ type found struct {
 	// plus one.
 	Integers, Counts bool
 	Last             float64
-	// Few lists the first different numbers.
+	// Few lists the first different numbers, at most fewClasses+1.
 	Few []float64
-	// Words counts the different values. It is nil if Overflow reports too many. Skipped reports
-	// that some numbers are missing in Words.
+	// Words counts the rows of each different value. It is nil if Overflow reports too many values.
+	// Skipped reports that Words lacks some numbers.
 	Words             map[string]count
 	Overflow, Skipped bool
-	// Lost counts the words for missing values.
+	// Lost counts the rows of each word for a missing value.
 	Lost map[string]count
 	// Finite, Fractions, Texts, Alike and Units count values: numbers; numbers that are not whole;
 	// words; words like numbers except for a comma, separator or symbol; numbers with a unit.
 	Finite, Fractions, Texts, Alike, Units int64
-	// Odd lists the first different words.
+	// Odd lists the first different words, at most fewWords+1.
 	Odd []string
 	// Fraction, Other, Similar, Named and Broken are the positions of the first fraction, of the
 	// first of Texts, of the first of Alike and Units, of the first word equal to the column's name
@@ -148,7 +148,7 @@ func maps[V any](m map[string]V) func(yield func(string) bool) {
 	}
 }
 
-// usable marks the rows of a chunk that fit the schema.
+// usable marks the rows of a chunk that fit the schema, and reports the other rows to bad.
 func usable(r Reader, c *Chunk, all []*survey, mask []bool, bad func(error) error) ([]bool, error) {
 	mask = append(mask[:0], make([]bool, c.N)...)
 	for i := range mask {
@@ -351,8 +351,8 @@ func (s *survey) deviation() float64 {
 	return 1
 }
 
-// allWords returns the different values, of training rows or with held of all rows, in numeric or
-// alphabetic order.
+// allWords returns the different values of training rows or, with held, of all rows: numbers in
+// ascending order, then words in alphabetic order.
 func (s *survey) allWords(held bool) []string {
 	var out []string
 	for w, n := range s.Words {
