@@ -230,7 +230,7 @@ func (c *threadPool) count(w *trainerThread, t StepTimes, samples, loss float64)
 	}})
 	if p, ok := w.replica.params.(interface{ cacheUse() trainer.CacheUse }); ok && c.cfg.Servers.CacheBytes > 0 {
 		u := p.cacheUse()
-		f.Add(metrics.NamedRows, 0, u.Lookups)
+		f.Add(metrics.LookedUpRows, 0, u.Lookups)
 		f.Add(metrics.CachedRows, 0, u.Hits)
 	}
 	if r, ok := c.from.(interface{ Ready() int }); ok {

@@ -45,7 +45,7 @@ func TestFiguresOfAJob(t *testing.T) {
 			t.Errorf("%v operations of %s are queued at the end", n, rank)
 		}
 	}
-	server := "summer 0 ringo_sum_"
+	server := "aggregator 0 ringo_aggregator_"
 	if n, in, out := got[server+"exchanges_total "], got[server+"received_bytes_total "], got[server+"sent_bytes_total "]; n != 1 || in < 2*4*5000 || out < 2*4*5000 || !(got[server+"resident_memory_bytes "] > 0) {
 		t.Errorf("the server has counted %v exchanges, %v bytes in and %v out", n, in, out)
 	}

@@ -25,7 +25,7 @@ func (s *server) samples() []scrape.Sample {
 	out.add(metrics.ServerTrainers, connected)
 	n := s.service.Stats()
 	for id, v := range map[metrics.ID]int64{
-		metrics.ServerConnections: n.Connections, metrics.ServerPulls: n.Pulls, metrics.ServerParked: n.Parked, metrics.ServerChanges: n.Changes,
+		metrics.ServerConnections: n.Connections, metrics.ServerPulls: n.Pulls, metrics.ServerWaitingPulls: n.Parked, metrics.ServerChanges: n.Changes,
 		metrics.ServerPulledRows: n.RowsPulled, metrics.ServerPushedRows: n.RowsPushed, metrics.ServerReceived: n.BytesRead, metrics.ServerSent: n.BytesWritten,
 	} {
 		out.add(id, int(v))

@@ -38,8 +38,8 @@ func TestPage(t *testing.T) {
 	for _, part := range []struct {
 		role  Role
 		title string
-	}{{OfRank, "Ranks"}, {OfHost, "Who answers"}, {OfAggregator, "Servers that sum gradients"}, {OfParameterServer, "Servers that keep parameters"}} {
-		fmt.Fprintf(&b, "\n### %s\n\n| metric | type | labels | what | from |\n|---|---|---|---|---|\n", part.title)
+	}{{OfRank, "Ranks"}, {OfHost, "Serving process"}, {OfAggregator, "Aggregation servers"}, {OfParameterServer, "Parameter servers"}} {
+		fmt.Fprintf(&b, "\n### %s\n\n| metric | type | labels | description | source |\n|---|---|---|---|---|\n", part.title)
 		for _, id := range OfRole(part.role) {
 			r := id.Row()
 			labels := strings.Join(r.Labels(), ", ")
@@ -55,7 +55,7 @@ func TestPage(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("%s is not what the rows say: run go test ./internal/watch/metrics -run Page -update", page)
+		t.Fatalf("%s differs from the rows: run go test ./internal/watch/metrics -run Page -update", page)
 	}
 	if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ var notDrawn = map[string]string{
 	"ringo_ps_denied_keys_total":  "of jobs with admission",
 	"ringo_ps_deleted_rows_total": "of jobs with days",
 	"ringo_ps_cpu_seconds_total":  "for alerts",
-	"ringo_named_rows_total":      "of jobs with a cache of rows",
+	"ringo_looked_up_rows_total":  "of jobs with a cache of rows",
 	"ringo_cached_rows_total":     "of jobs with a cache of rows",
 }
 

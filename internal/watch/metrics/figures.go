@@ -160,7 +160,7 @@ type Value struct {
 func (f *RankMetrics) Values() (out []Value) {
 	for _, id := range OfRole(f.role) {
 		r := &table[id]
-		if id == Up || id == SumUp { // set by readers, not by the process
+		if id == Up || id == AggregatorUp { // set by readers, not by the process
 			continue
 		}
 		if r.Type == Histogram {

@@ -73,7 +73,7 @@ func (w *follower) run(end <-chan struct{}) {
 func (w *follower) look(now time.Time) {
 	if w.source.Waiting != nil {
 		if peer, ok := w.source.Waiting(); ok && peer >= 0 && peer < w.figures.size {
-			w.figures.Spent(w.figures.of(WaitTime, SumWaitTime), peer, min(now.Sub(w.last), longLook))
+			w.figures.Spent(w.figures.of(WaitTime, AggregatorWaitTime), peer, min(now.Sub(w.last), longLook))
 		}
 	}
 	w.last = now
@@ -89,8 +89,8 @@ func (w *follower) look(now time.Time) {
 // usage updates the system's values of the process.
 func (w *follower) usage() {
 	r := usage.Read()
-	w.figures.Put(w.figures.of(Resident, SumResident), 0, r.ResidentBytes)
-	w.figures.Put(w.figures.of(CPUTime, SumCPUTime), 0, int64(r.CPUSeconds*1e9))
+	w.figures.Put(w.figures.of(Resident, AggregatorResident), 0, r.ResidentBytes)
+	w.figures.Put(w.figures.of(CPUTime, AggregatorCPUTime), 0, int64(r.CPUSeconds*1e9))
 }
 
 func (f *RankMetrics) of(rank, server ID) ID {
@@ -114,7 +114,7 @@ func (w *follower) count(now time.Time) {
 	}
 	if w.source.Summed != nil {
 		s := w.source.Summed()
-		for id, n := range map[ID]int64{SumExchanges: s.Exchanges, SumReceived: s.Received, SumSent: s.Sent, SumQueue: s.Queued} {
+		for id, n := range map[ID]int64{AggregatorExchanges: s.Exchanges, AggregatorReceived: s.Received, AggregatorSent: s.Sent, AggregatorQueue: s.Queued} {
 			w.figures.Put(id, 0, n)
 		}
 	}

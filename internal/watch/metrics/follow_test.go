@@ -23,13 +23,13 @@ func TestFollowSums(t *testing.T) {
 	_, words := layout(OfAggregator, 2)
 	f := newFigures(OfAggregator, make([]uint64, words), 1, 2, 0)
 	f.Follow(Source{Summed: func() AggregatorStats { return AggregatorStats{3, 40, 50, 6} }})()
-	f.Spent(f.of(WaitTime, SumWaitTime), 1, time.Second)
-	for id, want := range map[ID]float64{SumExchanges: 3, SumReceived: 40, SumSent: 50, SumQueue: 6} {
+	f.Spent(f.of(WaitTime, AggregatorWaitTime), 1, time.Second)
+	for id, want := range map[ID]float64{AggregatorExchanges: 3, AggregatorReceived: 40, AggregatorSent: 50, AggregatorQueue: 6} {
 		if got := get(f, id, ""); got != want {
 			t.Errorf("%s is %v, want %v", id.Row().Name, got, want)
 		}
 	}
-	if waited, memory := get(f, SumWaitTime, "1"), get(f, SumResident, ""); waited != 1 || !(memory > 1<<20) {
+	if waited, memory := get(f, AggregatorWaitTime, "1"), get(f, AggregatorResident, ""); waited != 1 || !(memory > 1<<20) {
 		t.Errorf("waited %v s, %v bytes of memory", waited, memory)
 	}
 }

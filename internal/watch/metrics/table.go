@@ -30,10 +30,10 @@ type Role string
 
 // Values of Role.
 const (
-	OfHost            Role = "host"   // answering process
-	OfRank            Role = "rank"   // training rank: label rank
-	OfAggregator      Role = "summer" // aggregation server: label server
-	OfParameterServer Role = "server" // parameter server: label server
+	OfHost            Role = "host"       // answering process
+	OfRank            Role = "rank"       // training rank: label rank
+	OfAggregator      Role = "aggregator" // aggregation server: label server
+	OfParameterServer Role = "server"     // parameter server: label server
 )
 
 // unit is the encoding of a row's words.
@@ -101,29 +101,29 @@ const (
 	Overlap
 	ResidualNorm
 	WaitTime
-	NamedRows
+	LookedUpRows
 	CachedRows
 	Queue
 	LastHeartbeat
 	Resident
 	CPUTime
 
-	// SumUp and the rows below are of aggregation servers.
-	SumUp
-	SumExchanges
-	SumReceived
-	SumSent
-	SumQueue
-	SumWaitTime
-	SumResident
-	SumCPUTime
+	// AggregatorUp and the rows below are of aggregation servers.
+	AggregatorUp
+	AggregatorExchanges
+	AggregatorReceived
+	AggregatorSent
+	AggregatorQueue
+	AggregatorWaitTime
+	AggregatorResident
+	AggregatorCPUTime
 
 	// ServerUp and the rows below are of parameter servers.
 	ServerUp
 	ServerTrainers
 	ServerConnections
 	ServerPulls
-	ServerParked
+	ServerWaitingPulls
 	ServerChanges
 	ServerPulledRows
 	ServerPushedRows
@@ -176,74 +176,74 @@ const (
 var phases = []string{DataPhase: "data", PullPhase: "pull", ComputePhase: "compute", CompressPhase: "compress", WaitPhase: "wait", UpdatePhase: "update"}
 
 var table = [ids]Row{
-	Build: {Name: "ringo_build_info", Type: Gauge, Role: OfHost, Label: "version", Help: "1, with the version of ringo that answers.", From: "the process that answers"},
-	Ranks: {Name: "ringo_ranks", Type: Gauge, Role: OfHost, Help: "Number of ranks of the job, on all hosts.", From: "the ranks' figures"},
+	Build: {Name: "ringo_build_info", Type: Gauge, Role: OfHost, Label: "version", Help: "1, with the version of the serving process.", From: "the serving process"},
+	Ranks: {Name: "ringo_ranks", Type: Gauge, Role: OfHost, Help: "Number of ranks of the job, on all hosts.", From: "metrics of the ranks"},
 
-	Up: {Name: "ringo_up", Type: Gauge, Role: OfRank, Help: "1 while the process of the rank runs, 0 when it has ended or died; its other figures stay as they were.", From: "the lock on the rank's figures, which the system takes back when the process ends"},
+	Up: {Name: "ringo_up", Type: Gauge, Role: OfRank, Help: "1 while the process of the rank runs, 0 after its end; other metrics of the rank keep their last values.", From: "the lock on the rank's metrics, which the system releases when the process ends"},
 	StepDuration: {Name: "ringo_step_duration_seconds", Type: Histogram, Role: OfRank, unit: nanoseconds,
 		Help: "Duration of training steps, from the batch to the update.", From: "`train`, after each step"},
 	PhaseTime: {Name: "ringo_phase_seconds_total", Type: Counter, Role: OfRank, Label: "phase", Values: phases, unit: nanoseconds,
-		Help: "Time of steps by what the rank did: wait for data, wait for rows of servers (pull), compute forward and backward, compress, wait for what backward did not hide of exchanges, update.",
+		Help: "Time of steps by phase: wait for data, wait for rows of servers (pull), compute forward and backward, compress, wait for exchanges after backward, update.",
 		From: "`train`, after each step"},
-	Samples: {Name: "ringo_samples_total", Type: Counter, Role: OfRank, Help: "Samples that the rank has trained on.", From: "`train`, after each step"},
-	Epoch:   {Name: "ringo_epoch", Type: Gauge, Role: OfRank, Help: "Epoch that is trained, from 1.", From: "`train`, after each step"},
+	Samples: {Name: "ringo_samples_total", Type: Counter, Role: OfRank, Help: "Samples in the steps of the rank.", From: "`train`, after each step"},
+	Epoch:   {Name: "ringo_epoch", Type: Gauge, Role: OfRank, Help: "Current epoch, from 1.", From: "`train`, after each step"},
 	Loss:    {Name: "ringo_loss", Type: Gauge, Role: OfRank, unit: floats, Help: "Loss of the rank's last batch, before its update.", From: "`train`, after each step"},
 	SentBytes: {Name: "ringo_sent_bytes_total", Type: Counter, Role: OfRank, Label: "link", Values: []string{TCP: "tcp", SHM: "shm"},
-		Help: "Bytes that the rank wrote to sockets of other ranks and of the coordinator (tcp), and bytes of operands that it gave to operations in memory that the ranks of a host share, where nothing is sent (shm).",
+		Help: "Bytes written to sockets of other ranks and of the coordinator (tcp), and bytes of operands in memory shared by the ranks of a host, without copies (shm).",
 		From: "`Job.Traffic` and `transport.SharedMemory.BytesCarried`, once a second"},
 	Density: {Name: "ringo_density_ratio", Type: Gauge, Role: OfRank, unit: floats,
-		Help: "Share of the gradient's values that the rank sent in its last step, from 0 to 1.", From: "`distopt.StepTimes.Density`"},
+		Help: "Share of the gradient's values sent in the last step, from 0 to 1.", From: "`distopt.StepTimes.Density`"},
 	Overlap: {Name: "ringo_overlap_ratio", Type: Gauge, Role: OfRank, unit: floats,
-		Help: "Share of the time in which gradients were exchanged in the last step that backward hid, from 0 to 1.", From: "`distopt.StepTimes`: what of Exchange is not Exposed"},
+		Help: "Share of the exchange time hidden behind backward in the last step, from 0 to 1.", From: "`distopt.StepTimes`: 1 - Exposed/Exchange"},
 	ResidualNorm: {Name: "ringo_residual_norm", Type: Gauge, Role: OfRank, unit: floats,
-		Help: "Euclidean norm of the gradients that compression keeps for later steps.", From: "`distopt.Optimizer.ResidualNorm`, at most every 10 seconds"},
+		Help: "Euclidean norm of the residual: gradients deferred to later steps by compression.", From: "`distopt.Optimizer.ResidualNorm`, at most every 10 seconds"},
 	WaitTime: {Name: "ringo_wait_seconds_total", Type: Counter, Role: OfRank, Label: "peer", ofPeer: true, unit: nanoseconds,
-		Help: "Time for which operations of the rank waited for a peer, estimated by looking twice a second.", From: "what operations under way say whom they wait for"},
-	NamedRows:  {Name: "ringo_named_rows_total", Type: Counter, Role: OfRank, Help: "Rows on servers that the rank's batches named, each once a batch, where it has a cache of rows.", From: "`train`, after each step"},
-	CachedRows: {Name: "ringo_cached_rows_total", Type: Counter, Role: OfRank, Help: "Those of these that the cache had.", From: "`train`, after each step"},
+		Help: "Time of operations in a wait for a peer, estimated from two samples per second.", From: "peers of the operations in flight"},
+	LookedUpRows: {Name: "ringo_looked_up_rows_total", Type: Counter, Role: OfRank, Help: "Different rows of each batch, with a row cache: looked up there, then on servers.", From: "`train`, after each step"},
+	CachedRows:   {Name: "ringo_cached_rows_total", Type: Counter, Role: OfRank, Help: "Looked-up rows found in the row cache.", From: "`train`, after each step"},
 	Queue: {Name: "ringo_queue_depth", Type: Gauge, Role: OfRank, Label: "queue", Values: []string{OperationQueue: "operations", BatchQueue: "batches"},
-		Help: "What is queued: operations of all ranks that have begun and not ended, and batches that are ready to be trained on.", From: "`record.Recorder.Open`, once a second, and the loader, after each step"},
+		Help: "Length of a queue: unfinished operations of all ranks, and batches ready for training.", From: "`record.Recorder.Open`, once a second, and the loader, after each step"},
 	LastHeartbeat: {Name: "ringo_last_heartbeat_timestamp_seconds", Type: Gauge, Role: OfRank, unit: nanoseconds,
-		Help: "When the rank last heard of the coordinator, in seconds since 1970.", From: "the connection to the coordinator, once a second"},
+		Help: "Time of the coordinator's last message to the rank, in seconds since 1970.", From: "the connection to the coordinator, once a second"},
 	Resident: {Name: "ringo_resident_memory_bytes", Type: Gauge, Role: OfRank, Help: "Resident memory of the rank's process.", From: "`/proc/self/status`, every 5 seconds"},
 	CPUTime:  {Name: "ringo_cpu_seconds_total", Type: Counter, Role: OfRank, unit: nanoseconds, Help: "Processor time of the rank's process.", From: "`getrusage`, every 5 seconds"},
 
-	SumUp:        {Name: "ringo_sum_up", Type: Gauge, Role: OfAggregator, Help: "1 while the process of the server runs, 0 when it has ended or died; its other figures stay as they were.", From: "the lock on the server's figures"},
-	SumExchanges: {Name: "ringo_sum_exchanges_total", Type: Counter, Role: OfAggregator, Help: "Buckets that the server has summed its part of.", From: "`aggregate.Server.Stats`, once a second"},
-	SumReceived:  {Name: "ringo_sum_received_bytes_total", Type: Counter, Role: OfAggregator, Help: "Bytes of payload received from trainers.", From: "`aggregate.Server.Stats`, once a second"},
-	SumSent:      {Name: "ringo_sum_sent_bytes_total", Type: Counter, Role: OfAggregator, Help: "Bytes of payload sent to trainers.", From: "`aggregate.Server.Stats`, once a second"},
-	SumQueue:     {Name: "ringo_sum_queue_segments", Type: Gauge, Role: OfAggregator, Help: "Sums of segments that are made and not sent to a trainer yet.", From: "`aggregate.Server.Stats`, once a second"},
-	SumWaitTime: {Name: "ringo_sum_wait_seconds_total", Type: Counter, Role: OfAggregator, Label: "peer", ofPeer: true, unit: nanoseconds,
-		Help: "Time for which the server waited for a trainer while others had begun, estimated by looking twice a second.", From: "what the server says whom it waits for"},
-	SumResident: {Name: "ringo_sum_resident_memory_bytes", Type: Gauge, Role: OfAggregator, Help: "Resident memory of the server's process.", From: "`/proc/self/status`, every 5 seconds"},
-	SumCPUTime:  {Name: "ringo_sum_cpu_seconds_total", Type: Counter, Role: OfAggregator, unit: nanoseconds, Help: "Processor time of the server's process.", From: "`getrusage`, every 5 seconds"},
+	AggregatorUp:        {Name: "ringo_aggregator_up", Type: Gauge, Role: OfAggregator, Help: "1 while the process of the server runs, 0 after its end; other metrics of the server keep their last values.", From: "the lock on the server's metrics"},
+	AggregatorExchanges: {Name: "ringo_aggregator_exchanges_total", Type: Counter, Role: OfAggregator, Help: "Buckets summed by the server, each in the server's part.", From: "`aggregate.Server.Stats`, once a second"},
+	AggregatorReceived:  {Name: "ringo_aggregator_received_bytes_total", Type: Counter, Role: OfAggregator, Help: "Bytes of payload received from trainers.", From: "`aggregate.Server.Stats`, once a second"},
+	AggregatorSent:      {Name: "ringo_aggregator_sent_bytes_total", Type: Counter, Role: OfAggregator, Help: "Bytes of payload sent to trainers.", From: "`aggregate.Server.Stats`, once a second"},
+	AggregatorQueue:     {Name: "ringo_aggregator_queue_segments", Type: Gauge, Role: OfAggregator, Help: "Finished sums of segments that are not sent to a trainer yet.", From: "`aggregate.Server.Stats`, once a second"},
+	AggregatorWaitTime: {Name: "ringo_aggregator_wait_seconds_total", Type: Counter, Role: OfAggregator, Label: "peer", ofPeer: true, unit: nanoseconds,
+		Help: "Time of waits for a trainer while other trainers had begun, estimated from two samples per second.", From: "trainers awaited by the server"},
+	AggregatorResident: {Name: "ringo_aggregator_resident_memory_bytes", Type: Gauge, Role: OfAggregator, Help: "Resident memory of the server's process.", From: "`/proc/self/status`, every 5 seconds"},
+	AggregatorCPUTime:  {Name: "ringo_aggregator_cpu_seconds_total", Type: Counter, Role: OfAggregator, unit: nanoseconds, Help: "Processor time of the server's process.", From: "`getrusage`, every 5 seconds"},
 
-	ServerUp:          {Name: "ringo_ps_up", Type: Gauge, Role: OfParameterServer, Help: "1 while the server waits for trainers or serves them, 0 when it is ending or has failed.", From: "`GET /health`'s state"},
-	ServerTrainers:    {Name: "ringo_ps_connected_trainers", Type: Gauge, Role: OfParameterServer, Help: "Trainers with a connection.", From: "the server's seats"},
-	ServerConnections: {Name: "ringo_ps_connections_total", Type: Counter, Role: OfParameterServer, Help: "Connections whose handshake succeeded.", From: "the service's counters"},
-	ServerPulls:       {Name: "ringo_ps_pulls_total", Type: Counter, Role: OfParameterServer, Help: "Pulls that were answered.", From: "the service's counters"},
-	ServerParked:      {Name: "ringo_ps_parked_pulls_total", Type: Counter, Role: OfParameterServer, Help: "Pulls that had to wait until other trainers had caught up.", From: "the service's counters"},
-	ServerChanges:     {Name: "ringo_ps_changes_total", Type: Counter, Role: OfParameterServer, Help: "Messages that change something, such as pushes.", From: "the service's counters"},
-	ServerPulledRows:  {Name: "ringo_ps_pulled_rows_total", Type: Counter, Role: OfParameterServer, Help: "Rows sent to trainers.", From: "the service's counters"},
-	ServerPushedRows:  {Name: "ringo_ps_pushed_rows_total", Type: Counter, Role: OfParameterServer, Help: "Gradients of rows received.", From: "the service's counters"},
-	ServerReceived:    {Name: "ringo_ps_received_bytes_total", Type: Counter, Role: OfParameterServer, Help: "Bytes received from trainers.", From: "the service's counters"},
-	ServerSent:        {Name: "ringo_ps_sent_bytes_total", Type: Counter, Role: OfParameterServer, Help: "Bytes sent to trainers.", From: "the service's counters"},
-	ServerStaleness:   {Name: "ringo_ps_staleness_steps", Type: Gauge, Role: OfParameterServer, Help: "Steps by which the slowest trainer is behind the fastest.", From: "the clocks of trainers"},
-	ServerStep:        {Name: "ringo_ps_slowest_step", Type: Gauge, Role: OfParameterServer, Help: "Step that all trainers have finished.", From: "the clocks of trainers"},
-	ServerRows:        {Name: "ringo_ps_rows", Type: Gauge, Role: OfParameterServer, Label: "table", tiers: true, Help: "Rows by the tier in which they lie: memory or ssd.", From: "the tables"},
-	ServerBytes:       {Name: "ringo_ps_row_bytes", Type: Gauge, Role: OfParameterServer, Label: "table", tiers: true, Help: "Bytes of rows by the tier in which they lie: memory or ssd.", From: "the tables"},
-	ServerKeys:        {Name: "ringo_ps_keys_total", Type: Counter, Role: OfParameterServer, Label: "table", Help: "Keys of pulls and pushes, in tables with two tiers.", From: "the tables"},
-	ServerHits:        {Name: "ringo_ps_hits_total", Type: Counter, Role: OfParameterServer, Label: "table", tiers: true, Help: "Keys of pulls and pushes by the tier in which their row was: memory or ssd.", From: "the tables"},
-	ServerDenied:      {Name: "ringo_ps_denied_keys_total", Type: Counter, Role: OfParameterServer, Label: "table", Help: "Keys that got no row, since admission did not let them in.", From: "the tables"},
-	ServerPrefetched:  {Name: "ringo_ps_prefetched_rows_total", Type: Counter, Role: OfParameterServer, Label: "table", Help: "Rows that came from the SSD while their pull waited for other trainers: it did not miss them.", From: "the tables"},
-	ServerEvicted:     {Name: "ringo_ps_evicted_rows_total", Type: Counter, Role: OfParameterServer, Label: "table", Help: "Rows that left memory for the SSD.", From: "the tables"},
-	ServerDeleted:     {Name: "ringo_ps_deleted_rows_total", Type: Counter, Role: OfParameterServer, Label: "table", Help: "Rows that passing days have deleted.", From: "the tables"},
-	ServerLog:         {Name: "ringo_ps_log_bytes", Type: Gauge, Role: OfParameterServer, Help: "Bytes of the log since the last checkpoint.", From: "the log"},
-	ServerLogLimit:    {Name: "ringo_ps_log_limit_bytes", Type: Gauge, Role: OfParameterServer, Help: "Bytes of the log at which a checkpoint is due.", From: "the log"},
-	ServerLogQueue:    {Name: "ringo_ps_log_queue_records", Type: Gauge, Role: OfParameterServer, Help: "Records of the log that are not safe yet.", From: "the log"},
-	ServerCheckpoint:  {Name: "ringo_ps_checkpoint_number", Type: Gauge, Role: OfParameterServer, Help: "Number of the newest checkpoint, 0 for none.", From: "the engine"},
-	ServerResident:    {Name: "ringo_ps_resident_memory_bytes", Type: Gauge, Role: OfParameterServer, Help: "Resident memory of the server's process.", From: "`/proc/self/status`"},
-	ServerCPUTime:     {Name: "ringo_ps_cpu_seconds_total", Type: Counter, Role: OfParameterServer, Help: "Processor time of the server's process.", From: "`getrusage`"},
+	ServerUp:           {Name: "ringo_ps_up", Type: Gauge, Role: OfParameterServer, Help: "1 while the server waits for trainers or serves them, 0 when it is ending or has failed.", From: "`GET /health`'s state"},
+	ServerTrainers:     {Name: "ringo_ps_connected_trainers", Type: Gauge, Role: OfParameterServer, Help: "Connected trainers.", From: "connections of the server"},
+	ServerConnections:  {Name: "ringo_ps_connections_total", Type: Counter, Role: OfParameterServer, Help: "Connections with a successful handshake.", From: "the service's counters"},
+	ServerPulls:        {Name: "ringo_ps_pulls_total", Type: Counter, Role: OfParameterServer, Help: "Answered pulls.", From: "the service's counters"},
+	ServerWaitingPulls: {Name: "ringo_ps_waiting_pulls_total", Type: Counter, Role: OfParameterServer, Help: "Pulls that waited for slower trainers.", From: "the service's counters"},
+	ServerChanges:      {Name: "ringo_ps_changes_total", Type: Counter, Role: OfParameterServer, Help: "Messages that change rows or arrays, such as pushes.", From: "the service's counters"},
+	ServerPulledRows:   {Name: "ringo_ps_pulled_rows_total", Type: Counter, Role: OfParameterServer, Help: "Rows sent to trainers.", From: "the service's counters"},
+	ServerPushedRows:   {Name: "ringo_ps_pushed_rows_total", Type: Counter, Role: OfParameterServer, Help: "Gradients of rows received.", From: "the service's counters"},
+	ServerReceived:     {Name: "ringo_ps_received_bytes_total", Type: Counter, Role: OfParameterServer, Help: "Bytes received from trainers.", From: "the service's counters"},
+	ServerSent:         {Name: "ringo_ps_sent_bytes_total", Type: Counter, Role: OfParameterServer, Help: "Bytes sent to trainers.", From: "the service's counters"},
+	ServerStaleness:    {Name: "ringo_ps_staleness_steps", Type: Gauge, Role: OfParameterServer, Help: "Steps by which the slowest trainer is behind the fastest.", From: "the clocks of trainers"},
+	ServerStep:         {Name: "ringo_ps_slowest_step", Type: Gauge, Role: OfParameterServer, Help: "Last step finished by all trainers.", From: "the clocks of trainers"},
+	ServerRows:         {Name: "ringo_ps_rows", Type: Gauge, Role: OfParameterServer, Label: "table", tiers: true, Help: "Rows by tier: memory or ssd.", From: "the tables"},
+	ServerBytes:        {Name: "ringo_ps_row_bytes", Type: Gauge, Role: OfParameterServer, Label: "table", tiers: true, Help: "Bytes of rows by tier: memory or ssd.", From: "the tables"},
+	ServerKeys:         {Name: "ringo_ps_keys_total", Type: Counter, Role: OfParameterServer, Label: "table", Help: "Keys of pulls and pushes, in tables with two tiers.", From: "the tables"},
+	ServerHits:         {Name: "ringo_ps_hits_total", Type: Counter, Role: OfParameterServer, Label: "table", tiers: true, Help: "Keys of pulls and pushes by the tier of the row: memory or ssd.", From: "the tables"},
+	ServerDenied:       {Name: "ringo_ps_denied_keys_total", Type: Counter, Role: OfParameterServer, Label: "table", Help: "Keys without a row, rejected by admission.", From: "the tables"},
+	ServerPrefetched:   {Name: "ringo_ps_prefetched_rows_total", Type: Counter, Role: OfParameterServer, Label: "table", Help: "Rows read from the SSD during a wait for other trainers: the pull found them in memory.", From: "the tables"},
+	ServerEvicted:      {Name: "ringo_ps_evicted_rows_total", Type: Counter, Role: OfParameterServer, Label: "table", Help: "Rows moved from memory to the SSD.", From: "the tables"},
+	ServerDeleted:      {Name: "ringo_ps_deleted_rows_total", Type: Counter, Role: OfParameterServer, Label: "table", Help: "Rows deleted at the end of a day.", From: "the tables"},
+	ServerLog:          {Name: "ringo_ps_log_bytes", Type: Gauge, Role: OfParameterServer, Help: "Bytes of the log since the last checkpoint.", From: "the log"},
+	ServerLogLimit:     {Name: "ringo_ps_log_limit_bytes", Type: Gauge, Role: OfParameterServer, Help: "Bytes of the log that start a checkpoint.", From: "the log"},
+	ServerLogQueue:     {Name: "ringo_ps_log_queue_records", Type: Gauge, Role: OfParameterServer, Help: "Records of the log that are not durable yet.", From: "the log"},
+	ServerCheckpoint:   {Name: "ringo_ps_checkpoint_number", Type: Gauge, Role: OfParameterServer, Help: "Number of the newest checkpoint, 0 for none.", From: "the engine"},
+	ServerResident:     {Name: "ringo_ps_resident_memory_bytes", Type: Gauge, Role: OfParameterServer, Help: "Resident memory of the server's process.", From: "`/proc/self/status`"},
+	ServerCPUTime:      {Name: "ringo_ps_cpu_seconds_total", Type: Counter, Role: OfParameterServer, Help: "Processor time of the server's process.", From: "`getrusage`"},
 }
 
 // Table returns all metrics, in the order of the documentation.

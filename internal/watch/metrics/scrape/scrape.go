@@ -177,7 +177,7 @@ func (a *Answerer) collect() (out []Sample) {
 	for i, r := range a.cfg.Board.Read() {
 		rank, alive := fmt.Sprint(r.Rank), metrics.Up
 		if r.Role == metrics.OfAggregator {
-			alive = metrics.SumUp
+			alive = metrics.AggregatorUp
 		}
 		if i == 0 {
 			out = append(out, Sample{Value: metrics.Value{ID: metrics.Ranks, Value: float64(r.Size)}})

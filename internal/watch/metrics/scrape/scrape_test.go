@@ -43,7 +43,7 @@ func site(t *testing.T) (*metrics.Dir, *Answerer) {
 	}
 	s, err := b.Aggregator(0, 2)
 	must(t, err)
-	s.Put(metrics.SumExchanges, 0, 7)
+	s.Put(metrics.AggregatorExchanges, 0, 7)
 	t.Cleanup(func() { must(t, s.Close()) })
 	a, err := Start(Config{Site: at(t, "127.0.0.1:0"), Board: b, Version: `1.0 "beta"`})
 	must(t, err)
@@ -89,7 +89,7 @@ func TestAnswer(t *testing.T) {
 		`ringo_build_info{version="1.0 \"beta\""} 1`, "ringo_ranks 2", `ringo_up{rank="0"} 1`, `ringo_up{rank="1"} 0`, `ringo_samples_total{rank="1"} 64`,
 		`ringo_step_duration_seconds_bucket{rank="0",le="0.025"} 0`, `ringo_step_duration_seconds_bucket{rank="0",le="0.05"} 1`,
 		`ringo_step_duration_seconds_sum{rank="0"} 0.03`, `ringo_wait_seconds_total{peer="0",rank="1"} 1`,
-		`ringo_sum_up{server="0"} 1`, `ringo_sum_exchanges_total{server="0"} 7`, `ringo_queue_depth{queue="batches",rank="0"} 0`,
+		`ringo_aggregator_up{server="0"} 1`, `ringo_aggregator_exchanges_total{server="0"} 7`, `ringo_queue_depth{queue="batches",rank="0"} 0`,
 	} {
 		if !strings.Contains(text, "\n"+line+"\n") {
 			t.Errorf("there is no line %s in\n%s", line, text)
