@@ -133,7 +133,7 @@ type Summary struct {
 	Skipped int64 `json:"skipped_steps,omitempty"`
 	// DiskFullCheckpoints is the number of failed attempts to write a checkpoint on a full disk of
 	// rank 0. The last checkpoint was written.
-	DiskFullCheckpoints int `json:"checkpoints_without_room,omitempty"`
+	DiskFullCheckpoints int `json:"checkpoints_disk_full,omitempty"`
 	// Ended is the reason for an end before the last epoch, after Epochs epochs; "" without one.
 	Ended  string `json:"ended,omitempty"`
 	Epochs int    `json:"epochs,omitempty"`
@@ -145,7 +145,7 @@ type Summary struct {
 	LastCheckpoint string `json:"last_checkpoint,omitempty"`
 	// Diverged describes losses of the last epoch far above the first step's; "" without
 	// divergence.
-	Diverged string `json:"blown_up,omitempty"`
+	Diverged string `json:"diverged,omitempty"`
 	// DistinctKeys estimates the number of different keys that all ranks have trained on since the
 	// run began or resumed, with a standard error of 0.8 %. Servers with a row for each key print
 	// the exact number when they end.

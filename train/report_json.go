@@ -44,10 +44,15 @@ func (e *Epoch) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the metrics as fields.
+// MarshalJSON writes the metrics as fields, and two fields also under their names of earlier
+// versions, until 0.2.
 func (s Summary) MarshalJSON() ([]byte, error) {
 	type plain Summary
-	return withFigures[float64](plain(s), nil, s.Eval)
+	return withFigures[float64](struct {
+		plain
+		FormerDiskFull int    `json:"checkpoints_without_room,omitempty"`
+		FormerDiverged string `json:"blown_up,omitempty"`
+	}{plain(s), s.DiskFullCheckpoints, s.Diverged}, nil, s.Eval)
 }
 
 // MarshalJSON writes the metrics as fields.

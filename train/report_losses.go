@@ -55,7 +55,7 @@ func (r *reports) divergence() string {
 	if text == "" {
 		return ""
 	}
-	return text + ": training blows up, and its accuracy means nothing: " + r.lowerRate()
+	return text + ": training diverges, and its accuracy is meaningless: " + r.lowerRate()
 }
 
 // lowerRate returns the remedy for divergence.

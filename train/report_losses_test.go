@@ -1,6 +1,7 @@
 package train
 
 import (
+	"encoding/json"
 	"math"
 	"strings"
 	"testing"
@@ -37,8 +38,8 @@ func TestBlowsUp(t *testing.T) {
 	}
 }
 
-// A run that blows up remarks on it once and in its summary; another run does not.
-func TestBlownUpRun(t *testing.T) {
+// A diverging run has one remark and a reason in its summary, under both names in JSON; another run has neither.
+func TestSummaryReportsDivergence(t *testing.T) {
 	cfg := small()
 	cfg.Epochs, cfg.TrainLimit = 2, 96
 	if sum, rec := onRanks(t, 2, cfg); sum.Diverged != "" || len(rec.remarks) != 0 {
@@ -46,8 +47,15 @@ func TestBlownUpRun(t *testing.T) {
 	}
 	cfg.LR, cfg.Epochs = 4, 1
 	sum, rec := onRanks(t, 2, cfg)
-	if len(rec.remarks) != 1 || !strings.Contains(sum.Diverged, "training blows up") || !strings.Contains(sum.Diverged, "lower the learning rate (4)") {
+	if len(rec.remarks) != 1 || !strings.Contains(sum.Diverged, "training diverges") || !strings.Contains(sum.Diverged, "lower the learning rate (4)") {
 		t.Fatalf("%q, %v of %+v", sum.Diverged, rec.remarks, rec.epochs)
+	}
+	sum.DiskFullCheckpoints = 2
+	text, err := json.Marshal(sum)
+	for _, field := range []string{`"diverged":"the training loss, `, `"blown_up":"the training loss, `, `"checkpoints_disk_full":2`, `"checkpoints_without_room":2`} {
+		if err != nil || strings.Count(string(text), field) != 1 {
+			t.Errorf("%v: %d of %s in %s", err, strings.Count(string(text), field), field, text)
+		}
 	}
 }
 
