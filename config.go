@@ -253,9 +253,9 @@ func (c Config) byHand(lookup func(string) (string, bool)) func(string) (string,
 		launch.WorldSizeVar:   strconv.Itoa(c.Size),
 		launch.RendezvousVar:  c.Rendezvous,
 		launch.CoordinatorVar: "", // rank 0
-		launch.EndVar:         "",
+		launch.ExitFDVar:      "",
 		launch.MetricsVar:     "",
-		launch.RecordVar:      "",
+		launch.RecordFDVar:    "",
 	}
 	if c.TicketFile != "" {
 		values[launch.TicketFileVar], values[launch.TicketVar] = c.TicketFile, ""

@@ -158,7 +158,7 @@ func (c Config) heterPlace() (env launch.RoleEnv, is bool, err error) {
 func (c Config) heterByHand(lookup func(string) (string, bool)) func(string) (string, bool) {
 	values := map[string]string{
 		launch.HeterVar: strconv.Itoa(c.Rank), launch.HetersVar: strings.Join(c.Heters, ","), launch.WorldSizeVar: strconv.Itoa(c.Size),
-		launch.EndVar: "", launch.RecordVar: "", launch.SocketVar: "",
+		launch.ExitFDVar: "", launch.RecordFDVar: "", launch.ListenFDVar: "",
 	}
 	if c.TicketFile != "" {
 		values[launch.TicketFileVar], values[launch.TicketVar] = c.TicketFile, ""

@@ -19,8 +19,9 @@ type imageParts struct {
 
 // badImage is an error of one image, sent to all ranks.
 type badImage struct {
-	Part, Image int
-	Problem     string
+	Part    int    `json:"part"`
+	Image   int    `json:"image"`
+	Problem string `json:"problem"`
 }
 
 // Verify decodes all images of a set with Config.SkipBad and excludes bad images, so that all ranks

@@ -19,23 +19,25 @@ const (
 // Options are parameters of a model from its data and from the user. Zero values mean the Spec's.
 type Options struct {
 	// Input, IDs, Labels and Targets are the shape of the data's samples, as in Spec.
-	Input                []int
-	IDs, Labels, Targets int
+	Input   []int `json:"input"`
+	IDs     int   `json:"ids"`
+	Labels  int   `json:"labels"`
+	Targets int   `json:"targets"`
 
-	Slots []Slot // fields of the data's samples
+	Slots []Slot `json:"slots"` // fields of the data's samples
 
-	Classes    int // classes of a Classify model
-	Vocabulary int // tokens of a Language model
-	Rows       int // rows of a Click model's table; the maximum if it has several
-	Batch      int // samples of a step, for models with state
+	Classes    int `json:"classes"`    // classes of a Classify model
+	Vocabulary int `json:"vocabulary"` // tokens of a Language model
+	Rows       int `json:"rows"`       // rows of a Click model's table; the maximum if it has several
+	Batch      int `json:"batch"`      // samples of a step, for models with state
 	// Dropout is the probability of dropping a value; negative means none.
-	Dropout float64
+	Dropout float64 `json:"dropout"`
 }
 
 // Slot is a field of a sample's keys: a bag of any number of keys, or an ordered sequence.
 type Slot struct {
-	Name     string
-	Sequence bool
+	Name     string `json:"name"`
+	Sequence bool   `json:"sequence"`
 }
 
 // Defaults are a model's default training settings.

@@ -165,8 +165,8 @@ func (d *runData) verifyData(train bool) error {
 // setLeft lists the samples that a rank's set excludes. Ranks with the same Set count once; each
 // nil Set counts.
 type setLeft struct {
-	Set      []byte
-	Excluded []data.LeftOut `json:"Left"`
+	Set      []byte         `json:"set"`
+	Excluded []data.LeftOut `json:"excluded"`
 }
 
 // gatherLeft adds up the excluded samples of all ranks, in rank order. The call is collective.

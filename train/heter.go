@@ -79,10 +79,13 @@ func (h Heter) code() (message.Code, error) {
 
 // shape is a model's shape. Heter-trainers receive it because they see no data.
 type shape struct {
-	Input                         []int
-	IDs, Labels, Targets, Classes int
-	Slots                         []model.Slot
-	Options                       model.Options
+	Input   []int         `json:"input"`
+	IDs     int           `json:"ids"`
+	Labels  int           `json:"labels"`
+	Targets int           `json:"targets"`
+	Classes int           `json:"classes"`
+	Slots   []model.Slot  `json:"slots"`
+	Options model.Options `json:"options"`
 }
 
 func (s shape) apply(m model.Spec) model.Spec {

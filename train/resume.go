@@ -22,25 +22,26 @@ const maxRanks = 1 << 16
 
 // checkpointInfo is the description of a checkpoint that rank 0 broadcasts.
 type checkpointInfo struct {
-	File        string // "" without a checkpoint
-	Step        int64
-	Epoch, Done int // complete epochs, and steps of the next one
-	NP          int
-	Past        runHistory
-	Setup       *distopt.Setup
-	Tuned       tune.State
-	Places      []data.StreamPosition
-	Changed     []string // settings that differ in this run
+	File    string                `json:"file"` // "" without a checkpoint
+	Step    int64                 `json:"step"`
+	Epoch   int                   `json:"epoch"` // complete epochs
+	Done    int                   `json:"done"`  // steps of the next epoch
+	NP      int                   `json:"np"`
+	Past    runHistory            `json:"past"`
+	Setup   *distopt.Setup        `json:"setup"`
+	Tuned   tune.State            `json:"tuned"`
+	Places  []data.StreamPosition `json:"positions"`
+	Changed []string              `json:"changed"` // settings that differ in this run
 
 	// About describes the run's data, Data is the start of their fingerprint, and Files are the
 	// run's paths, if known.
-	About data.Description
-	Data  string
-	Files files
+	About data.Description `json:"about"`
+	Data  string           `json:"data"`
+	Files files            `json:"files"`
 	// Servers has the servers' parts; nil without any.
-	Servers *ServersPart
+	Servers *ServersPart `json:"servers"`
 	// Params names the parameters in the file; servers have saved the other ones.
-	Params []string
+	Params []string `json:"params"`
 
 	file *checkpoint.File // open on rank 0
 }
@@ -196,7 +197,11 @@ func (s *checkpointInfo) read(more map[string]string) error {
 	return nil
 }
 
-type files struct{ Dir, Train, Eval string }
+type files struct {
+	Dir   string `json:"dir"`
+	Train string `json:"train"`
+	Eval  string `json:"eval"`
+}
 
 func (f files) absolute() files {
 	for _, path := range []*string{&f.Dir, &f.Train, &f.Eval} {

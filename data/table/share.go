@@ -10,8 +10,8 @@ import (
 
 // sent is a survey in transit. Tables with the same columns are one table, under any name.
 type sent struct {
-	File    string
-	Columns json.RawMessage
+	File    string          `json:"file"`
+	Columns json.RawMessage `json:"columns"`
 }
 
 // share merges the surveys of all processes that share an encoding. Processes with equal surveys

@@ -21,53 +21,70 @@ const (
 )
 
 // count counts training rows and all rows.
-type count struct{ Train, All int64 }
+type count struct {
+	Train int64 `json:"train"`
+	All   int64 `json:"all"`
+}
 
 func (c count) plus(d count) count { return count{c.Train + d.Train, c.All + d.All} }
 
 // found is the result of one pass over one column. Processes with separate tables exchange it.
 type found struct {
-	Name string
-	Kind Kind // kind of the schema
-	Goal bool // column of the goal
+	Name string `json:"name"`
+	Kind Kind   `json:"kind"` // kind of the schema
+	Goal bool   `json:"goal"` // column of the goal
 	// Guessed reports that the schema does not name the kind.
-	Guessed bool
+	Guessed bool `json:"guessed"`
 	// Settled reports that an earlier pass has chosen the kind. Wordy reports that classes are
 	// words: NA and None are then classes, not missing values.
-	Settled, Wordy bool
+	Settled bool `json:"settled"`
+	Wordy   bool `json:"words_are_classes"`
 	// Rows and Missing count training rows.
-	Rows, Missing int64
+	Rows    int64 `json:"rows"`
+	Missing int64 `json:"missing"`
 	// Mean is the mean of the training numbers, and Squares the sum of squared distances from Mean.
-	Mean, Squares float64
-	Numbers       int64
-	Least, Most   extreme // extremes of the training numbers
+	Mean    float64 `json:"mean"`
+	Squares float64 `json:"squares"`
+	Numbers int64   `json:"numbers"`
+	Least   extreme `json:"min"` // extremes of the training numbers
+	Most    extreme `json:"max"`
 	// Integers reports that all numbers are whole, and Counts that each number is the previous one
 	// plus one.
-	Integers, Counts bool
-	Last             float64
+	Integers bool    `json:"integers"`
+	Counts   bool    `json:"counts"`
+	Last     float64 `json:"last"`
 	// Few lists the first different numbers, at most fewClasses+1.
-	Few []float64
+	Few []float64 `json:"first_numbers"`
 	// Words counts the rows of each different value. It is nil if Overflow reports too many values.
 	// Skipped reports that Words lacks some numbers.
-	Words             map[string]count
-	Overflow, Skipped bool
+	Words    map[string]count `json:"words"`
+	Overflow bool             `json:"overflow"`
+	Skipped  bool             `json:"skipped"`
 	// Lost counts the rows of each word for a missing value.
-	Lost map[string]count
+	Lost map[string]count `json:"missing_words"`
 	// Finite, Fractions, Texts, Alike and Units count values: numbers; numbers that are not whole;
 	// words; words like numbers except for a comma, separator or symbol; numbers with a unit.
-	Finite, Fractions, Texts, Alike, Units int64
+	Finite    int64 `json:"finite"`
+	Fractions int64 `json:"fractions"`
+	Texts     int64 `json:"texts"`
+	Alike     int64 `json:"alike"`
+	Units     int64 `json:"units"`
 	// Odd lists the first different words, at most fewWords+1.
-	Odd []string
+	Odd []string `json:"first_words"`
 	// Fraction, Other, Similar, Named and Broken are the positions of the first fraction, of the
 	// first of Texts, of the first of Alike and Units, of the first word equal to the column's name
 	// in a file with a header, and of the first word that is not UTF-8.
-	Fraction, Other, Similar, Named, Broken *Fault
+	Fraction *Fault `json:"fraction"`
+	Other    *Fault `json:"other"`
+	Similar  *Fault `json:"similar"`
+	Named    *Fault `json:"named"`
+	Broken   *Fault `json:"broken"`
 }
 
 // extreme is a number and its place.
 type extreme struct {
-	Value float64
-	At    *Fault
+	Value float64 `json:"value"`
+	At    *Fault  `json:"at"`
 }
 
 // survey is a pass over one column.

@@ -47,11 +47,11 @@ const (
 
 // Fault is an error in a file, with line (from 1), or row if the format has no lines, and column.
 type Fault struct {
-	File    string
-	Line    int64  // 0: the file as a whole
-	Row     bool   // Line counts rows of the table, from 0, and not lines of text
-	Column  string // empty: no specific column
-	Problem string
+	File    string `json:"file"`
+	Line    int64  `json:"line"`   // 0: the file as a whole
+	Row     bool   `json:"row"`    // Line counts rows of the table, from 0, and not lines of text
+	Column  string `json:"column"` // empty: no specific column
+	Problem string `json:"problem"`
 }
 
 // Error returns file, position and problem.

@@ -212,7 +212,7 @@ func TestMalformedMessages(t *testing.T) {
 		{strings.Repeat(" ", maxMessage+1), "above the limit"},
 		{`{"kind":"join","addr":"a:1","settings":{"a\n":"x"}}`, `setting "a\n"`},
 		{`{"kind":"join","addr":"a:1","settings":{"a":"` + strings.Repeat("x", 33000) + `"}}`, "text of 33000 bytes"},
-		{`{"kind":"verdict","peer":-1,"disagree":[{"who":"` + strings.Repeat("x", 500) + `"}]}`, "a disagreement"},
+		{`{"kind":"verdict","peer":-1,"disagree":[{"process":"` + strings.Repeat("x", 500) + `"}]}`, "a disagreement"},
 	} {
 		if _, err := decode([]byte(c.frame), 3); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.40q: got %v, want %q", c.frame, err, c.want)

@@ -316,8 +316,8 @@ type Wait struct {
 // Begun is a started operation: the number that matches operations across ranks, and the
 // description, equal on all ranks.
 type Begun struct {
-	Number    uint32 `json:"n"`
-	Operation string `json:"w"`
+	Number    uint32 `json:"number"`
+	Operation string `json:"operation"`
 }
 
 // SetWaiting sets the function that returns this rank's current wait, if any. The function is

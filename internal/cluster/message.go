@@ -62,9 +62,9 @@ type message struct {
 	DeadNanos  int64    `json:"dead_ns,omitempty"`
 	LateMillis int64    `json:"late_ms,omitempty"`
 	Moved      int64    `json:"moved,omitempty"` // heartbeats with data from other members
-	In         string   `json:"in,omitempty"`
+	In         string   `json:"operation,omitempty"`
 	Begun      []Begun  `json:"begun,omitempty"`
-	Reason     string   `json:"why,omitempty"`
+	Reason     string   `json:"reason,omitempty"`
 	Missing    []int    `json:"missing,omitempty"`
 	World      int      `json:"world,omitempty"`
 	Step       int64    `json:"step,omitempty"`

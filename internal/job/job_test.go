@@ -153,7 +153,7 @@ func TestLaunchedRoundTrip(t *testing.T) {
 }
 
 func FuzzParseLaunched(f *testing.F) {
-	f.Add(`{"Command":"ringo train","Settings":[{"Path":"model","Text":"mnist","Origin":"x"}],"Start":{"Number":1}}`)
+	f.Add(`{"command":"ringo train","settings":[{"Path":"model","Text":"mnist","Origin":"x"}],"attempt":{"number":1}}`)
 	f.Add(`{}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		l, err := job.ParseLaunched(text)

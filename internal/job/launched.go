@@ -13,14 +13,14 @@ import (
 type LaunchSpec struct {
 	// Command is the launcher's command, such as "ringo train". Settings are final in a process of
 	// the same command; the command line of another command may change them.
-	Command string
+	Command string `json:"command"`
 	// Settings are the assignments given.
-	Settings []setting.Assignment
+	Settings []setting.Assignment `json:"settings"`
 	// Start, if not nil, describes how parameter servers take part in checkpoints.
-	Start *Attempt `json:",omitempty"`
+	Start *Attempt `json:"attempt,omitempty"`
 	// URLs are the original remote addresses of settings that now hold local paths, by setting
 	// path.
-	URLs map[string]string `json:",omitempty"`
+	URLs map[string]string `json:"urls,omitempty"`
 }
 
 // maxLaunched is the longest environment variable that all supported systems accept, in bytes.

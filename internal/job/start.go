@@ -17,17 +17,17 @@ import (
 // to all processes.
 type Attempt struct {
 	// Number is the attempt's number in a checkpoint folder, from 1: see train.AttemptDir.
-	Number int
+	Number int `json:"number"`
 	// Dir is the folder in which the servers of this attempt save.
-	Dir string
+	Dir string `json:"dir"`
 	// Name is train.JobName. Ranks and servers reject processes of other attempts by name.
-	Name string
+	Name string `json:"name"`
 	// Step is the step of the initial checkpoint, or 0.
-	Step int64
+	Step int64 `json:"step"`
 	// From is the folder of the servers' parts of that checkpoint, or empty.
-	From string
+	From string `json:"from"`
 	// Parts are the numbers of the servers' parts, by server.
-	Parts []uint64
+	Parts []uint64 `json:"parts"`
 }
 
 // Begin creates the folder of a new attempt's servers. If resume is set, Begin first finds the last

@@ -253,7 +253,7 @@ func (a *agent) start(f frame) (started, *process) {
 	p.cmd.Dir = a.dir
 	p.cmd.Env = append(append(withoutOurs(a.Env), a.begin.Env...), append(order.Env, p.cmd.Env...)...)
 	if placed := c.placed(); placed != "" && c.isMain {
-		p.cmd.Env = append(p.cmd.Env, PlacedVar+"="+placed)
+		p.cmd.Env = append(p.cmd.Env, PlacementVar+"="+placed)
 	}
 	if err := c.bound(order.Seat, func() error { return p.start(a.sends(p.number)) }); err != nil {
 		_ = p.memory.Close()

@@ -94,50 +94,51 @@ func (f frame) read(into any) error {
 
 // agentHello is the first message to a host's launcher.
 type agentHello struct {
-	Dir    string        // working directory of the processes
-	Env    []string      // variables added to the host's environment
-	Beat   time.Duration // interval of heartbeats in both directions
-	Silent time.Duration // silence after which the peer counts as dead
-	Join   time.Duration
+	Dir    string        `json:"dir"`    // working directory of the processes
+	Env    []string      `json:"env"`    // variables added to the host's environment
+	Beat   time.Duration `json:"beat"`   // interval of heartbeats in both directions
+	Silent time.Duration `json:"silent"` // silence after which the peer counts as dead
+	Join   time.Duration `json:"join"`
 	// Interface has the processes' addresses. "" means the interface of the connection.
-	Interface string
+	Interface string `json:"interface"`
 }
 
 // welcome is a host launcher's first message.
 type welcome struct {
-	Version string
-	Hash    string // checksum of the program
-	Client  string // source address of the launcher's connection; "" if unknown
+	Version string `json:"version"`
+	Hash    string `json:"hash"`   // checksum of the program
+	Client  string `json:"client"` // source address of the launcher's connection; "" if unknown
 }
 
 type agentRole struct {
 	Role
-	Leads bool
-	Count int  // number of the role's processes on this host
-	Self  bool // the program is this program
+	Leads bool `json:"leads"`
+	Count int  `json:"count"` // number of the role's processes on this host
+	Self  bool `json:"self"`  // the program is this program
 }
 
 // readiness is a host launcher's result of preparing the roles, or the error.
 type readiness struct {
-	Addrs  [][]string // listen addresses of the processes, by role
-	Placed []string   // processors of the processes as text, by role
-	Fault  string
+	Addrs  [][]string `json:"addresses"` // listen addresses of the processes, by role
+	Placed []string   `json:"placement"` // processors of the processes as text, by role
+	Fault  string     `json:"error"`
 }
 
 // startOrder starts a process.
 type startOrder struct {
-	Role int // role's index
-	Seat int // process's number within the role on this host
-	Env  []string
+	Role int      `json:"role"` // role's index
+	Seat int      `json:"seat"` // process's number within the role on this host
+	Env  []string `json:"env"`
 }
 
+// started is the result of a startOrder, or the error.
 type started struct {
-	PID   int
-	Fault string
+	PID   int    `json:"pid"`
+	Fault string `json:"error"`
 }
 
 type exit struct {
-	ExitStatus string
-	Hung       string
-	Told       *failure.Exit
+	ExitStatus string        `json:"exit_status"`
+	Hung       string        `json:"hung"`
+	Told       *failure.Exit `json:"report"`
 }

@@ -19,7 +19,7 @@ func TestSaving(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"x", `{"Dir":"a","Start":1}`, `{"Dir":"/a","Start":0}`} {
-		if _, err := read(savingVar + "=" + text); err == nil || !strings.Contains(err.Error(), "want what `ringo run --checkpoint` makes of it") {
+		if _, err := read(checkpointVar + "=" + text); err == nil || !strings.Contains(err.Error(), "want what `ringo run --checkpoint` makes of it") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -164,13 +164,13 @@ func (p *process) command(c *roleGroup, seat int) {
 		}
 	}
 	if c.Listens {
-		give(SocketVar, c.sockets[seat])
+		give(ListenFDVar, c.sockets[seat])
 	}
 	if p.memory != nil {
-		give(RecordVar, p.memory)
+		give(RecordFDVar, p.memory)
 	}
 	if !c.Mesh {
-		give(EndVar, nil) // number of the report pipe's descriptor: see openReportPipe
+		give(ExitFDVar, nil) // number of the report pipe's descriptor: see openReportPipe
 	}
 }
 
@@ -215,7 +215,7 @@ func (j *job) addresses() (env []string) {
 
 // withoutOurs returns env without the variables of another job, such as a parent launcher's.
 func withoutOurs(env []string) []string {
-	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, TicketFileVar, CoordinatorVar, ColumnsVar, PlacedVar, MetricsVar, SocketVar, EndVar, RecordVar, JobVar}
+	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, TicketFileVar, CoordinatorVar, ColumnsVar, PlacementVar, MetricsVar, ListenFDVar, ExitFDVar, RecordFDVar, JobVar}
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		ofRole := strings.HasPrefix(name, varPrefix) && (strings.HasSuffix(name, indexSuffix) || strings.HasSuffix(name, addrsSuffix))

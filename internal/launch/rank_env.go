@@ -27,16 +27,16 @@ const (
 	ColumnsVar          = "RINGO_COLUMNS"     // width of the launcher's terminal, for rank 0
 	TransportVar        = "RINGO_TRANSPORT"   // "shm" or "tcp"; unset: shm between ranks of one host
 	BindVar             = "RINGO_BIND"        // "auto", "core" or "none"; unset: auto; for ranks without a launcher of ringo
-	PlacedVar           = "RINGO_PLACED"      // placement of launched ranks on processors, as text
+	PlacementVar        = "RINGO_PLACEMENT"   // placement of launched ranks on processors, as text
 	ThreadsVar          = "GOMAXPROCS"        // Go's own variable: threads per process as set by the user; unset: default
 	ParameterServersVar = "RINGO_PS_ADDRS"    // addresses of the parameter servers, HOST:PORT,HOST:PORT,…; unset: none; each role has such a variable, RINGO_ROLE_ADDRS
 	TableVar            = "RINGO_PS_INDEX"    // number of a parameter server, from 0; each role has RINGO_ROLE_INDEX
 	HetersVar           = "RINGO_HETER_ADDRS" // addresses of heter-trainers, in the same form
 	HeterVar            = "RINGO_HETER_INDEX"
-	SocketVar           = "RINGO_SOCKET"  // descriptor of the process's listening socket, for roles with sockets
-	MetricsVar          = "RINGO_METRICS" // folder of the metrics of this host's ranks; unset: no metrics; see metrics.Open
-	EndVar              = "RINGO_END"     // descriptor for exit report and heartbeats of a process outside the mesh
-	RecordVar           = "RINGO_RECORD"  // descriptor of the memory for the process's record; unset: private memory
+	ListenFDVar         = "RINGO_LISTEN_FD" // descriptor of the process's listening socket, for roles with sockets
+	MetricsVar          = "RINGO_METRICS"   // folder of the metrics of this host's ranks; unset: no metrics; see metrics.Open
+	ExitFDVar           = "RINGO_EXIT_FD"   // descriptor for exit report and heartbeats of a process outside the mesh
+	RecordFDVar         = "RINGO_RECORD_FD" // descriptor of the memory for the process's record; unset: private memory
 	// JobVar holds the settings of the whole job, the same text for each of its processes, or is
 	// unset. JobVar never holds the ticket: see JobSpecFromEnv.
 	JobVar = "RINGO_JOB"
@@ -174,12 +174,12 @@ func RankFromEnv(lookup func(string) (string, bool)) (env RankEnv, present bool,
 	if _, ok := lookup(ColumnsVar); ok {
 		env.Columns = r.number(ColumnsVar, 0)
 	}
-	if v, _ := lookup(EndVar); v != "" {
-		env.End = r.number(EndVar, firstDescriptor)
+	if v, _ := lookup(ExitFDVar); v != "" {
+		env.End = r.number(ExitFDVar, firstDescriptor)
 	}
 	env.Record = r.record()
 	env.Bind, env.Threads = r.bind(), ThreadsFromEnv(lookup)
-	env.Placed, _ = lookup(PlacedVar)
+	env.Placed, _ = lookup(PlacementVar)
 	env.Metrics, _ = lookup(MetricsVar)
 	env.Transport, env.Saving = r.transport(), r.saving()
 	return env, true, errors.Join(r.errs...)
@@ -219,10 +219,10 @@ func (r *envReader) transport() string {
 }
 
 func (r *envReader) record() int {
-	if v, _ := r.lookup(RecordVar); v == "" {
+	if v, _ := r.lookup(RecordFDVar); v == "" {
 		return 0
 	}
-	return r.number(RecordVar, firstDescriptor)
+	return r.number(RecordFDVar, firstDescriptor)
 }
 
 func (r *envReader) bind() Bind {
@@ -314,7 +314,7 @@ func (e RankEnv) Strings() []string {
 		out = append(out, TransportVar+"="+e.Transport)
 	}
 	if e.Placed != "" {
-		out = append(out, PlacedVar+"="+e.Placed)
+		out = append(out, PlacementVar+"="+e.Placed)
 	}
 	if e.Metrics != "" {
 		out = append(out, MetricsVar+"="+e.Metrics)
@@ -323,10 +323,10 @@ func (e RankEnv) Strings() []string {
 		out = append(out, ColumnsVar+"="+strconv.Itoa(e.Columns))
 	}
 	if e.End > 0 {
-		out = append(out, EndVar+"="+strconv.Itoa(e.End))
+		out = append(out, ExitFDVar+"="+strconv.Itoa(e.End))
 	}
 	if e.Record > 0 {
-		out = append(out, RecordVar+"="+strconv.Itoa(e.Record))
+		out = append(out, RecordFDVar+"="+strconv.Itoa(e.Record))
 	}
 	return append(append(out, addrsOf(tables, e.Tables)...), addrsOf(Heter, e.Heters)...)
 }

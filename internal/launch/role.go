@@ -22,52 +22,52 @@ import (
 type Role struct {
 	// Name is a word in lower case. Name is the prefix of output lines, "[helper 1] ", and part of
 	// variable names, RINGO_HELPER_INDEX.
-	Name string
+	Name string `json:"name"`
 	// Called is the noun for one process in errors, except for ranks. Empty means Name.
-	Called string
+	Called string `json:"noun"`
 	// Count is the number of processes: at least 1 in the first role.
-	Count int
+	Count int `json:"count"`
 	// Command is the program with arguments. The launcher looks up the program in its PATH.
-	Command []string
+	Command []string `json:"command"`
 	// Mesh reports whether the processes join the job's mesh (cluster.Join) as ranks. The
 	// coordinator detects lost ranks and informs all others. A process outside the mesh has a pipe,
-	// RINGO_END, to report its end to the launcher.
-	Mesh bool
+	// RINGO_EXIT_FD, to report its end to the launcher.
+	Mesh bool `json:"mesh"`
 	// Listens reports whether each process has a listening socket, opened by the launcher. The
 	// socket survives a restart, so connections wait. All processes get the addresses.
-	Listens bool
+	Listens bool `json:"listens"`
 	// Heartbeats reports whether the processes send heartbeats through their pipes
 	// (RoleEnv.SendHeartbeats). A process without a first heartbeat for Times.Join, or without
 	// further ones for DeadAfter, is lost and killed.
-	Heartbeats bool
+	Heartbeats bool `json:"heartbeats"`
 	// DeadAfter is the silence that marks a lost process. 0 means Times.DeadAfter.
-	DeadAfter time.Duration
+	DeadAfter time.Duration `json:"dead_after_ns"`
 	// Restarts is the maximum number of restarts of each process.
-	Restarts int
+	Restarts int `json:"restarts"`
 	// Stateless reports whether a loss after the first role's good end is reported, but is no
 	// error.
-	Stateless bool
+	Stateless bool `json:"stateless"`
 	// ContinueWithout reports whether the job continues without a lost process of the role, except
 	// the first process. The loss is reported and is not an error.
-	ContinueWithout bool
+	ContinueWithout bool `json:"continue_without"`
 	// Interchangeable roles keep running until their last process is lost. Each loss is reported.
-	Interchangeable bool
+	Interchangeable bool `json:"interchangeable"`
 	// Grace is the time for the processes to end after the first role has ended well, and between
 	// SIGTERM and SIGKILL: servers may have large state to save. 0 means the default.
-	Grace time.Duration
+	Grace time.Duration `json:"grace_ns"`
 	// Bind selects whether each process is bound to its own processors, on Linux: the exchange of
 	// one then never competes with the computation of another. Empty binds no process. Servers
 	// should not be bound: they work while ranks wait, on any idle core, and would waste a reserved
 	// core.
-	Bind Bind
+	Bind Bind `json:"bind"`
 	// CoresEach is the number of cores that each bound process keeps busy. 0 means at least one.
-	CoresEach int
+	CoresEach int `json:"cores_each"`
 	// Unserved describes the call that a program needs in this role. The launcher prints Unserved
 	// when a process of a role with Heartbeats ended in good order without a heartbeat, because its
 	// program ignores the role. Empty prints no advice.
-	Unserved string
+	Unserved string `json:"advice"`
 	// Hosts is the host of each process, as an index of Config.Hosts. nil means this host.
-	Hosts []int
+	Hosts []int `json:"hosts"`
 }
 
 // Ranks is the role of the training ranks, which form a mesh.

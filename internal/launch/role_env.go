@@ -52,13 +52,13 @@ func RoleFromEnv(lookup func(string) (string, bool), role string) (env RoleEnv, 
 	} else if text, _ := lookup(TicketVar); text != "" {
 		r.fail("%s and %s are both set: want one of them", TicketVar, TicketFileVar)
 	}
-	if v, _ := lookup(EndVar); v != "" {
-		env.End = r.number(EndVar, firstDescriptor)
+	if v, _ := lookup(ExitFDVar); v != "" {
+		env.End = r.number(ExitFDVar, firstDescriptor)
 	}
 	env.Record = r.record()
 	if env.Addrs = r.addresses(role); env.Addrs != nil {
-		if v, _ := lookup(SocketVar); v != "" {
-			env.Socket = r.number(SocketVar, firstDescriptor)
+		if v, _ := lookup(ListenFDVar); v != "" {
+			env.Socket = r.number(ListenFDVar, firstDescriptor)
 		}
 		if len(r.errs) == 0 && env.Index >= len(env.Addrs) {
 			r.fail("%s=%d, but %s has %d addresses", index, env.Index, addrsVar(role), len(env.Addrs))
@@ -71,7 +71,7 @@ func RoleFromEnv(lookup func(string) (string, bool), role string) (env RoleEnv, 
 func TableFromEnv(lookup func(string) (string, bool)) (env RoleEnv, present bool, err error) {
 	env, present, err = RoleFromEnv(lookup, tables)
 	if present && err == nil && env.Socket == 0 {
-		name := SocketVar
+		name := ListenFDVar
 		if env.Addrs == nil {
 			name = ParameterServersVar
 		}
@@ -88,13 +88,13 @@ func (e RoleEnv) Strings() []string {
 		TicketVar + "=" + e.Ticket.String(),
 	}
 	if e.End > 0 {
-		out = append(out, EndVar+"="+strconv.Itoa(e.End))
+		out = append(out, ExitFDVar+"="+strconv.Itoa(e.End))
 	}
 	if e.Record > 0 {
-		out = append(out, RecordVar+"="+strconv.Itoa(e.Record))
+		out = append(out, RecordFDVar+"="+strconv.Itoa(e.Record))
 	}
 	if e.Socket > 0 {
-		out = append(out, SocketVar+"="+strconv.Itoa(e.Socket))
+		out = append(out, ListenFDVar+"="+strconv.Itoa(e.Socket))
 	}
 	return append(out, addrsOf(e.Role, e.Addrs)...)
 }

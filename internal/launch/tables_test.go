@@ -278,8 +278,8 @@ func TestTableEnv(t *testing.T) {
 	if got, _, err := RankFromEnv(lookupIn(rank.Strings())); err != nil || fmt.Sprint(got) != fmt.Sprint(rank) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	_, _, err = TableFromEnv(lookupIn([]string{"RINGO_PS_INDEX=2", "RINGO_PS_ADDRS=a,b:1", "RINGO_SOCKET=2", "RINGO_TICKET=secret"}))
-	for _, want := range []string{`want HOST:PORT,HOST:PORT,…, got "a"`, `RINGO_SOCKET="2": want a number of at least 3`, "RINGO_WORLD_SIZE is not set, but RINGO_PS_INDEX is", "RINGO_TICKET: "} {
+	_, _, err = TableFromEnv(lookupIn([]string{"RINGO_PS_INDEX=2", "RINGO_PS_ADDRS=a,b:1", "RINGO_LISTEN_FD=2", "RINGO_TICKET=secret"}))
+	for _, want := range []string{`want HOST:PORT,HOST:PORT,…, got "a"`, `RINGO_LISTEN_FD="2": want a number of at least 3`, "RINGO_WORLD_SIZE is not set, but RINGO_PS_INDEX is", "RINGO_TICKET: "} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}

@@ -91,7 +91,7 @@ func (v *Values) UnmarshalBinary(b []byte) error {
 type Conflict struct {
 	Path Path `json:"path"`
 	// Process has Text, and Other has OtherText.
-	Process   string `json:"who"`
+	Process   string `json:"process"`
 	Text      string `json:"text"`
 	Other     string `json:"other"`
 	OtherText string `json:"other_text"`

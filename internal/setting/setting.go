@@ -110,9 +110,9 @@ type Origin string
 
 // Assignment sets a setting to a value, as text.
 type Assignment struct {
-	Path   Path
-	Text   string
-	Origin Origin
+	Path   Path   `json:"Path"`
+	Text   string `json:"Text"`
+	Origin Origin `json:"Origin"`
 }
 
 // Table holds the settings of a configuration, in order.

@@ -19,7 +19,7 @@ const (
 	// PrefaceMagic opens every connection.
 	PrefaceMagic = "\x8bringo\r\n"
 	// HandshakeVersion is the version of the handshake after the preface.
-	HandshakeVersion = 2
+	HandshakeVersion = 3
 	// MaxVersion is the largest length of a program's version in bytes.
 	MaxVersion = 64
 

@@ -25,7 +25,7 @@ func TestGoldenBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const preface = "8b72696e676f0d0a" + "02" + "05" + "302e312e30"
+	const preface = "8b72696e676f0d0a" + "03" + "05" + "302e312e30"
 	if got := hex.EncodeToString(p); got != preface {
 		t.Errorf("preface: got %s, want %s", got, preface)
 	}

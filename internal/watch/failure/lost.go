@@ -8,12 +8,12 @@ import (
 
 // Exit is the end of one member of a job, as reported by the member.
 type Exit struct {
-	Rank   int    // number in the mesh
-	Cause  string // Name of the LostProcess that caused the end; "" for an error of the member itself
-	Reason string `json:"Why"` // member's error
-	Place  Position
+	Rank   int      `json:"rank"`   // number in the mesh
+	Cause  string   `json:"cause"`  // Name of the LostProcess that caused the end; "" for an error of the member itself
+	Reason string   `json:"reason"` // member's error
+	Place  Position `json:"place"`
 	// Stopped reports whether the member was asked to end, instead of failing.
-	Stopped bool
+	Stopped bool `json:"stopped"`
 }
 
 func (e Exit) called() string { return Rank(e.Rank) }

@@ -267,7 +267,7 @@ func TestInBrowser(t *testing.T) {
 	h.Identify("", "", nil) // nobody looks any more
 	h.mu.Lock()
 	for i := range 64 * mostBeats {
-		h.beat(stepStats{Rank: i % 64, Told: true, Steps: 1, StepMS: 10, ComputeMS: number(6 + i%64/63*3), ExposedCommMS: 1}, nil)
+		h.beat(stepStats{Rank: i % 64, SendsSteps: true, Steps: 1, StepMS: 10, ComputeMS: number(6 + i%64/63*3), ExposedCommMS: 1}, nil)
 	}
 	h.looks.lastStep, h.looks.step, h.looks.last, h.looks.whole, h.looks.count = 0, steptrace.Step{}, nil, nil, 0
 	var many []steptrace.RankWait

@@ -58,7 +58,7 @@ func told(t testing.TB, epochs int) (lines []string) {
 			add(map[string]any{"event": "step", "seed": 1, "epoch": epoch, "step": step, "done": done, "wall_s": 0.1 * float64(done), "lr": 0.1, "loss": 2 / float64(done), "step_ms": 10 + done, "compute_ms": 6, "data_wait_ms": 1,
 				"compress_ms": 0.5, "exposed_comm_ms": 3 + done, "update_ms": 0.5, "density": 0.01 * float64(done), "samples_per_s": 1000 + done})
 			for rank := range 2 {
-				add(stepStats{Event: "beat", Rank: rank, Told: true, Steps: 3, Epoch: epoch, Step: step, Done: int64(done), StepMS: 10, ComputeMS: number(6 + 3*rank), ExposedCommMS: number(3 - 3*rank)})
+				add(stepStats{Event: "beat", Rank: rank, SendsSteps: true, Steps: 3, Epoch: epoch, Step: step, Done: int64(done), StepMS: 10, ComputeMS: number(6 + 3*rank), ExposedCommMS: number(3 - 3*rank)})
 			}
 		}
 		add(map[string]any{"event": "epoch", "seed": 1, "epoch": epoch, "done": 4 * epoch, "wall_s": float64(epoch), "train_loss": 1.5 / float64(epoch), "eval_loss": 1.25 / float64(epoch), "train_accuracy": 0.7 + 0.05*float64(epoch),
@@ -362,7 +362,7 @@ func TestMemory(t *testing.T) {
 			h.waited(append([]steptrace.RankWait(nil), waits...))
 		}
 		for rank := range 64 * ((i + 1) % 10 / 9) {
-			b := stepStats{Event: "beat", Rank: rank, Told: true, Steps: 1, Done: int64(i + 1), StepMS: 10}
+			b := stepStats{Event: "beat", Rank: rank, SendsSteps: true, Steps: 1, Done: int64(i + 1), StepMS: 10}
 			h.mu.Lock()
 			h.beat(b, nil) // what Add does of its line
 			h.mu.Unlock()
@@ -510,7 +510,7 @@ func BenchmarkFrame(b *testing.B) {
 		h.Add(fmt.Appendf(nil, `{"event":"step","seed":1,"epoch":1,"done":%d,"wall_s":%d,"loss":%v,"step_ms":10,"compute_ms":7,"data_wait_ms":1,"compress_ms":1,"update_ms":1,"exposed_comm_ms":2,"samples_per_s":100}`, i+1, i, 1/float64(i+1)))
 	}
 	for i := range 64 * mostBeats {
-		h.beat(stepStats{Rank: i % 64, Told: true, Steps: 1, StepMS: 10, ComputeMS: 7}, nil)
+		h.beat(stepStats{Rank: i % 64, SendsSteps: true, Steps: 1, StepMS: 10, ComputeMS: 7}, nil)
 	}
 	serve(b, h)
 	for b.Loop() {

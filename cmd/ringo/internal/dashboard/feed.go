@@ -150,8 +150,8 @@ var none = plot.None
 type stepStats struct {
 	Event string `json:"event"` // "beat"
 	Rank  int    `json:"rank"`
-	// Told reports whether the rank also sends single steps.
-	Told          bool   `json:"told"`
+	// SendsSteps reports whether the rank also sends single steps.
+	SendsSteps    bool   `json:"sends_steps"`
 	Steps         int    `json:"steps"` // steps since the last report
 	Seed          uint64 `json:"seed"`
 	Epoch         int    `json:"epoch"`
@@ -187,7 +187,7 @@ func (f *Exporter) Steps(rank int, SingleSteps bool) func(train.Step) {
 	if f == nil {
 		return nil
 	}
-	b, last := stepStats{Event: "beat", Rank: rank, Told: SingleSteps}, time.Time{} // the first step is sent immediately
+	b, last := stepStats{Event: "beat", Rank: rank, SendsSteps: SingleSteps}, time.Time{} // the first step is sent immediately
 	var m machine
 	return func(s train.Step) {
 		b.Steps++
@@ -208,7 +208,7 @@ func (f *Exporter) Steps(rank int, SingleSteps bool) func(train.Step) {
 		m.look(now)
 		b.QueuedMS, b.StorageBytes = m.queuedMS, m.storage
 		f.passing(b)
-		last, b = now, stepStats{Event: "beat", Rank: rank, Told: SingleSteps}
+		last, b = now, stepStats{Event: "beat", Rank: rank, SendsSteps: SingleSteps}
 	}
 }
 

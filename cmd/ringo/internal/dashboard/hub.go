@@ -136,7 +136,7 @@ func (h *Collector) beat(b stepStats, line []byte) {
 	if h.state == "starting" {
 		h.state = "training"
 	}
-	if b.Rank == 0 && !b.Told {
+	if b.Rank == 0 && !b.SendsSteps {
 		_ = h.log.Add([]byte(strings.Replace(string(line), `"event":"beat"`, `"event":"step"`, 1))) // a refused line has no values
 	}
 }

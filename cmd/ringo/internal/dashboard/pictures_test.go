@@ -148,7 +148,7 @@ func TestLongJobInBrowser(t *testing.T) {
 		_ = h.log.Add(fmt.Appendf(nil, `{"event":"step","seed":1,"epoch":1,"done":%d,"wall_s":%d,"loss":%v,"step_ms":10,"compute_ms":7,"data_wait_ms":1,"compress_ms":1,"update_ms":1,"exposed_comm_ms":2,"samples_per_s":100,"density":0.01}`, i+1, i, 1/float64(i+1)))
 		if i%(steps/400) == 0 {
 			for rank := range 64 {
-				h.beat(stepStats{Rank: rank, Told: true, Steps: 10, Done: int64(i), StepMS: number(10 + i%7), ComputeMS: number(6 + rank/63*3)}, nil)
+				h.beat(stepStats{Rank: rank, SendsSteps: true, Steps: 10, Done: int64(i), StepMS: number(10 + i%7), ComputeMS: number(6 + rank/63*3)}, nil)
 			}
 			h.waited(waits)
 		}
@@ -163,7 +163,7 @@ func TestLongJobInBrowser(t *testing.T) {
 	for i := range updates {
 		h.mu.Lock()
 		for rank := range 64 {
-			h.beat(stepStats{Rank: rank, Told: true, Steps: 10, StepMS: number(10 + i%7), ComputeMS: 6}, nil)
+			h.beat(stepStats{Rank: rank, SendsSteps: true, Steps: 10, StepMS: number(10 + i%7), ComputeMS: 6}, nil)
 		}
 		h.waited(waits)
 		looks := h.looks.count

@@ -208,10 +208,12 @@ func flagFor(network string) string {
 }
 
 type hostReport struct {
-	Version, Hash string
-	Plain, TLS    string  // listen addresses, without and with TLS
-	Others        []route // listen addresses on other interfaces
-	Found         []finding
+	Version string    `json:"version"`
+	Hash    string    `json:"hash"`
+	Plain   string    `json:"plain"`  // listen address without TLS
+	TLS     string    `json:"tls"`    // listen address with TLS
+	Others  []route   `json:"others"` // listen addresses on other interfaces
+	Found   []finding `json:"findings"`
 }
 
 // remoteHost is another host under test.

@@ -13,8 +13,8 @@ import (
 
 // route is an address of another host that jobs only use if configured.
 type route struct {
-	Interface string
-	Addr      string // listen address
+	Interface string `json:"interface"`
+	Addr      string `json:"addr"` // listen address
 }
 
 // tried is a route with the measured speed.
