@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // former is a setting of an earlier version. The old names remain accepted until 1.0.
@@ -21,7 +22,9 @@ type former struct {
 
 const tlsHint = "give all three files as network.tls-files=CA,CERT,KEY"
 
-func formers() []former { return append(renamed(), removed()...) }
+// formers returns all of them. Each command looks up each of them at every start, so the list is
+// created once.
+var formers = sync.OnceValue(func() []former { return append(renamed(), removed()...) })
 
 // renamed returns the settings with another name today.
 func renamed() []former {
