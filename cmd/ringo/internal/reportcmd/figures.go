@@ -26,9 +26,11 @@ var (
 type figure struct {
 	Name  string `json:"name"` // name of the saved file
 	Title string `json:"title"`
-	Kind  string `json:"kind"` // value "lines" or "bars"
-	// FromZero makes the axis begin at 0, and Names are the names of bars.
+	Kind  string `json:"kind"` // value "lines", "points" or "bars"
+	// FromZero makes the axis begin at 0, and Log makes the axis logarithmic. Names are the names
+	// of bars, or of points at 0, 1 and so on.
 	FromZero bool     `json:"from_zero,omitempty"`
+	Log      bool     `json:"log,omitempty"`
 	Names    []string `json:"names,omitempty"`
 	plot.Lines
 }

@@ -27,8 +27,8 @@ var plot = (function () {
   }
   const trim = (s) => (s.includes(".") && !s.includes("e") ? s.replace(/\.?0+$/, "") : s);
 
-  // chart draws the figure f of a kind into v.body: lines, with the spread behind each where there is one; bands, which lie one above
-  // the other; or bars of such parts, one for each of f.names.
+  // chart draws the figure f of a kind into v.body: lines, with the spread behind each where there is one; points; bands, which lie one
+  // above the other; or bars of such parts, one for each of f.names.
   function chart(v, f, kind) {
     const data = columns(f, kind), shape = f.labels.join("\n");
     if (!v.chart || v.shape !== shape) {
@@ -68,9 +68,9 @@ var plot = (function () {
     const n = f.labels.length, bars = kind === "bars", stack = bars || kind === "bands", spread = f.low ? n : 0;
     const axis = (extra) => ({ stroke: () => color("muted"), grid: { stroke: () => color("grid"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif", ...extra });
     const one = (label, at, i) => ({
-      label, spanGaps: true, width: stack ? 1 : 2, stroke: () => series(i), fill: stack ? () => series(i) + (bars ? "" : "cc") : undefined, dash: i < 8 ? undefined : [6, 4],
+      label, spanGaps: true, width: kind === "points" ? 0 : stack ? 1 : 2, stroke: () => series(i), fill: stack ? () => series(i) + (bars ? "" : "cc") : undefined, dash: i < 8 ? undefined : [6, 4],
       paths: bars ? uPlot.paths.bars({ size: [0.6, 90] }) : undefined,
-      points: { show: (u) => !bars && (f.x.length < 2 || u.data[at + 1].filter((y) => y !== null).length < 20), size: 5, fill: () => series(i) },
+      points: { show: (u) => !bars && (kind === "points" || f.x.length < 2 || u.data[at + 1].filter((y) => y !== null).length < 20), size: 5, fill: () => series(i) },
     });
     const all = f.labels.map((label, i) => (bars ? one(f.labels[n - 1 - i], i, n - 1 - i) : one(label, i, i)));
     const edges = Array.from({ length: 2 * spread }, () => ({ width: 0, spanGaps: true, points: { show: false } }));
@@ -78,8 +78,8 @@ var plot = (function () {
     const fills = kind === "bands" ? f.labels.slice(1).map((_, i) => ({ series: [i + 2, i + 1] })) : f.labels.slice(0, spread).map((_, i) => ({ series: [2 * n + 1 + i, n + 1 + i], fill: () => series(i) + "2e" }));
     return {
       ...size(v.plot), legend: { show: false }, padding: [8, 8, 0, 0], cursor: { y: false, points: { size: 7 } },
-      scales: { x: { time: false, range: bars ? [-0.5, f.x.length - 0.5] : f.from_zero ? (u, lo, hi) => [Math.min(0, lo), hi] : undefined }, y: { range: (u, lo, hi) => range(lo, hi, stack) } },
-      axes: [axis({ size: 30, values: (u, all) => all.map((x) => (f.names ? clipped(f.names[x] || "", 18) : number(x))) }), axis({ size: 62, values: (u, all) => all.map((y) => number(y, f.percent)) })],
+      scales: { x: { time: false, distr: f.log ? 3 : 1, range: f.log ? undefined : bars || f.names ? [-0.5, f.x.length - 0.5] : f.from_zero ? (u, lo, hi) => [Math.min(0, lo), hi] : undefined }, y: { range: (u, lo, hi) => range(lo, hi, stack) } },
+      axes: [axis({ size: 30, values: (u, all) => all.map((x) => (x === null ? "" : f.names ? clipped(f.names[x] || "", 18) : number(x))) }), axis({ size: 62, values: (u, all) => all.map((y) => number(y, f.percent)) })],
       series: [{}, ...all, ...edges],
       bands: fills.length ? fills : undefined,
       hooks: { setCursor: [() => legend(v)] },
