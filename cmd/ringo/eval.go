@@ -28,10 +28,10 @@ func (c *evalCommand) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "eval CHECKPOINT",
 		Short: "Evaluate a checkpoint",
-		Long: "Evaluate the model of a checkpoint as its run did: on the same data, unless --data names\n" +
-			"others. CHECKPOINT is a file, or a run's folder: its best checkpoint with training.monitor,\n" +
-			"else the last one (RUN/best and RUN/last name them). With as many ranks the figures are the\n" +
-			"run's own to the last digit.",
+		Long: "Evaluate a saved model on the evaluation samples of its training data, or of --data.\n" +
+			"CHECKPOINT is a file, or the folder of a run: of a folder the best checkpoint (RUN/best)\n" +
+			"is used if the run had training.monitor, else the last one (RUN/last).\n" +
+			"With as many ranks as in training, the metrics equal the run's to the last digit.",
 		Example: "  ringo eval ./checkpoints\n  ringo eval ./checkpoints/step-1874.ringo --data ./mnist --np 2 --json -",
 		Args: func(cmd *cobra.Command, words []string) error {
 			if len(words) != 1 {

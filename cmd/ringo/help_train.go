@@ -16,15 +16,15 @@ import (
 var defaults = [][2]string{
 	{"data DIR", "the data set's folder or archive, or \"synthetic\""},
 	{"np N", "number of ranks (workers)"},
-	{"epochs N", "how often the training set is seen"},
+	{"epochs N", "number of passes over the training set"},
 	{"batch N", "samples per rank and step"},
 	{"lr X", "learning rate"},
 	{"optimizer NAME", "sgd, adagrad, adam, adamw, ftrl"},
-	{"strategy NAME", "what ranks exchange: fp32, fp16, topk, dlgs, auto, …"},
+	{"strategy NAME", "gradient exchange: fp32, fp16, topk, dlgs, auto, …"},
 	{"sync HOW", "allreduce; on --servers N: sum, bsp, ssp, async, geo"},
-	{"checkpoint DIR", "save the run there; --resume goes on"},
+	{"checkpoint DIR", "save the run in DIR; --resume continues it"},
 	{"json FILE", "write a line of JSON per epoch; - is stdout"},
-	{"job FILE", "read settings from a YAML file; --set PATH=VALUE gives one"},
+	{"job FILE", "read settings from a YAML file; --set PATH=VALUE sets one"},
 	{"rank N", "start one rank by hand, with --rendezvous HOST:PORT"},
 }
 

@@ -35,11 +35,12 @@ func newHeter() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   heterCommand + " --index I",
 		Short: "Run a heter-trainer: compute a job's dense layers",
-		Long: "Run a heter-trainer: it computes the dense layers of a model for trainers, and stores their\n" +
-			"parameters with --sync bsp; otherwise trainers send them. Launchers start heter-trainers\n" +
-			"automatically (--heter of ringo train); one that is started by hand needs --index, the trainers'\n" +
-			"model, number and settings, where all heter-trainers listen (--set heter.addresses), and the\n" +
-			"ticket in RINGO_TICKET; or the job file of the ranks. It ends when all trainers have left.",
+		Long: "Run a heter-trainer. It computes the dense layers of a model for the ranks (trainers) of a job,\n" +
+			"and stores the parameters of these layers with --sync bsp; otherwise ranks send them.\n" +
+			"A launcher starts heter-trainers automatically: see --heter of `ringo train`. One started by hand\n" +
+			"needs the ticket in RINGO_TICKET and either the job file of the ranks, or --index, --np, the\n" +
+			"model and settings of the ranks, and the addresses of all heter-trainers\n" +
+			"(--set heter.addresses). It ends when all ranks have left.",
 		Example: "  ringo heter --index 0 --set model=ctr-dnn --np 4 --set heter.addresses=host2:6000,host3:6000\n" +
 			"  ringo heter --index 1 --job job.yaml",
 		Args: noArguments,

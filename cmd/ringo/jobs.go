@@ -21,7 +21,7 @@ func newJobs() *cobra.Command {
 	return &cobra.Command{
 		Use:   "jobs [NAME]",
 		Short: "List the built-in job files, or print one",
-		Long: "List the built-in job files, or print one, to run it or to begin another one with.\n" +
+		Long: "List the built-in job files, or print one: to run it, or as the start of your own.\n" +
 			"`ringo help train all` lists all settings.",
 		Example: "  ringo train --job mnist-ps\n  ringo jobs ctr-geo > job.yaml",
 		Args:    cobra.MaximumNArgs(1),

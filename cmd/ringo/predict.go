@@ -39,10 +39,11 @@ func (c *predictCommand) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predict CHECKPOINT",
 		Short: "Predict rows, images or text with a checkpoint",
-		Long: "Predict each row or image of --data with a saved model, in their order: classes\n" +
-			"with probabilities, numbers in their column's units, or the probability of a click. A\n" +
-			"language model writes text behind --prompt. CHECKPOINT is a file, or a run's folder: its\n" +
-			"best checkpoint with training.monitor, else the last one; RUN/best and RUN/last name them.",
+		Long: "Predict each row or image of --data with a saved model, in input order: classes with\n" +
+			"probabilities, numbers in the units of their column, or click probabilities. A language\n" +
+			"model continues the text of --prompt.\n" +
+			"CHECKPOINT is a file, or the folder of a run: of a folder the best checkpoint (RUN/best)\n" +
+			"is used if the run had training.monitor, else the last one (RUN/last).",
 		Example: "  ringo predict RUN --data new.csv --out predictions.csv --format csv --columns id\n" +
 			"  zcat day.tsv.gz | ringo predict RUN --data - --np 1\n" +
 			"  ringo predict RUN --data photos --top 3 --np 2\n" +
@@ -57,14 +58,14 @@ func (c *predictCommand) command() *cobra.Command {
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { predictHelp(cmd.OutOrStdout()) })
 	fs := cmd.Flags()
-	fs.StringVar(&c.out, "out", "", "`FILE` for what is found, whole or not at all; default: stdout")
-	cli.Choice(cmd, &c.output.Format, "format", "jsonl (an object a line), csv, parquet or arrow; default: jsonl", predict.JSONL, predict.CSV, predict.Parquet, predict.Arrow)
-	fs.IntVar(&c.output.Top, "top", 0, "tell the `K` most probable classes; default: the first")
+	fs.StringVar(&c.out, "out", "", "write predictions to `FILE`, atomically; default: stdout")
+	cli.Choice(cmd, &c.output.Format, "format", "jsonl (one object per line), csv, parquet or arrow; default: jsonl", predict.JSONL, predict.CSV, predict.Parquet, predict.Arrow)
+	fs.IntVar(&c.output.Top, "top", 0, "print the `K` most probable classes; default: 1")
 	fs.StringSliceVar(&c.output.Columns, "columns", nil, "`NAMES` of a table's columns to pass through, such as id,name")
-	fs.StringVar(&c.text.Prompt, "prompt", "", "`TEXT` that a language model goes on from")
-	fs.IntVar(&c.text.Tokens, "tokens", 256, "how many words or bytes a language model writes")
-	fs.Float64Var(&c.text.Temperature, "temperature", 1, "how freely it writes: 0 takes the most probable each time")
-	fs.Uint64Var(&c.text.Seed, "seed", 1, "decides what it draws: the same one writes the same text")
+	fs.StringVar(&c.text.Prompt, "prompt", "", "`TEXT` that a language model continues")
+	fs.IntVar(&c.text.Tokens, "tokens", 256, "number of words or bytes that a language model writes")
+	fs.Float64Var(&c.text.Temperature, "temperature", 1, "randomness of the text: 0 always takes the most probable word")
+	fs.Uint64Var(&c.text.Seed, "seed", 1, "seed of the random choices; the same seed writes the same text")
 	c.register(fs, setting.Predict)
 	return cmd
 }
@@ -72,27 +73,27 @@ func (c *predictCommand) command() *cobra.Command {
 // predictHelp prints help for a terminal of 24 lines of 80 columns. The manual page has all flags.
 func predictHelp(to io.Writer) {
 	var b strings.Builder
-	b.WriteString("Use what was trained: CHECKPOINT is a file, or a run's folder.\n\n" +
-		"  ringo predict RUN --data new.csv --columns id --format csv --out found.csv\n" +
+	b.WriteString("Predict with a saved model: CHECKPOINT is a file, or the folder of a run.\n\n" +
+		"  ringo predict RUN --data new.csv --columns id --format csv --out out.csv\n" +
 		"  zcat day.tsv.gz | ringo predict RUN --data -\n" +
 		"  ringo predict RUN --data photos --top 3 --np 2\n" +
 		"  ringo predict RUN --prompt \"It was\" --tokens 200 --temperature 0.8\n\n")
 	for _, f := range [][2]string{
 		{"data PATH", "a table, arrays, rows of Criteo, an image or folder, or - for stdin"},
-		{"out FILE", "write there, whole or not at all; default: stdout"},
-		{"format WORD", "jsonl (an object a line), csv, parquet or arrow"},
+		{"out FILE", "write predictions to FILE, atomically; default: stdout"},
+		{"format WORD", "jsonl (one object per line), csv, parquet or arrow"},
 		{"columns A,B", "columns of a table to pass through"},
-		{"top K", "tell the K most probable classes"},
-		{"np N", "as many ranks, which write the same; --threads N each"},
+		{"top K", "print the K most probable classes"},
+		{"np N", "number of ranks, without effect on the output; --threads N each"},
 		{"progress WORD", "auto, bar, plain or none"},
-		{"prompt TEXT", "what a language model goes on from"},
-		{"tokens N", "how many words or bytes it writes"},
-		{"temperature X", "how freely; 0 takes the most probable each time"},
-		{"seed N", "decides what it draws"},
+		{"prompt TEXT", "text that a language model continues"},
+		{"tokens N", "number of words or bytes that it writes"},
+		{"temperature X", "randomness; 0 always takes the most probable word"},
+		{"seed N", "seed of the random choices"},
 	} {
 		fmt.Fprintf(&b, "  --%-15s %s\n", f[0], f[1])
 	}
-	b.WriteString("\nRanks on several hosts have the flags of `ringo help train job`.\n")
+	b.WriteString("\nFlags for ranks on several hosts: `ringo help train job`.\n")
 	fmt.Fprint(to, b.String())
 }
 

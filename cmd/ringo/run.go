@@ -24,11 +24,15 @@ func (c *runRole) command() *cobra.Command {
 		Short: "Run a program as the N ranks of a job",
 
 		DisableFlagsInUseLine: true, // "[flags]" would follow the program's
-		Long: "Run a program that uses the library as the N ranks of a job. Each finds its\n" +
-			"place in RINGO_RANK, RINGO_WORLD_SIZE, RINGO_LOCAL_RANK, RINGO_RENDEZVOUS and\nRINGO_TICKET, which ringo.Join reads. With --servers there are as many `ringo server`\n" +
-			"beside them, at which ringo.Job's Reducer sums gradients, or with --sync bsp, ssp,\nasync or geo its DialParameterServers finds tables of parameters. With --heter the program\n" +
-			"is started as so many heter-trainers, too, where train.Run computes the part that its\nmodel marks.\n" +
-			"Where servers keep parameters, --checkpoint saves them with the ranks of a program that\ncalls train.Run or train.NewLoop, and --resume goes on from there.",
+		Long: "Start PROGRAM, which uses the Go library, as the N ranks of a job. Each process receives\n" +
+			"its rank and the job's address in RINGO_RANK, RINGO_WORLD_SIZE, RINGO_LOCAL_RANK,\n" +
+			"RINGO_RENDEZVOUS and RINGO_TICKET, which ringo.Join reads.\n" +
+			"--servers also starts servers: aggregation servers, which sum gradients for the Reducer of\n" +
+			"ringo.Job, or with --sync bsp, ssp, async or geo parameter servers, to which\n" +
+			"DialParameterServers connects. --heter also starts PROGRAM as heter-trainers, in which\n" +
+			"train.Run computes the marked stage of the model.\n" +
+			"With parameter servers, --checkpoint saves the servers and ranks of a program that calls\n" +
+			"train.Run or train.NewLoop, and --resume continues from the last checkpoint.",
 		Example: "  ringo run --np 2 -- ./my-trainer --epochs 3\n" +
 			"  ringo run --np 4 --servers 2 -- ./my-trainer\n" +
 			"  ringo run --np 4 --servers 2 --sync async -- ./my-tables\n" +

@@ -30,11 +30,12 @@ func (c *serverRole) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   serverCommand + " --index I",
 		Short: "Run a parameter server or an aggregation server of a job",
-		Long: "Run a parameter server (--sync bsp, ssp, async or geo) or an aggregation server, which\n" +
-			"sums gradients (--sync sum), of a job. Launchers start servers automatically; a server\n" +
-			"that is started by hand needs --index, --np, --sync and the ticket in RINGO_TICKET, and to\n" +
-			"sum --servers and --rendezvous, to keep --ps-addresses; or the job file of the ranks. It ends\n" +
-			"when all workers have left.",
+		Long: "Run a server of a job: a parameter server (--sync bsp, ssp, async or geo), or an\n" +
+			"aggregation server, which sums gradients (--sync sum). A launcher starts servers\n" +
+			"automatically: see --servers of `ringo train`. A server started by hand needs the ticket in\n" +
+			"RINGO_TICKET and either the job file of the ranks, or --index, --np and --sync, with\n" +
+			"--ps-addresses for a parameter server, or --servers and --rendezvous for an aggregation\n" +
+			"server. It ends when all ranks have left.",
 		Example: "  ringo server --index 0 --servers 2 --np 4 --rendezvous host0:4000\n" +
 			"  ringo server --index 0 --np 4 --sync async --ps-addresses host0:5000,host1:5000\n" +
 			"  ringo server --index 0 --job job.yaml",

@@ -13,10 +13,12 @@ func newTicket() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ticket [FILE]",
 		Short: "Create a job's secret ticket",
-		Long: "Create a ticket, the secret that the processes of one job share: in a new\n" +
-			"FILE that only you may read, for --ticket-file or RINGO_TICKET_FILE, or as a line of\n" +
-			"output, for RINGO_TICKET.\n\n" +
-			"Only processes that ringo does not start need one. A job of its own makes its ticket itself.",
+		Long: "Create a ticket, the secret shared by the processes of a job: in a new FILE that\n" +
+			"only you can read, for --ticket-file or RINGO_TICKET_FILE, or without FILE on stdout,\n" +
+			"for RINGO_TICKET.\n" +
+			"\n" +
+			"Only processes that ringo does not start need a ticket; a job that ringo starts creates\n" +
+			"one automatically.",
 		Example: "  ringo ticket ~/.ringo-ticket\n" +
 			"  srun -n 8 ringo train mnist --data mnist --ticket-file ~/.ringo-ticket",
 		Args: cobra.MaximumNArgs(1),

@@ -26,11 +26,11 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "blackbox [FILE...]",
 		Short: "Show each process's last operations from a failed job",
-		Long: "Show the file that a launcher has written of a failed job: the first operation that not all ranks\n" +
-			"had ended, or in which they differ, its bucket, the missing ranks, and for each process its\n" +
-			"activity and its last operations. The job's error names the file; without FILE it is the\n" +
-			"newest one of this user. Processes that no launcher has started leave a file each, which are\n" +
-			"merged, also while they work.",
+		Long: "Show the black box of a failed job, a file that the launcher writes: the first operation that\n" +
+			"differs between ranks or that some ranks did not finish, its bucket, the missing ranks, and\n" +
+			"the activity and last operations of each process. The job's error message names the file;\n" +
+			"without FILE the command shows your newest one. Processes started without a launcher write a\n" +
+			"file each; several FILEs are merged, also while their processes run.",
 		Example: "  ringo blackbox\n  ringo blackbox DIR/ringo-blackbox-20260102-150405-123456.json\n  ringo blackbox DIR/ringo-record-1a2b3c4d5e6f-*\n  ringo blackbox box.json --json -",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -34,28 +34,28 @@ func clicksCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clicks --layout FILE --generate ROWS --out DIR",
 		Short: "Generate click rows by a layout, with Zipf-distributed keys",
-		Long: `Generate click rows by a layout: train with ROWS rows, and test with a
-tenth of that, 100,000 at most. Values of each slot follow Zipf's law; how many
-there are, how hot, and how many a bag has, each column's "make" says in the
-layout, or --values and --zipf. Clicks, one in four, are drawn from a logistic
-model with a hidden weight for each value: its AUC, which no model beats, is told.
-Rows are the same bytes on every machine. With --files they lie in so many files
-of a folder, and --file makes one of these alone, for several processes.`,
+		Long: "Generate click rows by a layout: ROWS rows in train, and a tenth as many, at most\n" +
+			"100,000, in test. Values of each slot follow Zipf's law. The layout's \"make\" sets for each\n" +
+			"column the number of values, the exponent and the sizes of bags; --values and --zipf are the\n" +
+			"defaults. A quarter of the rows are clicks, drawn from a logistic model with a hidden weight\n" +
+			"for each value; the command prints the AUC of this model, which no trained model exceeds.\n" +
+			"The rows have the same bytes on every machine. --files N divides train into N files, and\n" +
+			"--file K generates only file K, so that several processes can share the work.",
 		Example: "  ringo data clicks --layout movielens --generate 1M --out clicks\n" +
 			"  ringo data clicks --layout mlperf --generate 1G --files 64 --file 5 --out clicks\n" +
 			"  ringo train dlrm --data clicks --layout mlperf --stream --np 2",
 		Args: cli.NoArguments,
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&m.schema, "layout", "", "`FILE`, or name, of the layout (required)")
+	fs.StringVar(&m.schema, "layout", "", "`FILE` or name of the layout (required)")
 	cli.Former(fs, "schema", "layout")
 	fs.StringVar(&m.dir, "out", "", "`DIR` for the files (required)")
-	fs.Var((*cli.Count)(&m.rows), "generate", "make so many `ROWS` (10M, 500k; required)")
-	fs.Var((*cli.Count)(&m.values), "values", "so many `VALUES` (1M) of each slot, where the layout says nothing")
-	fs.Float64Var(&m.zipf, "zipf", m.zipf, "the `EXPONENT` of Zipf's law, where the layout says nothing")
-	fs.Uint64Var(&m.seed, "seed", m.seed, "`SEED` of the rows; the same one gives the same files")
-	fs.IntVar(&m.files, "files", m.files, "so many `FILES` in DIR/train, instead of one file")
-	fs.IntVar(&m.file, "file", m.file, "make file `K` of --files alone, from 0; file 0 makes test, too")
+	fs.Var((*cli.Count)(&m.rows), "generate", "number of `ROWS`, such as 10M or 500k (required)")
+	fs.Var((*cli.Count)(&m.values), "values", "number of different `VALUES` of each slot, such as 1M, unless the layout sets it")
+	fs.Float64Var(&m.zipf, "zipf", m.zipf, "`EXPONENT` of Zipf's law, unless the layout sets it")
+	fs.Uint64Var(&m.seed, "seed", m.seed, "`SEED` of the rows; the same seed generates the same files")
+	fs.IntVar(&m.files, "files", m.files, "number of `FILES` in DIR/train")
+	fs.IntVar(&m.file, "file", m.file, "generate only file `K` of --files, from 0; with file 0 also test")
 	fs.Lookup("file").DefValue = ""
 	progress := cli.ProgressFlag(cmd, "rows")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -19,14 +19,13 @@ import (
 func criteo(s set) *cobra.Command {
 	cmd, progress := s.command()
 	cmd.Use = "criteo --out DIR [--generate ROWS --like FILE]"
-	cmd.Long = `Fetch Criteo's sample of 100,000 rows and write it as train.tsv and, the last
-tenth, test.tsv. Or make any number of rows with the column statistics of a
-sample (how often each column is missing, quantiles of the counts, frequencies
-of the categories, new values at the sample's rate, the share of clicks):
-train.tsv with ROWS rows, and test.tsv with a tenth of that, 100,000 at most.
-Clicks depend on hidden weights of the columns, so that models learn; the
-columns do not depend on each other. Rows whose categories follow Zipf's law come
-from "ringo data clicks --layout criteo".`
+	cmd.Long = `Download Criteo's sample of 100,000 rows, and write it as train.tsv and test.tsv, the last
+tenth. Or with --generate ROWS generate train.tsv with ROWS rows and test.tsv with a tenth as
+many, at most 100,000, with the column statistics of the file --like: the share of missing
+values, quantiles of counts, frequencies of categories, the rate of new values and the share
+of clicks. Clicks depend on hidden weights of the columns, so that models can learn; the
+columns are independent of each other. For categories by Zipf's law use
+"ringo data clicks --layout criteo".`
 	cmd.Example = "  ringo data criteo --out criteo\n" +
 		"  ringo data criteo --generate 10M --like criteo/train.tsv --out criteo-10m\n" +
 		"  ringo train ctr-dnn --data criteo-10m --np 2"
@@ -47,9 +46,9 @@ from "ringo data clicks --layout criteo".`
 		p.Unit = "rows"
 		return g.run(cmd, dir, p)
 	}
-	cmd.Flags().Var((*cli.Count)(&g.rows), "generate", "make so many `ROWS` (10M, 500k) instead of fetching")
-	cmd.Flags().StringVar(&g.like, "like", "", "`FILE` with the rows whose statistics they get (with --generate)")
-	cmd.Flags().Uint64Var(&g.seed, "seed", 1, "`SEED` of the rows (with --generate); the same one gives the same files")
+	cmd.Flags().Var((*cli.Count)(&g.rows), "generate", "generate `ROWS` rows, such as 10M or 500k, instead of a download")
+	cmd.Flags().StringVar(&g.like, "like", "", "`FILE` with rows for the statistics of generated rows")
+	cmd.Flags().Uint64Var(&g.seed, "seed", 1, "`SEED` of generated rows; the same seed generates the same files")
 	return cmd
 }
 

@@ -20,13 +20,12 @@ func Command() *cobra.Command {
 		Short: "Download, verify or generate a data set",
 		Long: `Download, verify or generate a data set.
 
-A set is fetched from where it is published into a folder that ` + "`ringo train --data`" + `
-reads. What an interrupted fetch left is resumed; the content is verified
-before a file gets its name. Every model also trains on synthetic data made by
-the program (` + "`--data synthetic`" + `), and on your own files in the same formats:
+A published set is downloaded into a folder for ` + "`ringo train --data`" + `. An interrupted
+download continues, and a file gets its name only after its content is verified. Every model
+also trains on synthetic data (` + "`--data synthetic`" + `), and on your own files in these formats:
 
-  images    train/CLASS/NAME.jpg and test/CLASS/… (or val/…; .png too), or a .tar.gz of that;
-            turned as their EXIF data say, up to 67 million pixels each
+  images    train/CLASS/NAME.jpg and test/CLASS/… (or val/…; .png too), or a .tar.gz of these
+            folders; rotated by their EXIF orientation, up to 67 million pixels each
   text      plain text with train and test (or dev, valid, eval) in the files' names
   criteo    label, 13 integers and 26 hexadecimal categories per line, separated by tabs`,
 	}

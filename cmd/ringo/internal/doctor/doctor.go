@@ -45,23 +45,23 @@ func Command(version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check hosts and links for problems before a job",
-		Long: "Check this host, and those of --hosts over ssh, for problems that would stop or slow a job:\n" +
-			"processor, cores and limits of the container, memory, large pages, shared\n" +
-			"memory, open files, clock, ports and network; and measure, to each named host, the time there\n" +
-			"and back and the bytes a second in both directions, with and without TLS, and by its other\n" +
-			"interfaces. Members of etcd are asked how they are. It says what each fault costs, and the\n" +
-			"command that mends it, and ends with status 1 where a job would fail.",
+		Long: "Check this host, and over ssh the hosts of --hosts, for problems that would stop or slow a\n" +
+			"job: processor, cores and limits of the container, memory, large pages, shared memory, open\n" +
+			"files, clock, ports and network. For each named host, doctor also measures the round-trip time\n" +
+			"and the bytes per second in both directions, with and without TLS, and over its other\n" +
+			"interfaces. --rendezvous checks the members of etcd. Each finding has its effect on a job and a\n" +
+			"command that repairs it. The exit status is 1 if a job would fail.",
 		Example: "  ringo doctor\n  ringo doctor --hosts node1,node2\n  ringo doctor --hosts node1 --json -",
 		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cli.WithOutput(cmd, e.json, func(out *cli.Output) error { return e.print(cmd.Context(), out) })
 		},
 	}
-	cmd.Flags().StringVar(&e.hosts, "hosts", "", "other hosts to look at, too, `HOST,...`, by the names that ssh takes; @FILE reads a host file")
-	cmd.Flags().StringVar(&e.ssh, "ssh", "ssh", "the `COMMAND` that starts a program on another host, with its options")
-	cmd.Flags().StringVar(&e.network, "interface", "", "the network interface by `NAME` by which hosts reach each other; default: that by which ssh does")
-	cmd.Flags().StringVar(&e.rendezvous, "rendezvous", "", "etcd by which a job meets, `etcd://HOST:PORT,.../KEY`: how each of its members is")
-	cmd.Flags().BoolVar(&e.copied, "copy", false, "copy this program to ~/.cache/ringo of each host that does not have it there")
+	cmd.Flags().StringVar(&e.hosts, "hosts", "", "hosts to check in addition, `HOST,...`, by their names for ssh; @FILE reads a host file")
+	cmd.Flags().StringVar(&e.ssh, "ssh", "ssh", "`COMMAND` that starts a program on another host, with options")
+	cmd.Flags().StringVar(&e.network, "interface", "", "`NAME` of the network interface between hosts; default: the interface that ssh uses")
+	cmd.Flags().StringVar(&e.rendezvous, "rendezvous", "", "check the members of etcd, `etcd://HOST:PORT,.../KEY`")
+	cmd.Flags().BoolVar(&e.copied, "copy", false, "copy this program to ~/.cache/ringo of each host without it")
 	cli.JSON(cmd, &e.json, "finding")
 	return cmd
 }

@@ -28,14 +28,15 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export CHECKPOINT --out FILE",
 		Short: "Export a checkpoint to ONNX, safetensors or NumPy",
-		Long: "Write the model of a checkpoint, a file or a run's folder: its best checkpoint with\n" +
-			"training.monitor, else the last one (RUN/best and RUN/last name them).\n" +
-			"safetensors and npz (NumPy's) hold the weights, with the names and layouts of PyTorch's\n" +
-			"state_dict: those of resnet50 are torchvision's. onnx is the whole model as a graph of\n" +
-			"opset 17 with an open batch, to be run by other programs; weights of 1 GiB and more lie\n" +
-			"beside it in FILE.data. A file appears whole or not at all. bundle is a folder for a click\n" +
-			"model: dense weights, a graph with sums of rows as inputs, the rows, and bundle.json, which\n" +
-			"describes how a program makes the inputs of a line.",
+		Long: "Write the model of a checkpoint in a format of other programs.\n" +
+			"CHECKPOINT is a file, or the folder of a run: of a folder the best checkpoint (RUN/best)\n" +
+			"is used if the run had training.monitor, else the last one (RUN/last).\n" +
+			"safetensors and npz (NumPy) have the weights, with the names and layouts of PyTorch's\n" +
+			"state_dict; resnet50 has the names of torchvision. onnx is the whole model as a graph of\n" +
+			"opset 17 with a variable batch; weights of 1 GiB or more are in a second file, FILE.data.\n" +
+			"bundle is a folder for a click model: dense weights, a graph with sums of rows as inputs,\n" +
+			"the rows, and bundle.json, which describes how a program computes the inputs of a line.\n" +
+			"Files appear complete or not at all.",
 		Example: "  ringo export RUN --out model.safetensors\n" +
 			"  ringo export RUN/step-000000500.ringo --format npz --out model.npz\n" +
 			"  ringo export RUN --format onnx --out model.onnx\n" +

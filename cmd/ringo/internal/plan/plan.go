@@ -103,8 +103,8 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan MODEL",
 		Short: "Predict a training step's time on a cluster you describe",
-		Long: "Predict how a model's gradients travel on a cluster that is described, and how\nlong a step takes. The time of one worker's forward and backward is given and\n" +
-			"shared out by the work of the layers, measured here, or from a profile.\nWith --heter it predicts how fast a click model trains whose dense part heter-trainers\nhave, what the best shares of machines are, and whether that pays.\n\nStrategies (of --spars values where that matters):\n" + strategyHelp() + "\nPlans:\n" + planHelp(),
+		Long: "Predict the time of a training step, and of its gradient exchanges, on a cluster that the flags\ndescribe. The time of one worker's forward and backward is given (--compute-ms), and divided\n" +
+			"among the layers by their work, or measured here (--measure), or read from a profile.\nWith --heter, plan predicts the samples per second of a click model with its dense layers on\nheter-trainers, the best numbers of machines of each kind, and whether the split pays.\n\nStrategies (sparse ones send a share --spars of the values):\n" + strategyHelp() + "\nPlans:\n" + planHelp(),
 		Example: "  ringo plan lstm-300m --np 40 --hosts 5 --inter 6GB/s --intra 10GB/s \\\n    --latency 10us --compute-ms 370 --batch 32 --plan all\n" +
 			"  ringo plan resnet50 --np 8 --hosts 8 --inter 1Gbit/s --measure --strategy dlgs\n" +
 			"  ringo plan ctr-dnn --np 4x2 --servers 2 --heter 1x16 --hosts 8 --cost-profile FILE",
@@ -114,26 +114,26 @@ func Command() *cobra.Command {
 	fs := cmd.Flags()
 	fs.Var(&c.ranks, "np", "number of `ranks` (workers)")
 	fs.Var(&c.servers, "servers", "number of parameter `servers` of a job with --heter")
-	fs.Var(&c.heter, "heter", "number of `heter-trainers`: predict samples/s of a model that is split between ranks and these, and the best k:m; as in --np and --servers, COUNTxPROCESSORS says how many processors each has, such as 4x0.5 or 1x16,2x8; 0: the model is in one piece")
-	fs.IntVar(&c.hosts, "hosts", 1, "number of `hosts` that the ranks are spread over")
-	fs.StringVar(&c.inter, "inter", "1.25GB/s", "`rate` of a host's link to the others, each way, such as 6GB/s or 25Gbit/s")
+	fs.Var(&c.heter, "heter", "number of `heter-trainers`, to predict samples/s of a model split between ranks and heter-trainers, and the best ratio k:m; here, in --np and in --servers COUNTxPROCESSORS also sets the processors of each, such as 4x0.5 or 1x16,2x8; 0: no split")
+	fs.IntVar(&c.hosts, "hosts", 1, "number of `hosts` that run the ranks")
+	fs.StringVar(&c.inter, "inter", "1.25GB/s", "`rate` of a host's link to other hosts, in each direction, such as 6GB/s or 25Gbit/s")
 	fs.StringVar(&c.intra, "intra", "10GB/s", "`rate` between two ranks of a host")
-	fs.DurationVar(&c.latency, "latency", 10*time.Microsecond, "`time` that a message takes besides its bytes")
+	fs.DurationVar(&c.latency, "latency", 10*time.Microsecond, "`time` of a message in addition to the time for its bytes")
 	fs.Float64Var(&c.computeMS, "compute-ms", 0, "`ms` of forward and backward of one worker; or --measure, or --cost-profile")
 	fs.BoolVar(&c.measure, "measure", false, "measure forward and backward here")
 	fs.IntVar(&c.threads, "threads", 0, "compute `threads` of --measure; 0: this machine's cores")
-	fs.StringVar(&c.profile, "cost-profile", "", "take layers, their times, and costs of codecs and links that it has, from `FILE`")
+	fs.StringVar(&c.profile, "cost-profile", "", "read layers, their times, and costs of codecs and links from `FILE`")
 	fs.StringVar(&c.save, "save", "", "save a profile with the plan in `FILE`")
-	fs.StringVar(&c.schema, "layout", "", "`FILE`, or name, of how a click model's samples lie in their files: as train has it (default: Criteo's)")
+	fs.StringVar(&c.schema, "layout", "", "`FILE` or name of the layout of a click model's samples, as for train (default: Criteo's)")
 	cli.Former(fs, "profile", "cost-profile")
 	cli.Former(fs, "schema", "layout")
 	fs.IntVar(&c.batch, "batch", 0, "samples per rank (default: the model's)")
-	cli.Choice(cmd, &c.strategy, "strategy", "what the ranks exchange; see above", namesOf(strategyCosts())...)
+	cli.Choice(cmd, &c.strategy, "strategy", "strategy of the gradient exchange; see above", namesOf(strategyCosts())...)
 	fs.Float64Var(&c.spars, "spars", distopt.DefaultSpars, "the `share` of values that sparse strategies send")
-	fs.IntVar(&c.every, "dlgs-every", compress.DefaultEvery, "dlgs selects exactly every so many `steps`")
-	cli.Choice(cmd, &c.rule, "dlgs-rule", "the `rule` of dlgs between two exact selections, corrected or paper: whose costs are measured, or taken from the profile", string(compress.RuleCorrected), string(compress.RulePaper))
-	fs.StringVar(&c.memory, "memory", "10GB/s", "`rate` at which a codec passes over memory, unless --measure or the profile say what it costs: 6 bytes a value for a cast, 28 for an exact selection, 12 for one by a threshold that is reused")
-	fs.StringVar(&c.algorithm, "algorithm", auto, "how groups are exchanged: ring, doubling, hierarchical or naive, entries by allgather, tree or split, or dense-ring and so on; auto: the fastest for each group's size")
+	fs.IntVar(&c.every, "dlgs-every", compress.DefaultEvery, "number of `steps` between two exact selections of dlgs")
+	cli.Choice(cmd, &c.rule, "dlgs-rule", "`rule` of dlgs between two exact selections, corrected or paper; its costs are measured, or read from the profile", string(compress.RuleCorrected), string(compress.RulePaper))
+	fs.StringVar(&c.memory, "memory", "10GB/s", "memory `rate` of a codec without measured costs (--measure, or a profile): a cast moves 6 bytes per value, an exact selection 28, a selection by a reused threshold 12")
+	fs.StringVar(&c.algorithm, "algorithm", auto, "algorithm of the exchange of groups: ring, doubling, hierarchical or naive; for sparse entries allgather, tree, split, or dense-ring and so on; auto: the fastest for each group's size")
 	cli.Choice(cmd, &c.plan, "plan", "`name` of a plan, see above (default: exact, or the only one that the strategy has)", planNames()...)
 	fs.IntVar(&c.bucketBytes, "bucket-bytes", 0, "bytes of a group with --plan fixed; 0: 8 MiB, halved until a model has four groups")
 	cli.JSON(cmd, &c.json, "plan")

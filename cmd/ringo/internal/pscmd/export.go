@@ -19,18 +19,20 @@ func exportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export DIR --out FILE",
 		Short: "Export a table's rows for serving, without optimizer state",
-		Long: "Export a table's rows for serving, without optimizer state: those of the newest\n" +
-			"checkpoints of all servers, in no order. text has a line for each row, its key and its\n" +
-			"weights with spaces between. binary is little-endian:\n\n" +
-			"  \"RINGOEMB\", version (4 bytes, 1), weights in a row (4)\n" +
-			"  for each row: its key (8), its weights (float32 each)\n" +
-			"  number of rows (8), CRC-32C of all before (4)\n\n" +
-			"A file appears whole or not at all.",
+		Long: "Export a table's rows for serving, without optimizer state, from the newest checkpoints of\n" +
+			"all servers, in no particular order. text has one line per row: the key and the weights,\n" +
+			"separated by spaces. binary is little-endian:\n" +
+			"\n" +
+			"  \"RINGOEMB\", version (4 bytes, 1), weights per row (4)\n" +
+			"  for each row: key (8), weights (float32 each)\n" +
+			"  number of rows (8), CRC-32C of all preceding bytes (4)\n" +
+			"\n" +
+			"The file appears complete or not at all.",
 		Example: "  ringo ps export DIR --out embeddings.txt\n" +
 			"  ringo ps export DIR --table embeddings --format binary --out - | zstd > embeddings.zst",
 		Args: oneFolder,
 	}
-	cmd.Flags().StringVar(&c.table, "table", "", "`NAME` of the table, where there are several")
+	cmd.Flags().StringVar(&c.table, "table", "", "`NAME` of the table; required if the job has several")
 	cli.Choice(cmd, &c.format, "format", "text or binary", string(export.Text), string(export.Binary))
 	cmd.Flags().StringVar(&c.out, "out", "", "`FILE` for the rows, or - for stdout (required)")
 	progress := cli.ProgressFlag(cmd, "rows")

@@ -19,8 +19,8 @@ func Command() *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "ps",
 		Short: "Inspect, export or recover parameter-server checkpoints",
-		Long: "Inspect, export or recover the checkpoints and logs of parameter servers\n" +
-			"in --ps-dir. Only recover changes files.",
+		Long: "Inspect, export or recover the checkpoints and logs of parameter servers in the\n" +
+			"folder of --ps-dir. Only recover changes files.",
 	}, showCommand(), exportCommand(), recoverCommand())
 }
 
@@ -168,10 +168,10 @@ func recoverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "recover DIR",
 		Short: "Apply the logs of killed servers to their checkpoints",
-		Long: "Apply the logs of killed servers to their checkpoints (--ps-durability\n" +
-			"wal), so that another job can begin with them (ps.init-from), and export sees them. It says\n" +
-			"where each log ends and how it knows: one that has lost changes there is refused. Only\n" +
-			"one server's tables are in memory at a time.",
+		Long: "Apply the logs of killed servers (--ps-durability wal) to their checkpoints. Another job can\n" +
+			"then start from them (ps.init-from), and `ringo ps export` reads all rows. The output has the\n" +
+			"end of each log and the reason why the log ends there. A log that has lost changes is an\n" +
+			"error. Only one server's tables are in memory at a time.",
 		Example: "  ringo ps recover DIR\n  ringo train ctr-dnn … --set ps.init-from=DIR --ps-dir DIR2",
 		Args:    oneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -183,7 +183,7 @@ func recoverCommand() *cobra.Command {
 			return offline.Recover(cmd.Context(), args[0], offline.Recovery{MemoryBytes: int64(memory), DiskBytes: int64(disk), Report: func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }})
 		},
 	}
-	cmd.Flags().Var(&memory, "ps-memory", "`SIZE` of the rows in memory; the rest goes to DIR. 0: all rows")
-	cmd.Flags().Var(&disk, "ps-disk", "`SIZE` that those rows in DIR never exceed. 0: any")
+	cmd.Flags().Var(&memory, "ps-memory", "maximum `SIZE` of the rows in memory; other rows are stored in DIR; 0: no limit")
+	cmd.Flags().Var(&disk, "ps-disk", "maximum `SIZE` of the rows stored in DIR; 0: no limit")
 	return cmd
 }

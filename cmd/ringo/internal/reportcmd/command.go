@@ -24,8 +24,9 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report RUN.jsonl...",
 		Short: "Write an HTML report that compares runs",
-		Long: "Write one page, which needs nothing else, that compares runs by what they have written with --json:\n" +
-			"curves with the spread over seeds, time to a figure, parts of the step, bytes, settings that differ,\nmachine.",
+		Long: "Write a self-contained HTML page that compares runs by their --json files: curves with the\n" +
+			"spread over seeds, time to a target metric, parts of the step, bytes, different settings, and\n" +
+			"the machine.",
 		Example: "  ringo report run.jsonl\n  ringo report fp32.jsonl dlgs.jsonl --target accuracy=0.97 --out report.html",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -36,7 +37,7 @@ func Command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	cmd.Flags().StringVar(&o.out, "out", "report.html", "write the page to `FILE`")
-	cmd.Flags().StringVar(&o.target, "target", "", "tell when runs reached this `figure` of the evaluation, such as 0.97 or auc=0.75; else the best that all reach")
+	cmd.Flags().StringVar(&o.target, "target", "", "show the time until each run reached this `metric` of the evaluation, such as 0.97 or auc=0.75; default: the best value that all runs reach")
 	return cmd
 }
 

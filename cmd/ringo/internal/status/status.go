@@ -26,10 +26,10 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [JOB]",
 		Short: "Show the state of your jobs on this host",
-		Long: "Show the state of your jobs on this host, or JOB alone: each rank and server, step of how many,\n" +
-			"figures, rate, where the time of a step goes, who waits for whom, who holds up the others and by\n" +
-			"what, and what has happened. JOB is the number of the job's launcher. Jobs need no setting for it.\n" +
-			"The exit status is 1 where there is no such job.",
+		Long: "Show the state of your jobs on this host, or of one JOB: each rank and server, the step,\n" +
+			"metrics, the rate, the parts of a step's time, the ranks that wait and the awaited rank, slow\n" +
+			"ranks with the reason, and recent events. JOB is the process ID of the job's launcher. Jobs\n" +
+			"need no setting for this command. The exit status is 1 if no such job runs.",
 		Example: "  ringo status\n  ringo status 12345 --watch\n  ringo status --json -",
 		Args:    oneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -26,8 +26,8 @@ type arrivals struct {
 const longestGap = time.Second
 
 func (a *arrivals) register(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&a.gap, "gap", 0, "compute for so long before each call, and time it from the last rank's arrival to the last one's end")
-	cmd.Flags().DurationVar(&a.skew, "skew", 0, "compute for up to so much longer, drawn anew for each rank and call; timed as with --gap")
+	cmd.Flags().DurationVar(&a.gap, "gap", 0, "compute for this long before each call; a call is then timed from the last rank's arrival to the last rank's end")
+	cmd.Flags().DurationVar(&a.skew, "skew", 0, "additional random time of computation, up to this long, for each rank and call; timed as with --gap")
 }
 
 func (a *arrivals) check(cmd *cobra.Command, faults *cli.Faults) {

@@ -44,7 +44,7 @@ func TestBenchArrivalsRefuses(t *testing.T) {
 	for _, c := range [][]string{
 		{"--gap -1us", "--gap -1µs: want 0 to 1s"},
 		{"--skew 2s", "--skew 2s: want 0 to 1s"},
-		{"--np 2 --limit --gap 0s", "--limit waits for nobody"},
+		{"--np 2 --limit --gap 0s", "no effect with --limit"},
 	} {
 		commandtest.Refused(t, Command(&benchtest.Ranks{}), cli.UsageError, c[0], c[1:]...)
 	}

@@ -82,11 +82,11 @@ func Command(ranks bench.Ranks) *cobra.Command {
 		Use:   "collective",
 		Short: "Benchmark collectives by size, type and algorithm",
 		Long: "Time collective operations by size, type and algorithm, in the columns of nccl-tests.\n" +
-			"Operands are rewritten before every call. Calls of more than 4 KiB are timed one by\n" +
-			"one after a barrier, shorter ones 100 in a row, the rewriting included; a sample is\n" +
-			"as long as its slowest rank, time the median of samples. Results are compared bit by bit.\n" +
-			"With --gap or --skew the ranks compute between calls, and each call is timed from when\n" +
-			"the last rank comes to it until the last one leaves it.",
+			"Operands are rewritten before every call. Calls of more than 4 KiB are timed individually,\n" +
+			"after a barrier; shorter calls 100 in a row, with the rewriting. A sample is the time of its\n" +
+			"slowest rank, and the result is the median of the samples. Results are compared bit by bit.\n" +
+			"With --gap or --skew the ranks compute between calls; the time of a call is then from the\n" +
+			"arrival of the last rank until the last rank has finished.",
 		Example: "  ringo bench collective --np 2 --op all --bytes 4096,1048576\n" +
 			"  ringo bench collective --np 4 --op allreduce --type bfloat16 --redop mean --json -",
 		Args: cli.NoArguments,
@@ -95,14 +95,14 @@ func Command(ranks bench.Ranks) *cobra.Command {
 	fs := cmd.Flags()
 	c.Register(cmd)
 	cli.ChosenFrom(cmd, &c.ops, "op", "`operations`: "+strings.Join(operations(), ", ")+", or all", append(operations(), "all")...)
-	cli.Choice(cmd, &c.typ, "type", "of the values: "+strings.Join(typeNames(), ", "), typeNames()...)
-	cli.Choice(cmd, &c.redop, "redop", "`reduction`, of operations that reduce: sum, mean, min, max, prod", reductionNames()...)
-	fs.IntVar(&c.root, "root", 0, "`rank` that operations with a root have as root")
-	cli.Choice(cmd, &c.buffer, "buffer", "where operands lie: arena (memory that the ranks share), private, or auto (arena where there is one)", buffers()...)
+	cli.Choice(cmd, &c.typ, "type", "type of the values: "+strings.Join(typeNames(), ", "), typeNames()...)
+	cli.Choice(cmd, &c.redop, "redop", "`reduction` of operations that reduce: sum, mean, min, max, prod", reductionNames()...)
+	fs.IntVar(&c.root, "root", 0, "root `rank` of operations with a root")
+	cli.Choice(cmd, &c.buffer, "buffer", "memory of the operands: arena (memory shared by the ranks), private, or auto (arena if available)", buffers()...)
 	fs.IntSliceVar(&c.floats, "floats", []int{1, 256, 4096, 65536, 1 << 20, 4 << 20}, "`sizes` of the larger operand, in units of 4 bytes")
 	fs.IntSliceVar(&c.bytes, "bytes", nil, "`sizes` in bytes instead")
-	fs.BoolVar(&c.limit, "limit", false, "measure what bounds allreduce in shared memory instead: one pass that reads and writes all ranks' operands, the ranks not waiting for each other")
-	fs.DurationVar(&c.budget, "time", 500*time.Millisecond, "about how long to measure each size: in 5 to 2,000 samples")
+	fs.BoolVar(&c.limit, "limit", false, "measure the bound of allreduce in shared memory instead: one pass that reads and writes all ranks' operands, without waits between ranks")
+	fs.DurationVar(&c.budget, "time", 500*time.Millisecond, "approximate time of measurement per size, in 5 to 2,000 samples")
 	c.arrivals.register(cmd)
 	cli.JSON(cmd, &c.json, "operation and size")
 	return cmd
@@ -114,7 +114,7 @@ func (c *command) execute(cmd *cobra.Command) error {
 	faults.Budget("time", c.budget)
 	c.arrivals.check(cmd, &faults)
 	if c.limit && c.arrivals.on {
-		faults.Add("--limit waits for nobody, so that --gap and --skew have no effect: leave them out")
+		faults.Add("--gap and --skew have no effect with --limit, in which no rank waits: remove them")
 	}
 	if err := faults.Usage(); err != nil {
 		return err

@@ -40,10 +40,10 @@ type settings struct {
 
 func (s *settings) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.IntVar(&s.clients, "clients", 1, "trainers that ask at once, each over a connection of its own")
-	fs.Var(&s.memory, "ps-memory", "`SIZE` of the rows that the server has in memory, such as 64MiB; what is used least goes to --ps-dir. 0: all rows")
-	fs.Var(&s.disk, "ps-disk", "`SIZE` that rows in --ps-dir never exceed. 0: any")
-	fs.StringVar(&s.dir, "ps-dir", "", "`DIR` on an SSD for the rows that --ps-memory has no room for; nothing stays there")
+	fs.IntVar(&s.clients, "clients", 1, "number of simultaneous trainers, each with a separate connection")
+	fs.Var(&s.memory, "ps-memory", "maximum `SIZE` of the server's rows in memory, such as 64MiB; the least used rows are stored in --ps-dir; 0: no limit")
+	fs.Var(&s.disk, "ps-disk", "maximum `SIZE` of the rows in --ps-dir; 0: no limit")
+	fs.StringVar(&s.dir, "ps-dir", "", "`DIR` on an SSD for rows beyond --ps-memory; removed at the end")
 }
 
 // Server returns the hidden command of the server that `ringo bench ps` starts.

@@ -46,34 +46,34 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "Benchmark parameter-server pulls and pushes",
-		Long: `Times pulls and pushes of rows of a table that a server keeps, a process of its own
-that is asked over loopback. All keys get a row first, by a push each, while the
-server's memory is watched. Then each operation is timed in two ways: with several
-batches under way (rows/s), and one batch at a time (p50, p99 and p99.9). No key is
-twice in a batch, as trainers send them.
+		Long: `Time pulls and pushes of rows of a table on a parameter server, a separate process that is
+reached over loopback. First a push of each key creates all rows, while the server's memory
+is measured. Then each operation is timed in two ways: with several batches in flight
+(rows/s), and one batch at a time (p50, p99 and p99.9). A batch has no key twice, as in
+training.
 
-About a thousand rows are compared with what they must be, to the last bit. In the
-same run, one thread copies (pull) or updates (push) rows of a plain array as large as
-the table, at most 1 GiB, at places known beforehand and as often asked for as the keys:
-"of memory" is rows/s as a share of that. "of latency" is the share of what copying one
-row after the other reaches, each at a place all over the array that the last one says.`,
+About a thousand rows are compared with their expected values, to the last bit. In the same
+run, one thread copies (pull) or updates (push) rows of a plain array as large as the table,
+at most 1 GiB, at precomputed places and with the same distribution as the keys: "of memory"
+is rows/s as a share of that rate. "of latency" is a share of the rate of dependent copies:
+each row has the place of the next one, anywhere in the array.`,
 		Example: "  ringo bench ps --batch 1024,4096,16384 --dist uniform,zipf:0.99,zipf:1.2\n" +
 			"  ringo bench ps --keys 10M --ps-memory 128MiB --ps-dir /ssd --dist zipf:0.99\n" +
 			"  ringo bench ps --keys 50M --optimizer adagrad-rowwise --op pull --insert 0.1 --json -",
 		Args: cli.NoArguments,
 	}
 	fs := cmd.Flags()
-	fs.Var((*cli.Count)(&c.keys), "keys", "keys (`N`, 10M, 500k) that have rows before the operations are timed (default 1M)")
-	fs.IntVar(&c.dim, "dim", 16, "weights of a row")
-	cli.Choice(cmd, &c.optimizer, "optimizer", "what the server updates rows with: "+strings.Join(optim.RowRules(), ", "), optim.RowRules()...)
-	fs.IntSliceVar(&c.batches, "batch", []int{4096}, "rows of a batch, a `list`")
-	fs.StringSliceVar(&c.dists, "dist", []string{"uniform"}, "how often keys are asked for, a `list` of uniform and zipf:S, such as zipf:0.99,zipf:1.2")
+	fs.Var((*cli.Count)(&c.keys), "keys", "number of keys with rows before the timed operations, `N`, such as 10M or 500k (default 1M)")
+	fs.IntVar(&c.dim, "dim", 16, "number of weights per row")
+	cli.Choice(cmd, &c.optimizer, "optimizer", "optimizer of the server: "+strings.Join(optim.RowRules(), ", "), optim.RowRules()...)
+	fs.IntSliceVar(&c.batches, "batch", []int{4096}, "rows per batch, a `list`")
+	fs.StringSliceVar(&c.dists, "dist", []string{"uniform"}, "distribution of the keys, a `list` of uniform and zipf:S, such as zipf:0.99,zipf:1.2")
 	cli.ChosenFrom(cmd, &c.ops, "op", "`operations`: pull, push, both (a pull and a push of the same keys)", "pull", "push", "both")
-	fs.Float64Var(&c.insert, "insert", 0, "`share` of each batch that are new keys, whose rows are made")
-	fs.IntVar(&c.inFlight, "ahead", 3, "pulls that each client has under way")
-	fs.DurationVar(&c.time, "time", time.Second, "how long to measure, each operation in each of the two ways")
-	fs.IntVar(&c.repeat, "repeat", 3, "how often to measure, all operations in turns; rates are medians")
-	fs.Uint64Var(&c.seed, "seed", 1, "decides which keys are drawn")
+	fs.Float64Var(&c.insert, "insert", 0, "`share` of new keys in each batch, for which the server creates rows")
+	fs.IntVar(&c.inFlight, "ahead", 3, "number of pulls in flight per client")
+	fs.DurationVar(&c.time, "time", time.Second, "time of measurement, for each operation in each of the two ways")
+	fs.IntVar(&c.repeat, "repeat", 3, "number of measurements, alternating between operations; rates are medians")
+	fs.Uint64Var(&c.seed, "seed", 1, "seed of the drawn keys")
 	c.register(cmd)
 	progress := cli.ProgressFlag(cmd, "rows")
 	cli.JSON(cmd, &c.json, "operation")

@@ -74,16 +74,18 @@ func Command(ranks bench.Trainers) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "step MODEL",
 		Short: "Benchmark a training step",
-		Long: "Time the whole training step, forward, backward, exchange and update, on random\ninputs that are there already. The optimizer is sgd with learning rate 0.005 and\n" +
-			"momentum 0.9, plain for click models, and the model's own where that is adamw;\nwithout clipping. A sample of a language model is a sequence.",
+		Long: "Time a whole training step (forward, backward, exchange and update) on random inputs that are\n" +
+			"in memory before the step. The optimizer is sgd with learning rate 0.005 and momentum 0.9, for\n" +
+			"click models without momentum, and adamw for models with adamw as default; without\n" +
+			"clipping. A sample of a language model is a sequence.",
 		Example: "  ringo bench step mnist --batch 64 --np 2 --threads 1 --json -",
 		Args:    cli.OneArgument("a model", "mnist"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return c.execute(cmd, args[0]) },
 	}
 	fs := cmd.Flags()
 	c.Register(cmd)
-	fs.IntVar(&c.steps, "steps", 100, "steps to measure, after a tenth as many to warm up")
-	fs.BoolVar(&c.layers, "layers", false, "show of each layer what the last step sent of it and kept")
+	fs.IntVar(&c.steps, "steps", 100, "number of measured steps, after a tenth as many for warm-up")
+	fs.BoolVar(&c.layers, "layers", false, "show for each layer the values that the last step sent, and the norm of the residual")
 	fs.StringVar(&c.json, "json", "", "write the result as a JSON object to `FILE`, or to stdout with -")
 	return cmd
 }
