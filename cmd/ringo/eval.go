@@ -71,7 +71,7 @@ func (g *commandSettings) reading(given []setting.Assignment) ([]setting.Assignm
 	if slices.ContainsFunc(given, func(a setting.Assignment) bool { return a.Path == "data.dir" }) { // replaces the files
 		saved = slices.DeleteFunc(saved, func(a setting.Assignment) bool { return a.Path == "data.train-file" || a.Path == "data.eval-file" })
 	}
-	if !needsServers(saved, given) {
+	if g.serves || !needsServers(saved, given) {
 		saved = withoutServers(saved)
 	}
 	if g.predicts {

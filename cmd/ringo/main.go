@@ -210,7 +210,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.CompletionOptions.DisableDefaultCmd = true // ours is shorter
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newTrain(), newTune(), newEval(), newPredict(), newRun(), newServer(), newHeter(), newTicket(), withServerCheckpoint(pscmd.Command()), plan.Command(), newBench(), datacmd.Command(), newJobs(), readsCheckpoint(export.Command()), mangen.Completion(), mangen.Man(versionLine(), mangen.Section{Command: "train", Title: "MODELS", Text: modelList()}), blackboxcmd.Command(), tracecmd.Command(), reportcmd.Command(), status.Command(), newVersion(), newWatchdog(), newAgent(), doctor.Command(ringo.Version), doctor.Answering(ringo.Version, reachedBySSH), servers.Server())
+	root.AddCommand(newTrain(), newTune(), newEval(), newPredict(), newServe(), newRun(), newServer(), newHeter(), newTicket(), withServerCheckpoint(pscmd.Command()), plan.Command(), newBench(), datacmd.Command(), newJobs(), readsCheckpoint(export.Command()), mangen.Completion(), mangen.Man(versionLine(), mangen.Section{Command: "train", Title: "MODELS", Text: modelList()}), blackboxcmd.Command(), tracecmd.Command(), reportcmd.Command(), status.Command(), newVersion(), newWatchdog(), newAgent(), doctor.Command(ringo.Version), doctor.Answering(ringo.Version, reachedBySSH), servers.Server())
 	root.InitDefaultHelpCmd() // cobra would add it only when a command runs
 	mangen.Complete(root, map[string][]string{"MODEL": models.Names()})
 	return root

@@ -49,6 +49,7 @@ type commandSettings struct {
 	remote           remoteFolders   // remote folders and files
 	anyProgram       bool            // starts a user's program, which restores its settings itself
 	predicts         bool            // ringo predict: the number of ranks is independent of the run
+	serves           bool            // ringo serve: this process has all rows
 }
 
 // letters maps flags to single letters, as in other launchers.

@@ -1,6 +1,8 @@
 package httpguard
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +17,9 @@ import (
 // Listen. All routes except the public ones need the token: below it in the path, or as
 // "Authorization: Bearer TOKEN".
 type Site struct {
+	// Connections is the maximum number of connections. 0 means MaxConnections.
+	Connections int
+
 	host    string // configured host; default 127.0.0.1
 	port    string
 	token   string
@@ -75,7 +80,7 @@ func (s *Site) Listen() error {
 	s.listen, s.guard = l, NewGuard(net.JoinHostPort(s.host, port), s.token)
 	s.server = NewServer(s.guard.Before(http.HandlerFunc(s.route), s.reject))
 	s.serving.Go(func() {
-		if err := s.server.Serve(NewCrowd(l, MaxConnections)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.server.Serve(NewCrowd(l, cmp.Or(s.Connections, MaxConnections))); !errors.Is(err, http.ErrServerClosed) {
 			s.report(fmt.Sprintf("HTTP at %s has ended: %v", l.Addr(), err))
 		}
 	})
@@ -121,6 +126,16 @@ func (s *Site) Authorize(r *http.Request) { r.Header.Set("Authorization", "Beare
 func (s *Site) Exposed() bool {
 	a, err := netip.ParseAddrPort(s.listen.Addr().String())
 	return err != nil || !a.Addr().IsLoopback()
+}
+
+// Shutdown closes the address, waits until the requests have their responses, and ends the site. At
+// the end of ctx it returns the error of ctx; Close then ends the site.
+func (s *Site) Shutdown(ctx context.Context) error {
+	err := s.server.Shutdown(ctx)
+	if err == nil {
+		s.serving.Wait()
+	}
+	return err
 }
 
 // Close ends the site, even during a response. It has no effect without Listen.

@@ -62,17 +62,24 @@ type visitorKey struct{}
 // disconnect ends it. The time limit for reading the response starts then. Connections without
 // deadlines are allowed.
 func Stay(w http.ResponseWriter, r *http.Request) (done func()) {
-	busy := func(bool) {}
-	if v, ok := r.Context().Value(visitorKey{}).(*visitor); ok {
-		busy = v.busy.Store
-	}
-	busy(true)
+	free := Hold(r)
 	conn := http.NewResponseController(w)
 	_, _ = conn.SetReadDeadline(time.Time{}), conn.SetWriteDeadline(time.Time{})
 	return func() {
 		_ = conn.SetWriteDeadline(time.Now().Add(AnswerTime))
-		busy(false)
+		free()
 	}
+}
+
+// Hold keeps the connection of a request open when further connections exceed the limit, until done
+// is called. The timeouts remain.
+func Hold(r *http.Request) (done func()) {
+	v, ok := r.Context().Value(visitorKey{}).(*visitor)
+	if !ok {
+		return func() {}
+	}
+	v.busy.Store(true)
+	return func() { v.busy.Store(false) }
 }
 
 // Accept returns the next connection within the limit.

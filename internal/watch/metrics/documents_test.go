@@ -38,7 +38,7 @@ func TestPage(t *testing.T) {
 	for _, part := range []struct {
 		role  Role
 		title string
-	}{{OfRank, "Ranks"}, {OfHost, "Serving process"}, {OfAggregator, "Aggregation servers"}, {OfParameterServer, "Parameter servers"}} {
+	}{{OfRank, "Ranks"}, {OfHost, "Serving process"}, {OfAggregator, "Aggregation servers"}, {OfParameterServer, "Parameter servers"}, {OfServing, "Serving"}} {
 		fmt.Fprintf(&b, "\n### %s\n\n| metric | type | labels | description | source |\n|---|---|---|---|---|\n", part.title)
 		for _, id := range OfRole(part.role) {
 			r := id.Row()
@@ -73,6 +73,19 @@ var notDrawn = map[string]string{
 	"ringo_ps_cpu_seconds_total":  "for alerts",
 	"ringo_looked_up_rows_total":  "of jobs with a cache of rows",
 	"ringo_cached_rows_total":     "of jobs with a cache of rows",
+
+	"ringo_serve_requests_total":           "of `ringo serve`, which is no job",
+	"ringo_serve_request_duration_seconds": "of `ringo serve`, which is no job",
+	"ringo_serve_forward_seconds_total":    "of `ringo serve`, which is no job",
+	"ringo_serve_rows_total":               "of `ringo serve`, which is no job",
+	"ringo_serve_batches_total":            "of `ringo serve`, which is no job",
+	"ringo_serve_queue_rows":               "of `ringo serve`, which is no job",
+	"ringo_serve_active_requests":          "of `ringo serve`, which is no job",
+	"ringo_serve_rejections_total":         "of `ringo serve`, which is no job",
+	"ringo_serve_unknown_words_total":      "of `ringo serve`, which is no job",
+	"ringo_serve_swaps_total":              "of `ringo serve`, which is no job",
+	"ringo_serve_checkpoint_step":          "of `ringo serve`, which is no job",
+	"ringo_serve_checkpoint_age_seconds":   "of `ringo serve`, which is no job",
 }
 
 var metricName = regexp.MustCompile(`\bringo_[a-z_]+`)

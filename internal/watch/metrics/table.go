@@ -34,6 +34,7 @@ const (
 	OfRank            Role = "rank"       // training rank: label rank
 	OfAggregator      Role = "aggregator" // aggregation server: label server
 	OfParameterServer Role = "server"     // parameter server: label server
+	OfServing         Role = "serve"      // process of `ringo serve`
 )
 
 // unit is the encoding of a row's words.
@@ -145,6 +146,20 @@ const (
 	ServerCheckpoint
 	ServerResident
 	ServerCPUTime
+
+	// ServeRequests and the rows below are of `ringo serve`.
+	ServeRequests
+	ServeDuration
+	ServeForward
+	ServeRows
+	ServeBatches
+	ServeQueue
+	ServeActive
+	ServeRejections
+	ServeUnknownWords
+	ServeSwaps
+	ServeStep
+	ServeAge
 	ids
 )
 
@@ -244,6 +259,23 @@ var table = [ids]Row{
 	ServerCheckpoint:   {Name: "ringo_ps_checkpoint_number", Type: Gauge, Role: OfParameterServer, Help: "Number of the newest checkpoint, 0 for none.", From: "the engine"},
 	ServerResident:     {Name: "ringo_ps_resident_memory_bytes", Type: Gauge, Role: OfParameterServer, Help: "Resident memory of the server's process.", From: "`/proc/self/status`"},
 	ServerCPUTime:      {Name: "ringo_ps_cpu_seconds_total", Type: Counter, Role: OfParameterServer, Help: "Processor time of the server's process.", From: "`getrusage`"},
+
+	ServeRequests: {Name: "ringo_serve_requests_total", Type: Counter, Role: OfServing, Label: "code",
+		Values: []string{"200", "400", "404", "405", "408", "413", "415", "429", "499", "500", "503", "504"}, Help: "Requests for predictions, by the status of the response; 499: the client has left.", From: "the handlers of `/predict` and `/v2/models/NAME/infer`"},
+	ServeDuration: {Name: "ringo_serve_request_duration_seconds", Type: Histogram, Role: OfServing, Help: "Duration of requests with predictions, from the first byte of the body to the response.", From: "the handlers"},
+	ServeForward:  {Name: "ringo_serve_forward_seconds_total", Type: Counter, Role: OfServing, Help: "Time of the model's forward passes.", From: "the batches"},
+	ServeRows:     {Name: "ringo_serve_rows_total", Type: Counter, Role: OfServing, Help: "Predicted rows.", From: "the batches"},
+	ServeBatches: {Name: "ringo_serve_batches_total", Type: Counter, Role: OfServing, Label: "rows",
+		Values: []string{"1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "more"}, Help: "Forward passes by their number of rows: the power of 2 that is not below.", From: "the batches"},
+	ServeQueue:  {Name: "ringo_serve_queue_rows", Type: Gauge, Role: OfServing, Help: "Rows that wait for a batch.", From: "the queue"},
+	ServeActive: {Name: "ringo_serve_active_requests", Type: Gauge, Role: OfServing, Help: "Requests without a response until now.", From: "the handlers"},
+	ServeRejections: {Name: "ringo_serve_rejections_total", Type: Counter, Role: OfServing, Label: "reason", Values: []string{"queue", "requests", "memory", "body", "rows", "deadline"},
+		Help: "Requests rejected for a limit: of waiting rows, requests at a time, memory of all bodies, bytes of a body, rows of a request, time.", From: "the handlers"},
+	ServeUnknownWords: {Name: "ringo_serve_unknown_words_total", Type: Counter, Role: OfServing, Help: "Values of categories that training did not have.", From: "the rows of requests"},
+	ServeSwaps: {Name: "ringo_serve_swaps_total", Type: Counter, Role: OfServing, Label: "result", Values: []string{"swapped", "failed"},
+		Help: "Newer checkpoints: swapped, or failed, where the model before continues.", From: "the check of the folder"},
+	ServeStep: {Name: "ringo_serve_checkpoint_step", Type: Gauge, Role: OfServing, Help: "Step of the checkpoint in use.", From: "the checkpoint"},
+	ServeAge:  {Name: "ringo_serve_checkpoint_age_seconds", Type: Gauge, Role: OfServing, Help: "Time since the file of the checkpoint in use was written.", From: "the file's time"},
 }
 
 // Table returns all metrics, in the order of the documentation.
