@@ -2,7 +2,8 @@ package model
 
 import (
 	"math"
-	"slices"
+
+	"github.com/ringo-ml/ringo/internal/evalmetrics"
 )
 
 // Probability is a sample's probability of label 1 by the first output: logits of both labels, [n,
@@ -25,40 +26,10 @@ func AUC(score func(p Pass, sample int) float32) Metric {
 		Name: "auc", Title: "AUC", Digits: 4, EvalOnly: true,
 		Samples: func(dst []uint64, p Pass) []uint64 {
 			for i, label := range p.Batch.Labels {
-				dst = append(dst, scored(score(p, i), label == 1))
+				dst = append(dst, evalmetrics.Scored(score(p, i), label == 1))
 			}
 			return dst
 		},
-		Order: area,
+		Order: evalmetrics.AUC,
 	}
-}
-
-// scored encodes a sample's score and label as a number ordered by the score, because the bits of
-// non-negative floats are.
-func scored(score float32, positive bool) uint64 {
-	s := uint64(math.Float32bits(max(score, 0))) << 1 // max: -0 becomes 0
-	if positive {
-		s |= 1
-	}
-	return s
-}
-
-// area computes AUC from the samples. It sorts x, O(n log n).
-func area(x []uint64) (area float64, ok bool) {
-	slices.Sort(x)
-	var positives, negatives, wins uint64 // wins counts halves
-	for lo := 0; lo < len(x); {
-		hi, ties := lo, uint64(0)
-		for ; hi < len(x) && x[hi]>>1 == x[lo]>>1; hi++ {
-			ties += x[hi] & 1
-		}
-		others := uint64(hi-lo) - ties
-		wins += ties * (2*negatives + others)
-		positives, negatives = positives+ties, negatives+others
-		lo = hi
-	}
-	if positives == 0 || negatives == 0 {
-		return 0, false
-	}
-	return float64(wins) / 2 / (float64(positives) * float64(negatives)), true
 }

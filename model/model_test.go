@@ -149,7 +149,7 @@ func TestValidate(t *testing.T) {
 		t.Error(err)
 	}
 	half := Metric{Name: "half", Sums: 1}
-	err := Model{Metrics: []Metric{{Name: "Mean Error"}, half, Accuracy(), Accuracy(), {Name: "loss", Samples: AUC(Probability).Samples, Order: area}}}.Validate()
+	err := Model{Metrics: []Metric{{Name: "Mean Error"}, half, Accuracy(), Accuracy(), {Name: "loss", Samples: AUC(Probability).Samples, Order: AUC(Probability).Order}}}.Validate()
 	for _, want := range []string{"no Forward", "no Loss", `"Mean Error": want a name`, `"half": want Sums`, `two metrics are called "accuracy"`, `two metrics are called "loss"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to hold %q", err, want)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/evalmetrics"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/train"
@@ -255,15 +256,7 @@ func (w *writer) best(logits []float32) []int {
 
 // Softmax appends the probabilities of logits at a temperature above 0.
 func Softmax(dst []float64, logits []float32, temperature float64) []float64 {
-	from, sum, most := len(dst), 0.0, slices.Max(logits)
-	for _, x := range logits {
-		e := math.Exp(float64(x-most) / temperature)
-		dst, sum = append(dst, e), sum+e
-	}
-	for i := from; i < len(dst); i++ {
-		dst[i] /= sum
-	}
-	return dst
+	return evalmetrics.Softmax(dst, logits, temperature)
 }
 
 // clickChance returns the probability of label 1.

@@ -19,6 +19,8 @@ type epochLoop struct {
 	saver      *saver
 
 	stops *ringo.Stopper
+
+	tableWords int // limit of the words of an evaluation's tables
 }
 
 // epoch trains over the rest of an epoch, evaluates, reports, and moves at to the next epoch.
@@ -131,7 +133,7 @@ func (l *epochLoop) evaluateAll(epoch int, t *epochCounters) (evaluation, error)
 		t.first = l.reports.first
 		sum := *t
 		sum.train.Sums = slices.Clone(t.train.Sums)
-		if whole.words, err = addUp(l.peers, append(sum.all(), whole.counts.Fields()...), whole.words); err != nil {
+		if err := l.addUp(&whole, sum.all()...); err != nil {
 			return evaluation{}, fmt.Errorf("adding up the epoch's figures: %w", err)
 		}
 		if slices.Equal(ranks, l.peers.liveRanks()) {

@@ -7,6 +7,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/evalmetrics"
 	"github.com/ringo-ml/ringo/model"
 )
 
@@ -191,6 +192,8 @@ type Evaluation struct {
 	Loss    float64
 	Terms   int64
 	Figures model.Metrics
+	// Report has the tables of classes, numbers or clicks, if the model has any of these.
+	Report evalmetrics.Report
 }
 
 // evaluateNow evaluates the model on all ranks' parts of the set. The call is collective.
@@ -209,5 +212,5 @@ func (l *epochLoop) evaluateNow(epoch int) (Evaluation, error) {
 // evaluated returns loss and metrics of an evaluation by all ranks.
 func (r *Replica) evaluated(whole evaluation) Evaluation {
 	c := whole.counts
-	return Evaluation{Loss: c.Loss / c.Terms, Terms: int64(c.Terms), Figures: r.model.Figures(c, whole.words, false)}
+	return Evaluation{Loss: c.Loss / c.Terms, Terms: int64(c.Terms), Figures: r.model.Figures(c, whole.words, false), Report: whole.report}
 }

@@ -98,25 +98,15 @@ func (l *epochLoop) advance(at *position) error {
 	return c.stopped
 }
 
-// evaluation has the counters of a model on an evaluation set, or on a part of it.
-type evaluation struct {
-	counts model.Counts
-	// words are for metrics that need them.
-	words [][]uint64
-}
-
-func (r *Replica) newEvaluation() evaluation {
-	return evaluation{r.model.NewCounts(), r.model.NewWords()}
-}
-
 // evaluate runs the model over this rank's part of the evaluation set. Each sample is evaluated
 // once over all ranks.
 func (l *epochLoop) evaluate(epoch int) (sum evaluation, err error) {
 	defer l.during(record.Evaluation)()
 	l.data.shard.Start(epoch)
 	l.replica.ResetState()
+	plan := l.tablePlan()
 	for _, w := range l.workers {
-		w.evaluation = l.replica.newEvaluation()
+		w.evaluation = l.replica.newEvaluation(plan)
 	}
 	c := &threadPool{epochLoop: l, epoch: epoch, phase: "evaluate", from: l.data.shard, total: l.data.shard.Steps(), remaining: l.data.shard.Steps()}
 	if err := c.all((*trainerThread).evaluate); err != nil {
@@ -127,16 +117,6 @@ func (l *epochLoop) evaluate(epoch int) (sum evaluation, err error) {
 		sum.add(&w.evaluation)
 	}
 	return sum, nil
-}
-
-func (e *evaluation) add(o *evaluation) {
-	other := o.counts.Fields()
-	for i, f := range e.counts.Fields() {
-		*f += *other[i]
-	}
-	for i, w := range o.words {
-		e.words[i] = append(e.words[i], w...)
-	}
 }
 
 // all runs work on all threads, the first one on this goroutine.
@@ -394,6 +374,7 @@ func (w *trainerThread) evaluate(c *threadPool) error {
 		m := &w.replica.model
 		m.Count(&w.evaluation.counts, pass, false)
 		m.Samples(w.evaluation.words, pass)
+		w.evaluation.tables.Add(tablePass(pass))
 		c.mu.Lock()
 		c.progress(now.batch.N*len(c.data.evalRanks), 0)
 		c.mu.Unlock()

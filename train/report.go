@@ -65,7 +65,7 @@ func (r *reports) report(p position, done int64, whole evaluation) (Epoch, error
 	e := Epoch{
 		Event: "epoch", Epoch: epoch, Seed: r.cfg.Seed, LR: r.data.lr(epoch, max(0, step-1)), Done: done, WallS: r.wall(),
 		TrainLoss: t.train.Loss / t.train.Terms, EvalLoss: eval.Loss,
-		Train: m.Figures(t.train, nil, true), Eval: eval.Figures, Progressive: r.scores.latest(),
+		Train: m.Figures(t.train, nil, true), Eval: eval.Figures, Report: eval.Report, Progressive: r.scores.latest(),
 		SamplesPerS: t.samples / (t.trainS / np), StepMS: 1000 * t.trainS / steps,
 		BytesSent: int64(t.payload), WireBytes: int64(t.wire),
 		StepMedianMS: 1000 * t.median / np, BreakDown: t.spent.breakDown(),
@@ -148,7 +148,7 @@ func (r *run) summary() (Summary, error) {
 	s := Summary{
 		Event: "summary", Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.ParameterServers(),
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()), Choices: r.replica.Tuner.State().Made, Optimizer: r.cfg.Optimizer, Seed: r.cfg.Seed,
-		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, Eval: last.Eval,
+		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, Eval: last.Eval, Report: last.Report,
 		SamplesPerS: float64(r.reports.past.Samples) / r.reports.past.TrainS, LeftOut: left,
 		Ended: r.ended, Best: r.reports.past.Best, Lost: r.lost(), DiskFullCheckpoints: r.saver.room.failed, Skipped: o.Setup().Skipped, Diverged: r.reports.divergence(),
 		DistinctKeys: keys, ParamsSHA256: sum, WallS: r.wall(),

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/data/table"
+	"github.com/ringo-ml/ringo/internal/evalmetrics"
 	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/optim/schedule"
@@ -56,6 +57,8 @@ type Epoch struct {
 	// "train_accuracy" and "eval_auc".
 	Train model.Metrics `json:"-"`
 	Eval  model.Metrics `json:"-"`
+	// Report has the tables of the evaluation, not in JSON.
+	Report evalmetrics.Report `json:"-"`
 	// Progressive is for click models, at the epoch's last step.
 	*Progressive
 	// SamplesPerS counts all ranks, over the training time. TokensPerS is for language models.
@@ -117,7 +120,9 @@ type Summary struct {
 	TrainLoss float64 `json:"train_loss"`
 	EvalLoss  float64 `json:"eval_loss"`
 	// Eval are the model's metrics. As JSON they are fields such as "eval_accuracy".
-	Eval        model.Metrics `json:"-"`
+	Eval model.Metrics `json:"-"`
+	// Report has the tables of the last evaluation, if the model has any.
+	evalmetrics.Report
 	SamplesPerS float64       `json:"samples_per_s"`
 	TokensPerS  OptionalFloat `json:"tokens_per_s,omitzero"`
 	// LeftOut counts the excluded samples of the data set, by kind, equal for any number of ranks.

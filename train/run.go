@@ -48,7 +48,7 @@ func compose(env *runEnv, set *data.Dataset) *run {
 	r.reports = &reports{runEnv: env, data: r.data}
 	r.resumption = &resumption{runEnv: env, data: r.data, reports: r.reports}
 	r.saver = &saver{runEnv: env, data: r.data, reports: r.reports, resumption: r.resumption}
-	r.loop = &epochLoop{runEnv: env, data: r.data, reports: r.reports, resumption: r.resumption, saver: r.saver}
+	r.loop = &epochLoop{runEnv: env, data: r.data, reports: r.reports, resumption: r.resumption, saver: r.saver, tableWords: epochTableWords}
 	return r
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/internal/data/layout"
+	"github.com/ringo-ml/ringo/internal/evalmetrics"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/model"
 )
@@ -39,6 +40,8 @@ type SavedEvaluation struct {
 	EvalLoss float64 `json:"eval_loss"`
 	// Eval are the model's metrics. As JSON they are fields such as "eval_accuracy".
 	Eval model.Metrics `json:"-"`
+	// Report has the tables of classes, numbers or clicks, if the model has any of these.
+	evalmetrics.Report
 	// SamplesPerS counts all ranks, over the time spent evaluating.
 	SamplesPerS float64 `json:"samples_per_s"`
 	WallS       float64 `json:"wall_s"`
@@ -76,7 +79,7 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 	f, seconds := r.resumption.found, time.Since(start).Seconds()
 	e = SavedEvaluation{
 		Event: "evaluation", Model: cfg.name(), Checkpoint: f.File, Step: f.Step, Epoch: f.Epoch, TrainedNP: f.NP, NP: job.Size(), DataSet: cfg.source(),
-		Samples: r.data.shares.eval, LeftOut: r.data.shares.excluded, EvalLoss: whole.counts.Loss / whole.counts.Terms, Eval: r.replica.evaluated(whole).Figures,
+		Samples: r.data.shares.eval, LeftOut: r.data.shares.excluded, EvalLoss: whole.counts.Loss / whole.counts.Terms, Eval: r.replica.evaluated(whole).Figures, Report: whole.report,
 		SamplesPerS: float64(r.data.shares.eval) / seconds, WallS: r.wall(),
 	}
 	if !finite(e.EvalLoss) {
@@ -242,7 +245,8 @@ func (l *epochLoop) evaluateSaved() (evaluation, error) {
 	if l.replica.model.State != nil && parts == l.job.Size() {
 		parts = l.resumption.found.NP
 	}
-	whole := l.replica.newEvaluation()
+	l.tableWords = savedTableWords
+	whole := l.replica.newEvaluation(l.tablePlan())
 	for part := slices.Index(ranks, l.job.Rank()); part < parts; part += len(ranks) {
 		if err := l.data.openPart(part, parts); err != nil {
 			return whole, err
@@ -253,10 +257,8 @@ func (l *epochLoop) evaluateSaved() (evaluation, error) {
 		}
 		whole.add(&own)
 	}
-	words, err := addUp(l.peers, whole.counts.Fields(), whole.words)
-	if err != nil {
+	if err := l.addUp(&whole); err != nil {
 		return whole, fmt.Errorf("adding up the figures: %w", err)
 	}
-	whole.words = words
 	return whole, nil
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -85,6 +86,11 @@ func checkSame(t *testing.T, np string, got, want map[string]any) {
 		exact := np == "2" || name == "eval_accuracy" || name == "eval_auc"
 		if exact && x != y || math.Abs(x-y) > 1e-6*max(1, y) {
 			t.Errorf("%s ranks: %s is %v, the run had %v", np, name, got[name], w)
+		}
+	}
+	for _, table := range []string{"classes", "numbers", "clicks"} {
+		if !reflect.DeepEqual(got[table], want[table]) {
+			t.Errorf("%s ranks: the table of %s is %v, the run had %v", np, table, got[table], want[table])
 		}
 	}
 	if compared < 2 {

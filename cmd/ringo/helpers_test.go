@@ -96,7 +96,7 @@ const (
 	jobFields     = commandtest.JobFields
 	runFields     = commandtest.RunFields
 	epochFields   = commandtest.EpochFields
-	summaryFields = commandtest.SummaryFields
+	summaryFields = commandtest.SummaryFields + " classes"
 
 	timelineFields = commandtest.TimelineFields
 )

@@ -83,7 +83,7 @@ func TestTrainOutputs(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "run.jsonl")
 	status, out, errs := command(t, "train mlp "+small+"--np 2 --transport tcp --json "+file)
-	if status != 0 || errs != "" || strings.Count(out, "\n") != 4 {
+	if status != 0 || errs != "" || strings.Count(out, "\n") != 6 {
 		t.Errorf("status %d, stdout %q, stderr %q", status, out, errs)
 	}
 	checkHolds(t, "stdout", out, "mlp: 79,510 parameters; data synthetic, 192 + 33 samples; 2 ranks, 1 thread each, over tcp",
@@ -97,7 +97,7 @@ func TestTrainOutputs(t *testing.T) {
 
 	status, out, errs = command(t, "train mlp "+small+"--json -")
 	checkJSON(t, out, jobFields, runFields, epochFields, timelineFields, summaryFields)
-	if status != 0 || strings.Count(errs, "\n") != 4 || !strings.Contains(errs, "parameters sha256 ") {
+	if status != 0 || strings.Count(errs, "\n") != 6 || !strings.Contains(errs, "parameters sha256 ") {
 		t.Errorf("status %d, stderr %q", status, errs)
 	}
 }

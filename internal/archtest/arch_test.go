@@ -43,6 +43,11 @@ var forbidden = []struct {
 		why:  "every layer writes quantities by it",
 	},
 	{
+		from: []string{"internal/evalmetrics"},
+		to:   []string{"..."},
+		why:  "tables of metrics depend on plain slices, so that model, train and predict can use them",
+	},
+	{
 		from: []string{"internal/watch/record"},
 		to:   []string{"..."},
 		why:  "every layer records what it does, and who reads it compiles no layer",

@@ -288,6 +288,9 @@ func (r *Reporter) Summary(s train.Summary) {
 		fmt.Fprintf(r.out.Lines, "ended early: %s\n", s.Ended)
 		epochs = s.Epochs
 	}
+	for _, line := range s.Report.Brief() {
+		fmt.Fprintln(r.out.Lines, line)
+	}
 	fmt.Fprintf(r.out.Lines, "%s after %s in %s; parameters sha256 %s\n", r.result(s), cli.Counted(epochs, "epoch"), quantity.Seconds(s.WallS), s.ParamsSHA256)
 	s.BestCheckpoint, s.LastCheckpoint = remotepath.WithURLs(s.BestCheckpoint), remotepath.WithURLs(s.LastCheckpoint)
 	if s.BestCheckpoint != "" {
@@ -362,6 +365,9 @@ func (r *Reporter) Evaluation(e train.SavedEvaluation) {
 	r.endPhase()
 	fmt.Fprintf(r.out.Lines, "%s, after %s of %s: test %s; %s samples/s\n", e.Checkpoint, cli.Counted(int(e.Step), "step"), cli.Counted(e.TrainedNP, "rank"),
 		r.figures(e.EvalLoss, e.Eval), cli.Rated(e.SamplesPerS))
+	for _, line := range e.Report.Lines() {
+		fmt.Fprintln(r.out.Lines, line)
+	}
 	r.write(e)
 }
 

@@ -1,4 +1,4 @@
-package model
+package evalmetrics
 
 import (
 	"math"
@@ -37,22 +37,22 @@ func TestAUC(t *testing.T) {
 		}
 		positive[0], positive[1] = true, false
 		for i, at := range rnd.Perm(n) {
-			words[at] = scored(scores[i], positive[i])
+			words[at] = Scored(scores[i], positive[i])
 		}
 		want := naiveAUC(scores, positive)
-		if got, ok := area(words); !ok || math.Abs(got-want) > 1e-12 {
+		if got, ok := AUC(words); !ok || math.Abs(got-want) > 1e-12 {
 			t.Errorf("trial %d: %v, %v, want %v", trial, got, ok, want)
 		}
 	}
 }
 
 func TestAUCOfOneKind(t *testing.T) {
-	for _, x := range [][]uint64{nil, {scored(0.5, true)}, {scored(0.5, false), scored(0.1, false)}} {
-		if _, ok := area(x); ok {
+	for _, x := range [][]uint64{nil, {Scored(0.5, true)}, {Scored(0.5, false), Scored(0.1, false)}} {
+		if _, ok := AUC(x); ok {
 			t.Errorf("%v has an area", x)
 		}
 	}
-	if a, ok := area([]uint64{scored(0, true), scored(float32(math.Copysign(0, -1)), false)}); !ok || a != 0.5 {
+	if a, ok := AUC([]uint64{Scored(0, true), Scored(float32(math.Copysign(0, -1)), false)}); !ok || a != 0.5 {
 		t.Errorf("zeros of either sign do not tie: %v, %v", a, ok)
 	}
 }

@@ -1,0 +1,177 @@
+// Package evalmetrics computes the tables of an evaluation, from counts and words of samples:
+// classes, numbers or clicks. Each rank has a Counter for its samples; the ranks gather the
+// Counters' words, and Plan.Report computes the same report on every rank:
+//
+//	c := plan.NewCounter()
+//	c.Add(pass)                     // each pass of the evaluation
+//	words := gather(c.Words())      // of all ranks, in any order
+//	report := plan.Report(words)
+//
+// # Exactness
+//
+// Counts are integers, and sums run over sorted words. The report therefore has the same bits for
+// any division of the samples among ranks and threads. Metrics follow scikit-learn's definitions:
+// averages count an undefined precision as 0, and exclude classes that neither a label nor a
+// prediction has.
+//
+// # Cost
+//
+// A word of 8 bytes for each sample, and with Plan.Scores for each sample and class. Sorting is
+// O(n log n).
+package evalmetrics
+
+import (
+	"encoding/json"
+)
+
+// Kind is the kind of an evaluation's tables.
+type Kind uint8
+
+// Kinds. The zero value has no tables.
+const (
+	None    Kind = iota
+	Classes      // one of several classes for each sample
+	Numbers      // a number for each target
+	Clicks       // the probability of an event for each sample
+)
+
+// Plan determines the tables of a model's evaluations, equal on all ranks.
+type Plan struct {
+	Kind Kind
+	// Classes is the number of classes. Names are their names, or numbers for classes without one.
+	Classes int
+	Names   []string
+	// Samples gathers a word for each sample, which all tables need. Scores gathers a word for each
+	// sample and class, which the AUC of classes needs.
+	Samples, Scores bool
+	// Unit is the column of the targets, "" without one. Value converts a target to the column's
+	// unit; nil means no conversion.
+	Unit  string
+	Value func(float32) float64
+}
+
+// Report has the table of the plan's kind, or none.
+type Report struct {
+	Classes *ClassReport  `json:"classes,omitempty"`
+	Numbers *NumberReport `json:"numbers,omitempty"`
+	Clicks  *ClickReport  `json:"clicks,omitempty"`
+}
+
+// Pass is the result of a model for a batch of samples: the first output, and labels or targets.
+type Pass struct {
+	Outputs []float32
+	Labels  []int32
+	Targets []float32
+	Correct int // samples that the loss counts as correct, of a classifier
+}
+
+// Counter collects the passes of a thread or a rank.
+type Counter struct {
+	plan    Plan
+	foreign uint64     // passes with outputs that are no scores of the plan's samples
+	words   [][]uint64 // words of samples, and of scores by class
+	chances []float64
+}
+
+// NewCounter returns an empty Counter.
+func (p Plan) NewCounter() *Counter {
+	c := &Counter{plan: p}
+	switch {
+	case p.Kind == None || !p.Samples:
+	case p.Kind == Classes && p.Scores:
+		c.words = make([][]uint64, 1+p.Classes)
+	default:
+		c.words = make([][]uint64, 1)
+	}
+	return c
+}
+
+// Add counts the samples of a pass.
+func (c *Counter) Add(p Pass) {
+	if len(c.words) == 0 {
+		return
+	}
+	switch c.plan.Kind {
+	case Classes:
+		c.addClasses(p)
+	case Numbers:
+		c.addNumbers(p)
+	case Clicks:
+		c.addClicks(p)
+	}
+}
+
+// Merge adds the samples of another Counter of the same plan.
+func (c *Counter) Merge(o *Counter) {
+	c.foreign += o.foreign
+	for i, w := range o.words {
+		c.words[i] = append(c.words[i], w...)
+	}
+}
+
+// Words returns the collected samples as lists of words, as many as for every Counter of the plan.
+// The lists of several Counters are concatenated for Report, list by list. The number of words
+// depends on the number of samples only.
+func (c *Counter) Words() [][]uint64 {
+	if len(c.words) == 0 {
+		return nil
+	}
+	return append([][]uint64{{c.foreign}}, c.words...)
+}
+
+// Report computes the tables from the words of all ranks, which it reorders. Without samples, or
+// if the outputs do not have the plan's shape, the report is empty.
+func (p Plan) Report(words [][]uint64) (r Report) {
+	if len(words) < 2 || len(words[1]) == 0 || sum(words[0]) > 0 {
+		return r
+	}
+	switch p.Kind {
+	case Classes:
+		r.Classes = p.classReport(words[1], words[2:])
+	case Numbers:
+		r.Numbers = p.numberReport(words[1])
+	case Clicks:
+		r.Clicks = clickReport(words[1])
+	}
+	return r
+}
+
+func sum(words []uint64) (n uint64) {
+	for _, w := range words {
+		n += w
+	}
+	return n
+}
+
+// Value is a metric that may be undefined. As JSON it is the number, or null.
+type Value struct {
+	Value float64
+	Known bool
+}
+
+// MarshalJSON writes the number, or null.
+func (v Value) MarshalJSON() ([]byte, error) {
+	if !v.Known {
+		return []byte("null"), nil
+	}
+	return json.Marshal(v.Value)
+}
+
+// known returns a defined value.
+func known(v float64) Value { return Value{v, true} }
+
+// ratio returns a/b, undefined for a b of 0.
+func ratio[N int64 | uint64](a, b N) Value {
+	if b == 0 {
+		return Value{}
+	}
+	return known(float64(a) / float64(b))
+}
+
+// or returns the value, or another if undefined.
+func (v Value) or(other float64) float64 {
+	if v.Known {
+		return v.Value
+	}
+	return other
+}

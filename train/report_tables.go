@@ -1,0 +1,82 @@
+package train
+
+import (
+	"slices"
+
+	"github.com/ringo-ml/ringo/internal/evalmetrics"
+	"github.com/ringo-ml/ringo/model"
+)
+
+// Limits of the words of 8 bytes that an evaluation gathers on each rank for its tables. Tables, or
+// their AUC, that need more are omitted.
+const (
+	epochTableWords = 1 << 21 // after an epoch
+	savedTableWords = 1 << 26 // of a checkpoint
+)
+
+// evaluation has the counters of a model on an evaluation set, or on a part of it.
+type evaluation struct {
+	counts model.Counts
+	// words are for metrics that need them.
+	words  [][]uint64
+	tables *evalmetrics.Counter
+	report evalmetrics.Report // of all ranks
+}
+
+func (r *Replica) newEvaluation(plan evalmetrics.Plan) evaluation {
+	return evaluation{counts: r.model.NewCounts(), words: r.model.NewWords(), tables: plan.NewCounter()}
+}
+
+func (e *evaluation) add(o *evaluation) {
+	other := o.counts.Fields()
+	for i, f := range e.counts.Fields() {
+		*f += *other[i]
+	}
+	for i, w := range o.words {
+		e.words[i] = append(e.words[i], w...)
+	}
+	e.tables.Merge(o.tables)
+}
+
+// tablePlan returns the tables of the model's evaluations, equal on all ranks.
+func (l *epochLoop) tablePlan() (p evalmetrics.Plan) {
+	classes, each := l.data.options().Classes, 1
+	switch {
+	case l.spec.Task == model.Language:
+	case l.spec.Targets > 0 && l.spec.Labels == 0:
+		p.Kind, each = evalmetrics.Numbers, l.spec.Targets
+		if e := l.data.set.Encoder; e != nil {
+			if goal, ok := e.Goal(); ok && goal.Deviation > 0 {
+				p.Unit, p.Value = goal.Name, goal.Value
+			}
+		}
+	case l.spec.LabelsEach() != 1:
+	case l.spec.Task == model.Click:
+		p.Kind = evalmetrics.Clicks
+	case l.spec.Task == model.Classify && classes > 1:
+		p.Kind, p.Classes, p.Names = evalmetrics.Classes, classes, l.data.set.Words
+	}
+	p.Samples = l.data.shares.eval <= l.tableWords/each
+	p.Scores = p.Kind == evalmetrics.Classes && l.data.shares.eval <= l.tableWords/(1+classes)
+	return p
+}
+
+// tablePass returns a pass for a Counter.
+func tablePass(p model.Pass) (out evalmetrics.Pass) {
+	if p.Outputs[0] != nil {
+		out.Outputs = p.Outputs[0].Data
+	}
+	out.Labels, out.Targets, out.Correct = p.Batch.Labels, p.Batch.Targets, p.Loss.Correct
+	return out
+}
+
+// addUp adds up an evaluation and more sums over the ranks. The call is collective.
+func (l *epochLoop) addUp(whole *evaluation, more ...*float64) error {
+	n := len(whole.words)
+	words, err := addUp(l.peers, slices.Concat(more, whole.counts.Fields()), slices.Concat(whole.words, whole.tables.Words()))
+	if err != nil {
+		return err
+	}
+	whole.words, whole.report = words[:n], l.tablePlan().Report(words[n:])
+	return nil
+}
