@@ -4,6 +4,7 @@ package blackboxcmd
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,7 +23,7 @@ import (
 
 // Command is `ringo blackbox`.
 func Command() *cobra.Command {
-	json := ""
+	json, html := "", ""
 	cmd := &cobra.Command{
 		Use:   "blackbox [FILE...]",
 		Short: "Show each process's last operations from a failed job",
@@ -45,10 +46,16 @@ func Command() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if html != "" {
+				if err := dirlock.WriteFile(html, func(w io.Writer) error { return drawn(box).Write(w) }); err != nil {
+					return fmt.Errorf("--html: %w", err)
+				}
+			}
 			return cli.WithOutput(cmd, json, func(out *cli.Output) error { return print(out, strings.Join(args, " "), box) })
 		},
 	}
 	cli.JSON(cmd, &json, "file, and one for each process,")
+	cmd.Flags().StringVar(&html, "html", "", "draw the processes' last operations as a page in `FILE`")
 	return cmd
 }
 

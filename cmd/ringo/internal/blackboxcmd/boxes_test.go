@@ -82,6 +82,26 @@ func TestBlackBox(t *testing.T) {
 	}
 }
 
+// The page has a lane per process, with the operation that has not ended to the end of the axis.
+func TestBlackBoxPage(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "box.html")
+	if _, err := run(t, file(t, "a rank died"), "--html", page); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, count := range map[string]int{">rank 0<": 1, ">rank 1<": 1, "a rank died": 1, "operation 0 barrier": 2, "operation 1 barrier": 1, "waits for 1, not ended": 1, ` open"`: 1} {
+		if n := strings.Count(string(text), want); n != count {
+			t.Errorf("%q stands %d times, want %d", want, n, count)
+		}
+	}
+	if _, err := run(t, file(t, "x"), "--html", filepath.Join(t.TempDir(), "none", "box.html")); err == nil || !strings.Contains(err.Error(), "--html") {
+		t.Error(err)
+	}
+}
+
 func TestFilesThatAreNone(t *testing.T) {
 	folder := t.TempDir()
 	damaged := filepath.Join(folder, "damaged.json")

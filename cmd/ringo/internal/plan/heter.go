@@ -87,6 +87,9 @@ func (c *command) checkSplit(spec model.Spec) error {
 	if c.measure == (c.profile != "") {
 		faults.Add("want one of --measure and --cost-profile FILE with --heter")
 	}
+	if c.html != "" {
+		faults.Add("--html has no effect with --heter: it draws the steps of plans")
+	}
 	if c.save != "" && !c.measure {
 		faults.Add("--save with --heter keeps what --measure finds: give both, or leave it out")
 	}

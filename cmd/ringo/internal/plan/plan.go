@@ -33,7 +33,7 @@ type command struct {
 	computeMS             float64
 	measure               bool
 	threads               int
-	profile, save         string
+	profile, save, html   string
 	schema                string
 	batch                 int
 	strategy              string
@@ -124,6 +124,7 @@ func Command() *cobra.Command {
 	fs.IntVar(&c.threads, "threads", 0, "compute `threads` of --measure; 0: this machine's cores")
 	fs.StringVar(&c.profile, "cost-profile", "", "read layers, their times, and costs of codecs and links from `FILE`")
 	fs.StringVar(&c.save, "save", "", "save a profile with the plan in `FILE`")
+	fs.StringVar(&c.html, "html", "", "draw the predicted steps as a page in `FILE`")
 	fs.StringVar(&c.schema, "layout", "", "`FILE` or name of the layout of a click model's samples, as for train (default: Criteo's)")
 	cli.Former(fs, "profile", "cost-profile")
 	cli.Former(fs, "schema", "layout")

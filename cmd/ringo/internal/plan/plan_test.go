@@ -311,6 +311,29 @@ func TestPlanCodec(t *testing.T) {
 	}
 }
 
+// The page has a picture per plan, and a bar for each bucket's exchange and codec and each layer's
+// backward.
+func TestPlanPage(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "plan.html")
+	results, _ := planOf(t, "mnist --np 4 --compute-ms 10 --inter 1Gbit/s --hosts 4 --strategy dlgs --spars 0.01 --plan all --html "+page)
+	data, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pictures := strings.Split(string(data), "<svg ")[1:]
+	if len(pictures) != len(results) {
+		t.Fatalf("%d pictures of %d plans", len(pictures), len(results))
+	}
+	for i, p := range pictures {
+		r := results[i]
+		for class, want := range map[string]int{"c0": 1, "c1": r.Layers, "c2": len(r.Groups), "c3": len(r.Groups)} {
+			if got := strings.Count(p, `<rect class="`+class+`"`); got != want {
+				t.Errorf("plan %s: %d bars of %s, want %d", r.Plan, got, class, want)
+			}
+		}
+	}
+}
+
 func TestPlanUsage(t *testing.T) {
 	const ok = "mnist --np 4 --compute-ms 10 "
 	for _, c := range [][]string{

@@ -9,6 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/model"
@@ -67,7 +68,7 @@ type group struct {
 }
 
 func (c *command) report(out *cli.Output, spec model.Spec, f bucket.Profile) error {
-	results, plans, err := c.predict(spec, f)
+	results, steps, err := c.predict(spec, f)
 	if err != nil {
 		return err
 	}
@@ -81,11 +82,16 @@ func (c *command) report(out *cli.Output, spec model.Spec, f bucket.Profile) err
 		}
 	}
 	if c.save != "" {
-		if err := f.SavePlan(c.plan, plans[0]); err != nil {
+		if err := f.SavePlan(c.plan, steps[0].plan); err != nil {
 			return err
 		}
 		if err := tune.Save(c.save, tune.Profile{Planner: &f}); err != nil {
 			return fmt.Errorf("--save: %w", err)
+		}
+	}
+	if c.html != "" {
+		if err := dirlock.WriteFile(c.html, func(w io.Writer) error { return c.writePage(w, results, steps) }); err != nil {
+			return fmt.Errorf("--html: %w", err)
 		}
 	}
 	c.write(out.Lines, results, best)
@@ -93,7 +99,7 @@ func (c *command) report(out *cli.Output, spec model.Spec, f bucket.Profile) err
 }
 
 // predict computes all requested plans with their timelines.
-func (c *command) predict(spec model.Spec, f bucket.Profile) (results []result, plans []bucket.Plan, err error) {
+func (c *command) predict(spec model.Spec, f bucket.Profile) (results []result, steps []drawnStep, err error) {
 	ways := c.ways(f)
 	step := f.Step()
 	step.Costs = bucket.Costs{Sends: sendsOf(ways), Contention: c.contention(f)}
@@ -109,9 +115,9 @@ func (c *command) predict(spec model.Spec, f bucket.Profile) (results []result, 
 			r.Every, r.Rule = c.every, c.rule
 			r.StepExactMS, r.StepReuseMS = 1e3*bucket.Predict(exact, p).Total, 1e3*bucket.Predict(reuse, p).Total
 		}
-		results, plans = append(results, r), append(plans, p)
+		results, steps = append(results, r), append(steps, drawnStep{mean, p})
 	}
-	return results, plans, nil
+	return results, steps, nil
 }
 
 // planBy plans as a job does, if the costs were measured.
