@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -47,6 +48,7 @@ type Config struct {
 	Encoder *table.Encoder // table: encoder of the trained model, instead of Target, Schema and guesses; EvalFile is then evaluated whole, without Dataset.Train
 	// Previous is table.Options.Previous: the encoder of the checkpoint that starts the run.
 	Previous *table.Encoder
+	Resumed  bool    // table.Options.Resumed: Previous is of the same run
 	Split    float64 // share of samples held out for evaluation if the set has no evaluation part (0.1)
 	// Gather is table.Options.Gather: processes with separate files share one encoding.
 	Gather func(own []byte) ([][]byte, error)
@@ -241,6 +243,11 @@ func formatOf(name string, cfg Config) (datasetFormat, error) {
 			if v.given && !v.taken {
 				err = errors.Join(err, setting.Errorf(v.path, "%v has no effect on the data set %s: it is for tables such as my.csv", v.value, name))
 			}
+		}
+	}
+	for _, column := range slices.Sorted(maps.Keys(cfg.Schema)) {
+		if kind := cfg.Schema[column]; name == "arrays" && (kind == table.Date || strings.Contains(string(kind), ":")) {
+			err = errors.Join(err, setting.Errorf(datafile.SchemaPath, "%s=%s: arrays have numbers, labels and targets without a format", column, kind))
 		}
 	}
 	if cfg.SkipBad > 0 && !all[i].skips {

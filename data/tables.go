@@ -157,7 +157,7 @@ func openTable(c Config, bad *datafile.Skips) (*Dataset, error) {
 	heldOut := func(row int64) bool { return share > 0 && Held(int(row), share) }
 	enc, skip := c.Encoder, bad.SkipOnce()
 	if enc == nil {
-		enc, err = table.InferEncoder(in, table.Options{Target: c.Target, Schema: c.Schema, Gather: c.Gather, Previous: c.Previous}, heldOut, skip)
+		enc, err = table.InferEncoder(in, table.Options{Target: c.Target, Schema: c.Schema, Gather: c.Gather, Previous: c.Previous, Resumed: c.Resumed}, heldOut, skip)
 		if err != nil {
 			return nil, err
 		}

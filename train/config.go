@@ -151,7 +151,8 @@ type Config struct {
 	encoder *table.Encoder                 // encoding of a checkpoint in use
 	gather  func([]byte) ([][]byte, error) // gathers tables of ranks with tables of their own
 
-	previous *table.Encoder    // encoding of the checkpoint Init.From
+	previous *table.Encoder    // encoding of the checkpoint Init.From, or of the resumed run
+	resumed  bool              // previous is of the resumed run
 	about    *data.Description // the run's data; nil if the data have no names
 }
 
@@ -362,7 +363,7 @@ func (c Config) dataOf() data.Config {
 	spec, d := c.Model, data.Config{Dir: c.Data, TrainFile: c.TrainFile, EvalFile: c.EvalFile, Seed: c.Seed}
 	d.Stream, d.Layout = c.Stream, c.Layout
 	d.Target, d.Schema, d.Split, d.Encoder, d.Gather = c.Target, c.Schema, c.Split, c.encoder, c.gather
-	d.Previous = c.previous
+	d.Previous, d.Resumed = c.previous, c.resumed
 	d.SkipBad, d.TrainLimit, d.EvalLimit, d.Threads = c.SkipBad, c.TrainLimit, c.EvalLimit, c.Threads
 	if d.ImageSize = c.ImageSize; d.ImageSize == 0 && len(spec.Input) == 3 {
 		d.ImageSize = spec.Input[0]

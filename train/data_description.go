@@ -92,16 +92,20 @@ func optionsOf(m model.Spec, classes, vocabulary, rows int) model.Options {
 }
 
 // follow encodes a table like the run's initial checkpoint, because the weights belong to that
-// encoding. A resumed run reads the encoding of its own checkpoint, as the initial one may be
-// deleted. Rank 0 reads the file, or every rank without a mesh. The call is collective.
+// encoding. A resumed run reads the encoding of its own checkpoint: the initial one may be deleted,
+// and this version of ringo may guess other kinds of columns. Rank 0 reads the file, or every rank without a mesh. The call is collective.
 func (c *Config) follow(job *ringo.Job) error {
-	if c.Start.From == "" || c.encoder != nil {
+	isTable := data.NameOf(c.Model.Data, c.dataOf()) == "table"
+	if c.encoder != nil || c.Start.From == "" && !(c.Checkpoint.Resume && isTable) {
 		return nil
 	}
-	var e *table.Encoder
+	var e struct {
+		Encoder *table.Encoder
+		Resumed bool
+	}
 	if job.Rank() == 0 || job.ServersOnly() {
 		var err error
-		if e, err = startEncoder(c.Start.From, c.Checkpoint); err != nil {
+		if e.Encoder, e.Resumed, err = startEncoder(c.Start.From, c.Checkpoint); err != nil {
 			return err
 		}
 	}
@@ -110,8 +114,9 @@ func (c *Config) follow(job *ringo.Job) error {
 		text, err = broadcastBytes(job.Group(), text)
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &c.previous)
+		err = json.Unmarshal(text, &e)
 	}
+	c.previous, c.resumed = e.Encoder, e.Resumed
 	if err != nil {
 		return fmt.Errorf("sending all ranks the encoding of %s: %w", c.Start.From, err)
 	}
@@ -119,23 +124,26 @@ func (c *Config) follow(job *ringo.Job) error {
 }
 
 // startEncoder reads the encoding of a table from the checkpoint of a start or resumption; nil
-// without a table.
-func startEncoder(path string, c Checkpoint) (*table.Encoder, error) {
+// without a table. resumed reports a checkpoint of the run's own folder.
+func startEncoder(path string, c Checkpoint) (e *table.Encoder, resumed bool, err error) {
 	if c.Resume {
 		switch own, err := checkpoint.Of(c.Dir); {
 		case err == nil:
-			path = own
+			path, resumed = own, true
 		case !errors.Is(err, checkpoint.ErrNone):
-			return nil, err
+			return nil, false, err
 		}
+	}
+	if path == "" {
+		return nil, false, nil
 	}
 	f, err := weights.OpenSource(path)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	d, err := descriptionOf(f.Saved)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, false, fmt.Errorf("%s: %w", path, err)
 	}
-	return d.Encoder, nil
+	return d.Encoder, resumed, nil
 }

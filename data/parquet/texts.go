@@ -19,9 +19,9 @@ type form struct {
 
 // plain is the form of Scan, textual the form of ScanText. Both are constant.
 var (
-	plain = form{known, "numbers, texts or truth values; data.schema can ignore the column",
+	plain = form{known, "numbers, texts, dates or truth values; data.schema can ignore the column",
 		func(a arrow.Array) (table.Vector, error) { return vector(a), nil }}
-	textual = form{knownText, "numbers, texts or truth values, or lists of them", asTexts}
+	textual = form{knownText, "numbers, texts, dates or truth values, or lists of them", asTexts}
 )
 
 // knownText is known, and accepts lists of known types.
@@ -110,6 +110,8 @@ func texter(a arrow.Array) func(to []byte, i int) []byte {
 		return signed(a.Int64Values())
 	case *array.Date32:
 		return signed(a.Date32Values())
+	case *array.Date64:
+		return signed(a.Date64Values())
 	case *array.Timestamp:
 		return signed(a.TimestampValues())
 	case *array.Uint8:

@@ -16,7 +16,7 @@ import (
 func known(t arrow.DataType) bool {
 	switch t.ID() {
 	case arrow.INT8, arrow.INT16, arrow.INT32, arrow.INT64, arrow.UINT8, arrow.UINT16, arrow.UINT32, arrow.UINT64,
-		arrow.FLOAT16, arrow.FLOAT32, arrow.FLOAT64, arrow.BOOL, arrow.STRING, arrow.LARGE_STRING, arrow.STRING_VIEW, arrow.DATE32, arrow.TIMESTAMP:
+		arrow.FLOAT16, arrow.FLOAT32, arrow.FLOAT64, arrow.BOOL, arrow.STRING, arrow.LARGE_STRING, arrow.STRING_VIEW, arrow.DATE32, arrow.DATE64, arrow.TIMESTAMP:
 		return true
 	case arrow.DICTIONARY: // strings only: dictionaries of numbers are rare, and Parquet returns numbers instead
 		return isText(t.(*arrow.DictionaryType).ValueType)
@@ -60,7 +60,14 @@ func words(a arrow.Array, value func(i int) string) table.Vector {
 	return table.Vector{Words: out}
 }
 
-// vector converts an array of a known type. Dates become days and timestamps the type's units.
+// times returns dates or times, as numbers of a unit of seconds.
+func times(v table.Vector, seconds float64) table.Vector {
+	v.Seconds = seconds
+	return v
+}
+
+// vector converts an array of a known type. Dates become days, or milliseconds of the 64-bit type,
+// and timestamps the type's units.
 func vector(a arrow.Array) table.Vector {
 	switch a := a.(type) {
 	case *array.Int8:
@@ -84,9 +91,12 @@ func vector(a arrow.Array) table.Vector {
 	case *array.Float64:
 		return numbers(a, a.Float64Values())
 	case *array.Date32:
-		return numbers(a, a.Date32Values())
+		return times(numbers(a, a.Date32Values()), 24*60*60)
+	case *array.Date64:
+		return times(numbers(a, a.Date64Values()), 1e-3)
 	case *array.Timestamp:
-		return numbers(a, a.TimestampValues())
+		unit := a.DataType().(*arrow.TimestampType).Unit.Multiplier()
+		return times(numbers(a, a.TimestampValues()), unit.Seconds())
 	case *array.Float16:
 		out := make([]float32, a.Len())
 		for i, v := range a.Values() {

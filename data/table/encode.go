@@ -28,7 +28,7 @@ func (e *Encoder) Encode(r Reader, find bool, most int64, to func(row int64) *Sa
 	if err != nil {
 		return err
 	}
-	each := int64(4 * (len(columns) + 1))
+	each := int64(4 * (max(len(columns), e.numbers+e.categories) + 1))
 	return r.Scan(want, bad, func(c *Chunk) error {
 		if most -= int64(c.N) * each; most < 0 {
 			return c.place(r.Name(), 0, "", "more samples than there is to be memory for")
@@ -71,7 +71,7 @@ func (e *Encoder) bind(r Reader, find bool) (want []int, columns []*Column, err 
 func refused(columns []*Column, c *Chunk, i int) (column, problem string) {
 	for k, col := range columns {
 		v := &c.Columns[k]
-		if problem := refuses(col.Kind, v, i); problem != "" {
+		if problem := refuses(col.Kind, col.Format, v, i); problem != "" {
 			return col.Name, problem
 		}
 		switch col.Kind {
@@ -99,6 +99,8 @@ func (s *Samples) add(columns []*Column, c *Chunk, i int) {
 		switch col.Kind {
 		case Number:
 			s.Values = append(s.Values, col.scaled(v, i))
+		case Date:
+			s.Values = col.appendParts(s.Values, v, i)
 		case Target:
 			s.Targets = append(s.Targets, col.scaled(v, i))
 		case Category:
@@ -121,9 +123,23 @@ func (s *Samples) add(columns []*Column, c *Chunk, i int) {
 
 // scaled returns a number on the scale of the training rows.
 func (c *Column) scaled(v *Vector, i int) float32 {
-	x, missing, _ := v.number(i)
+	x, missing, _ := v.number(i, c.Format)
 	if missing {
 		return 0
 	}
 	return float32((x - c.Mean) / c.Deviation)
+}
+
+// appendParts appends the inputs of a date, on the scale of the training rows; 0 for a missing date.
+func (c *Column) appendParts(to []float32, v *Vector, i int) []float32 {
+	t, missing, _ := v.time(i, c.Format)
+	all := values(t)
+	for _, p := range c.Parts {
+		x := float32(0)
+		if !missing {
+			x = float32((all[slices.Index(dateParts[:], p.Name)] - p.Mean) / p.Deviation)
+		}
+		to = append(to, x)
+	}
+	return to
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -18,6 +19,11 @@ type Column struct {
 	// receives (x-Mean)/Deviation, and 0 for a missing number.
 	Mean      float64 `json:"mean,omitempty"`
 	Deviation float64 `json:"deviation,omitempty"`
+	// Format is the notation of a number, target or date in text; empty: numbers with a decimal
+	// point. See Kind.
+	Format string `json:"format,omitempty"`
+	// Parts lists the inputs of a date.
+	Parts []Part `json:"parts,omitempty"`
 	// Words lists the values of a category or the classes of a label by number: classes from 0,
 	// categories from 1. Category 0 is a missing value or a value unseen in training.
 	Words []string `json:"words,omitempty"`
@@ -26,6 +32,14 @@ type Column struct {
 
 	first int32 // row of the embedding table for a missing value
 	codes map[string]int32
+}
+
+// Part is an input number of a date: days since 1970, year, month, weekday (1 is Monday) or hour.
+type Part struct {
+	Name string `json:"name"`
+	// Mean and Deviation are computed over the training rows, as in Column.
+	Mean      float64 `json:"mean"`
+	Deviation float64 `json:"deviation"`
 }
 
 // Encoder converts rows of tables with the same columns to a model's inputs.
@@ -54,13 +68,16 @@ type Options struct {
 	// means and deviations, and select the goal and the kinds if Target and Schema do not. nil: no
 	// such checkpoint. Processes that share an encoding need the same Previous.
 	Previous *Encoder
+	// Resumed reports that Previous is of the same run: columns that it ignores by a guess stay
+	// ignored, also by a later version of ringo with other guesses.
+	Resumed bool
 }
 
 // goalOf returns the name of the goal's column.
 func (c Options) goalOf(names []string) (string, error) {
 	goal := c.Target
 	for _, name := range slices.Sorted(maps(c.Schema)) {
-		if k := c.Schema[name]; k == Label || k == Target {
+		if k, _ := c.Schema[name].split(); k == Label || k == Target {
 			if goal != "" && goal != name {
 				return "", fmt.Errorf("columns %q and %q are both to be found: want one label or target", goal, name)
 			}
@@ -104,7 +121,7 @@ func InferEncoder(r Reader, choice Options, heldOut func(row int64) bool, bad fu
 		return nil, &Fault{File: r.Name(), Problem: err.Error()}
 	}
 	schema[goal] = choice.Schema[goal] // newSurveys checks that the table has this column
-	switch schema[goal] {
+	switch base, _ := schema[goal].split(); base {
 	case guess, Label, Target:
 	default:
 		return nil, &Fault{File: r.Name(), Column: goal, Problem: fmt.Sprintf("it is to be found, and the schema calls it %s: want label or target", schema[goal])}
@@ -131,7 +148,7 @@ func InferEncoder(r Reader, choice Options, heldOut func(row int64) bool, bad fu
 		if i < 0 {
 			c := Column{Name: name, Kind: Ignore}
 			if _, named := choice.Schema[name]; !named {
-				c.Reason = "an index"
+				c.Reason = anIndex
 			}
 			e.Columns, e.surveys = append(e.Columns, c), append(e.surveys, nil)
 			continue
@@ -142,9 +159,12 @@ func InferEncoder(r Reader, choice Options, heldOut func(row int64) bool, bad fu
 		}
 		e.Columns, e.surveys = append(e.Columns, c), append(e.surveys, all[i])
 	}
-	e.keep(choice.Previous)
+	e.keep(choice.Previous, choice.Resumed)
 	return e, e.index(r.Name())
 }
+
+// anIndex is the reason to ignore a column without a name.
+const anIndex = "an index"
 
 // indexOf returns the column of the row index by pandas or R; "": none.
 func indexOf(r Reader) string {
@@ -166,12 +186,15 @@ func (s *survey) column(file string) (c Column, err error) {
 	if c.Kind, c.Reason, err = s.settle(); err != nil {
 		return c, err
 	}
+	c.Format = s.Format
 	if err := s.check(file, c.Kind); err != nil {
 		return c, err
 	}
 	switch c.Kind {
 	case Number, Target:
 		c.Mean, c.Deviation = s.Mean, s.deviation()
+	case Date:
+		c.Parts = s.Dates[s.Format].parts()
 	case Category, Label:
 		c.Words = s.allWords(c.Kind == Label)
 	}
@@ -189,6 +212,8 @@ func (e *Encoder) index(file string) error {
 		switch c.Kind {
 		case Number:
 			e.numbers++
+		case Date:
+			e.numbers += len(c.Parts)
 		case Category:
 			c.first = int32(e.rows)
 			e.categories++
@@ -219,17 +244,32 @@ func (e *Encoder) UnmarshalJSON(text []byte) error {
 	*e = Encoder(read)
 	goals := 0
 	for _, c := range e.Columns {
-		if c.Name == "" || !slices.Contains(kinds(), c.Kind) || (c.Kind == Number || c.Kind == Target) && !(c.Deviation > 0) {
+		if c.Name == "" || !slices.Contains(kinds(), c.Kind) || (c.Kind == Number || c.Kind == Target) && !(c.Deviation > 0) || c.Kind.with(c.Format).check() != nil {
 			return fmt.Errorf("the encoding of a table: column %q of kind %q and deviation %s", c.Name, c.Kind, quantity.Exact(c.Deviation))
 		}
 		if c.Kind == Label || c.Kind == Target {
 			goals++
+		}
+		if err := c.checkParts(); err != nil {
+			return err
 		}
 	}
 	if goals > 1 {
 		return fmt.Errorf("the encoding of a table: %d columns are to be found: want one at most", goals)
 	}
 	return e.index("the encoding of a table")
+}
+
+// checkParts returns an error for the parts of a damaged or foreign date.
+func (c *Column) checkParts() error {
+	ok := (len(c.Parts) > 0) == (c.Kind == Date) && (c.Kind != Date || c.Format != "")
+	for _, p := range c.Parts {
+		ok = ok && slices.Contains(dateParts[:], p.Name) && p.Deviation > 1e-20 && p.Deviation < 1e20 && math.Abs(p.Mean) < 1e20
+	}
+	if !ok {
+		return fmt.Errorf("the encoding of a table: column %q of kind %s has the format %q and the parts %v", c.Name, c.Kind, c.Format, c.Parts)
+	}
+	return nil
 }
 
 // Numbers returns the number of numbers per sample.
@@ -253,7 +293,7 @@ func (e *Encoder) Goal() (c Column, ok bool) {
 func (e *Encoder) Schema() Schema {
 	s := Schema{}
 	for _, c := range e.Columns {
-		s[c.Name] = c.Kind
+		s[c.Name] = c.Kind.with(c.Format)
 	}
 	return s
 }
@@ -266,6 +306,8 @@ func (e *Encoder) String() string {
 		switch {
 		case c.Kind == Category:
 			text += fmt.Sprintf(" (%d)", len(c.Words))
+		case c.Kind == Date:
+			text += fmt.Sprintf(" (%s: %s)", c.Format, strings.Join(partNames(c), ", "))
 		case c.Reason != "":
 			text += " (" + c.Reason + ")"
 		}
@@ -280,10 +322,18 @@ func (e *Encoder) String() string {
 	for _, k := range []struct {
 		kind Kind
 		text string
-	}{{Number, "from numbers: "}, {Category, "from categories: "}, {Ignore, "ignores "}} {
+	}{{Number, "from numbers: "}, {Date, "from dates: "}, {Category, "from categories: "}, {Ignore, "ignores "}} {
 		if names := by[k.kind]; len(names) > 0 {
 			parts = append(parts, k.text+some(names, 12))
 		}
 	}
 	return strings.Join(parts, "; ")
+}
+
+// partNames returns the names of a date's inputs.
+func partNames(c Column) (names []string) {
+	for _, p := range c.Parts {
+		names = append(names, p.Name)
+	}
+	return names
 }

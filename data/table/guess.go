@@ -69,6 +69,13 @@ func (s *survey) unclear(f *Fault) *Fault {
 	if s.Goal {
 		kinds = []Kind{Target, Label}
 	}
+	if f == s.Similar && len(s.Notations) > 0 {
+		number := kinds[0]
+		kinds = slices.Delete(kinds, 0, 1)
+		for _, f := range slices.Backward(s.Notations) {
+			kinds = slices.Insert(kinds, 0, number.with(f))
+		}
+	}
 	var named []string
 	for _, k := range kinds {
 		named = append(named, fmt.Sprintf("%s=%s", s.Name, k))
@@ -83,6 +90,9 @@ func (s *survey) guess() (Kind, string, error) {
 	different := len(s.Words)
 	if s.Rows == s.Missing {
 		return Ignore, "it has no values", nil
+	}
+	if ok, err := s.settleDate(); ok || err != nil {
+		return Date, "", err
 	}
 	if f := s.doubt(); f != nil {
 		return Ignore, "", f
@@ -133,6 +143,11 @@ func (s *survey) guessGoal() (Kind, error) {
 // classes if the classes are words.
 func (s *survey) settle() (kind Kind, why string, err error) {
 	switch {
+	case s.Kind == Date && s.Rows == s.Missing:
+		kind, why = Ignore, "it has no values"
+	case s.Kind == Date:
+		kind = Date
+		_, err = s.settleDate()
 	case s.Kind != guess:
 		kind = s.Kind
 	case s.Goal:
@@ -158,11 +173,12 @@ func (s *survey) settle() (kind Kind, why string, err error) {
 func next(all []*survey) (out []*survey) {
 	again := false
 	for _, s := range all {
-		n := newSurvey(s.Name, s.Kind, s.Goal)
+		n := newSurvey(s.Name, s.Kind.with(s.Format), s.Goal)
 		kind, _, err := s.settle()
-		if err == nil && (s.Goal && len(s.Lost) > 0 || kind == Category && s.Skipped) {
+		badDates := s.Kind == Date && kind == Date && err == nil && s.Dates[s.Format].Values < s.Finite+s.Texts
+		if err == nil && (s.Goal && len(s.Lost) > 0 || kind == Category && s.Skipped || badDates) {
 			again = true
-			n = newSurvey(s.Name, kind, s.Goal)
+			n = newSurvey(s.Name, kind.with(s.Format), s.Goal)
 		}
 		n.Settled, n.Wordy, n.Guessed = true, s.Wordy, s.Guessed
 		out = append(out, n)

@@ -19,7 +19,7 @@ func (e *Encoder) Notes(r Reader) []string {
 	var missing, remarks []string
 	for i, s := range e.surveys {
 		if s == nil {
-			if c := e.Columns[i]; c.Reason != "" {
+			if c := e.Columns[i]; c.Reason == anIndex {
 				remarks = append(remarks, fmt.Sprintf("column %q is left out: it is an index, as pandas and R write it", c.Name))
 			}
 			continue
@@ -70,6 +70,9 @@ func lostText(lost map[string]count) string {
 func (s *survey) remarks(kind Kind) (out []string) {
 	remark := func(format string, args ...any) {
 		out = append(out, fmt.Sprintf("column %q: "+format, append([]any{s.Name}, args...)...))
+	}
+	if format, other, _ := s.dates(); other != "" && kind != Date && !s.Goal {
+		remark("dates such as %s can have the day or the month first, and no value decides: data.schema=%s=date:%s or %s=date:%s makes them inputs", s.First.Problem, s.Name, format, s.Name, other)
 	}
 	switch kind {
 	case Number, Target:

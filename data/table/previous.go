@@ -3,7 +3,7 @@ package table
 import "slices"
 
 // continued returns c with the goal and kinds of Previous where the user sets neither. Columns
-// ignored by a guess of Previous are guessed again, and so is the goal's kind: a row without a goal
+// ignored by a guess of Previous are guessed again, except in a resumed run, and so is the goal's kind: a row without a goal
 // is bad only if the user sets the kind.
 func (c Options) continued(columns []string) Options {
 	if c.Previous == nil {
@@ -14,7 +14,8 @@ func (c Options) continued(columns []string) Options {
 	schema := Schema{}
 	for name, kind := range c.Schema {
 		schema[name] = kind
-		chosen = chosen || kind == Label || kind == Target
+		base, _ := kind.split()
+		chosen = chosen || base == Label || base == Target
 	}
 	if _, named := schema[goal.Name]; hasGoal && !chosen && !named && slices.Contains(columns, goal.Name) {
 		c.Target = goal.Name
@@ -22,8 +23,8 @@ func (c Options) continued(columns []string) Options {
 	for _, p := range c.Previous.Columns {
 		_, named := schema[p.Name]
 		isGoal := p.Kind == Label || p.Kind == Target || p.Name == c.Target
-		if !named && !isGoal && p.Reason == "" && slices.Contains(columns, p.Name) {
-			schema[p.Name] = p.Kind
+		if !named && !isGoal && (p.Reason == "" || c.Resumed) && slices.Contains(columns, p.Name) {
+			schema[p.Name] = p.Kind.with(p.Format)
 		}
 	}
 	c.Schema = schema
@@ -31,8 +32,9 @@ func (c Options) continued(columns []string) Options {
 }
 
 // keep copies means and deviations from previous to numbers and targets of the same name and kind,
-// and moves the columns of previous to the front, in previous' order.
-func (e *Encoder) keep(previous *Encoder) {
+// and moves the columns of previous to the front, in previous' order. Dates keep their parts, and
+// columns of a resumed run the reason to ignore them.
+func (e *Encoder) keep(previous *Encoder, resumed bool) {
 	if previous == nil {
 		return
 	}
@@ -43,6 +45,10 @@ func (e *Encoder) keep(previous *Encoder) {
 		c := &e.Columns[i]
 		if k := at(c.Name); k >= 0 && previous.Columns[k].Kind == c.Kind && (c.Kind == Number || c.Kind == Target) {
 			c.Mean, c.Deviation = previous.Columns[k].Mean, previous.Columns[k].Deviation
+		} else if k >= 0 && previous.Columns[k].Kind == c.Kind && c.Kind == Date {
+			c.Parts = previous.Columns[k].Parts
+		} else if k >= 0 && resumed && c.Kind == Ignore {
+			c.Reason = previous.Columns[k].Reason
 		}
 	}
 	place := func(i int) int {

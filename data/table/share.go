@@ -43,11 +43,13 @@ func share(file string, own []*survey, gather func([]byte) ([][]byte, error)) ([
 		if all == nil {
 			for _, t := range columns {
 				s := newSurvey(t.Name, t.Kind, t.Goal)
-				s.Settled, s.Wordy, s.Guessed = t.Settled, t.Wordy, t.Guessed
+				s.Format, s.Settled, s.Wordy, s.Guessed = t.Format, t.Settled, t.Wordy, t.Guessed
 				all = append(all, s)
 			}
 		}
-		if !slices.EqualFunc(all, columns, func(s *survey, t found) bool { return s.Name == t.Name && s.Kind == t.Kind && s.Goal == t.Goal }) {
+		if !slices.EqualFunc(all, columns, func(s *survey, t found) bool {
+			return s.Name == t.Name && s.Kind == t.Kind && s.Format == t.Format && s.Goal == t.Goal
+		}) {
 			return nil, &Fault{File: file, Problem: fmt.Sprintf("tables that are trained on together have other columns, or others are to be found: want the same names in the same order; the first has %s, another %s", namesOf(all), namesOf(columns))}
 		}
 		for k, t := range columns {
@@ -84,12 +86,19 @@ func toSend(file string, own []*survey) ([]byte, error) {
 
 // faults returns the pointers to all faults and positions.
 func (s *found) faults() []**Fault {
-	return []**Fault{&s.Fraction, &s.Other, &s.Similar, &s.Named, &s.Broken, &s.Least.At, &s.Most.At}
+	return []**Fault{&s.Fraction, &s.Other, &s.Similar, &s.Named, &s.Broken, &s.Least.At, &s.Most.At, &s.First}
 }
 
 // rename changes the file name in all positions.
 func (s *found) rename(to func(string) string) {
-	for _, f := range s.faults() {
+	all, dates := s.faults(), map[string]*tally{}
+	for f, n := range s.Dates {
+		copied := *n
+		dates[f] = &copied
+		all = append(all, &copied.Other)
+	}
+	s.Dates = dates
+	for _, f := range all {
 		if *f != nil {
 			renamed := **f
 			renamed.File = to(renamed.File)
@@ -124,14 +133,8 @@ func (s *survey) addWords(to, words map[string]count) error {
 func (s *survey) add(t found) error {
 	s.Counts = t.Counts && (s.Finite == 0 || t.Finite == 0) // consecutive numbers make sense in one table only
 	s.Rows, s.Missing = s.Rows+t.Rows, s.Missing+t.Missing
-	if s.Numbers == 0 { // exact for a single table
-		s.Mean, s.Squares, s.Numbers = t.Mean, t.Squares, t.Numbers
-	} else if n := s.Numbers + t.Numbers; t.Numbers > 0 { // after Chan, Golub and LeVeque (1979)
-		d := t.Mean - s.Mean
-		s.Squares += t.Squares + d*d*float64(s.Numbers)*float64(t.Numbers)/float64(n)
-		s.Mean += d * float64(t.Numbers) / float64(n)
-		s.Numbers = n
-	}
+	s.moments.merge(t.moments)
+	s.addDates(t)
 	if s.Least.At == nil || t.Least.At != nil && t.Least.Value < s.Least.Value {
 		s.Least = t.Least
 	}
@@ -160,11 +163,41 @@ func (s *survey) addCounts(t found) {
 	s.Integers, s.Skipped, s.Last = s.Integers && t.Integers, s.Skipped || t.Skipped, t.Last
 	s.Finite, s.Fractions, s.Texts = s.Finite+t.Finite, s.Fractions+t.Fractions, s.Texts+t.Texts
 	s.Alike, s.Units = s.Alike+t.Alike, s.Units+t.Units
+	if s.Similar == nil {
+		s.Notations = t.Notations
+	} else if t.Similar != nil {
+		s.Notations = slices.DeleteFunc(s.Notations, func(f string) bool { return !slices.Contains(t.Notations, f) })
+	}
 	s.Few, s.Odd = firsts(s.Few, t.Few, fewClasses), firsts(s.Odd, t.Odd, fewWords)
 	to := s.faults()
 	for i, from := range t.faults() {
 		if *to[i] == nil {
 			*to[i] = *from
+		}
+	}
+}
+
+// addDates merges the dates of another table, of which First is not merged yet.
+func (s *survey) addDates(t found) {
+	for f, n := range s.Dates {
+		if t.Dates[f] == nil && n.Other == nil {
+			n.Other = t.First
+		}
+	}
+	for f, n := range t.Dates {
+		own := s.Dates[f]
+		if own == nil {
+			own = &tally{Other: s.First}
+			if s.Dates == nil {
+				s.Dates = map[string]*tally{}
+			}
+			s.Dates[f] = own
+		}
+		if own.Values += n.Values; own.Other == nil {
+			own.Other = n.Other
+		}
+		for k := range own.Parts {
+			own.Parts[k].merge(n.Parts[k])
 		}
 	}
 }

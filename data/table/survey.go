@@ -30,9 +30,10 @@ func (c count) plus(d count) count { return count{c.Train + d.Train, c.All + d.A
 
 // found is the result of one pass over one column. Processes with separate tables exchange it.
 type found struct {
-	Name string `json:"name"`
-	Kind Kind   `json:"kind"` // kind of the schema
-	Goal bool   `json:"goal"` // column of the goal
+	Name   string `json:"name"`
+	Kind   Kind   `json:"kind"`   // kind of the schema
+	Format string `json:"format"` // format of the schema, or of a settled date
+	Goal   bool   `json:"goal"`   // column of the goal
 	// Guessed reports that the schema does not name the kind.
 	Guessed bool `json:"guessed"`
 	// Settled reports that an earlier pass has chosen the kind. Wordy reports that classes are
@@ -40,14 +41,14 @@ type found struct {
 	Settled bool `json:"settled"`
 	Wordy   bool `json:"words_are_classes"`
 	// Rows and Missing count training rows.
-	Rows    int64 `json:"rows"`
-	Missing int64 `json:"missing"`
-	// Mean is the mean of the training numbers, and Squares the sum of squared distances from Mean.
-	Mean    float64 `json:"mean"`
-	Squares float64 `json:"squares"`
-	Numbers int64   `json:"numbers"`
+	Rows    int64   `json:"rows"`
+	Missing int64   `json:"missing"`
+	moments         // of the training numbers
 	Least   extreme `json:"min"` // extremes of the training numbers
 	Most    extreme `json:"max"`
+	// Dates are the column's dates by format, and First the first value.
+	Dates map[string]*tally `json:"dates,omitempty"`
+	First *Fault            `json:"first,omitempty"`
 	// Integers reports that all numbers are whole, and Counts that each number is the previous one
 	// plus one.
 	Integers bool    `json:"integers"`
@@ -69,6 +70,8 @@ type found struct {
 	Texts     int64 `json:"texts"`
 	Alike     int64 `json:"alike"`
 	Units     int64 `json:"units"`
+	// Notations lists the formats that read all of Alike and Units as numbers.
+	Notations []string `json:"notations,omitempty"`
 	// Odd lists the first different words, at most fewWords+1.
 	Odd []string `json:"first_words"`
 	// Fraction, Other, Similar, Named and Broken are the positions of the first fraction, of the
@@ -94,7 +97,8 @@ type survey struct {
 }
 
 func newSurvey(name string, kind Kind, goal bool) *survey {
-	s := &survey{found: found{Name: name, Kind: kind, Goal: goal, Guessed: kind == guess, Words: map[string]count{}, Lost: map[string]count{}, Integers: true, Counts: true}, limit: guessedCategories}
+	kind, format := kind.split()
+	s := &survey{found: found{Name: name, Kind: kind, Format: format, Goal: goal, Guessed: kind == guess, Words: map[string]count{}, Lost: map[string]count{}, Integers: true, Counts: true}, limit: guessedCategories}
 	switch {
 	case goal:
 		s.limit = MaxClasses
@@ -191,16 +195,23 @@ func (s *survey) refuses(v *Vector, i int) string {
 	if s.Kind == Label && s.Settled && !s.Wordy && v.missing(i) {
 		return noLabel(v, i)
 	}
-	return refuses(s.Kind, v, i)
+	return refuses(s.Kind, s.Format, v, i)
 }
 
-func refuses(kind Kind, v *Vector, i int) string {
+func refuses(kind Kind, format string, v *Vector, i int) string {
 	switch kind {
 	case Number, Target:
-		if _, missing, ok := v.number(i); !ok {
+		if _, missing, ok := v.number(i, format); !ok {
+			if format != "" {
+				return fmt.Sprintf("%.40q is no finite number of the format %s", v.word(i), format)
+			}
 			return fmt.Sprintf("%.40q is no finite number", v.word(i))
 		} else if missing && kind == Target {
 			return "no number to find" + v.lost(i)
+		}
+	case Date:
+		if _, _, ok := v.time(i, format); !ok && format != "" {
+			return fmt.Sprintf("%.40q is no date %s", v.plain(i), format)
 		}
 	case Label:
 		if v.Numbers != nil && v.missing(i) || v.Numbers == nil && v.Words[i] == "" {
@@ -228,8 +239,8 @@ func (v *Vector) missing(i int) bool {
 	return isMissing(v.Words[i])
 }
 
-// number returns row i's number; ok is false for a value that is not a finite number.
-func (v *Vector) number(i int) (x float64, missing, ok bool) {
+// number returns row i's number in a format; ok is false for a value that is not a finite number.
+func (v *Vector) number(i int, format string) (x float64, missing, ok bool) {
 	if v.Numbers != nil {
 		x = v.Numbers[i]
 		return x, x != x, !math.IsInf(x, 0)
@@ -238,14 +249,22 @@ func (v *Vector) number(i int) (x float64, missing, ok bool) {
 	if isMissing(w) {
 		return math.NaN(), true, true
 	}
-	x, err := strconv.ParseFloat(strings.TrimSpace(w), 64)
-	return x, false, err == nil && x-x == 0
+	x, ok = parseNumber(w, format)
+	return x, false, ok
 }
 
 // word returns row i's value as a word.
 func (v *Vector) word(i int) string {
 	if v.Numbers != nil {
 		return strconv.FormatFloat(v.Numbers[i], 'g', -1, 64)
+	}
+	return v.Words[i]
+}
+
+// plain returns row i's value as a word without an exponent.
+func (v *Vector) plain(i int) string {
+	if v.Numbers != nil {
+		return strconv.FormatFloat(v.Numbers[i], 'f', -1, 64)
 	}
 	return v.Words[i]
 }
@@ -273,12 +292,17 @@ func (s *survey) chunk(r Reader, c *Chunk, v *Vector, mask []bool, heldOut func(
 		at := func(problem string, args ...any) *Fault {
 			return c.place(r.Name(), i, s.Name, fmt.Sprintf(problem, args...))
 		}
-		if x, _, isNumber := v.number(i); isNumber {
+		if !s.Goal && (s.Kind == guess || s.Kind == Date) {
+			s.date(v, i, one, at)
+		}
+		if x, _, isNumber := v.number(i, s.Format); isNumber && (s.Kind != Date || v.Seconds > 0) {
 			s.number(x, one, at)
 		} else {
 			s.text(v.word(i), c.lines != nil, at)
 		}
-		s.learn(v.word(i), one, at)
+		if s.Kind != Date {
+			s.learn(v.word(i), one, at)
+		}
 	}
 }
 
@@ -299,10 +323,7 @@ func (s *survey) number(x float64, one count, at func(string, ...any) *Fault) {
 	if one.Train == 0 {
 		return
 	}
-	s.Numbers++
-	d := x - s.Mean
-	s.Mean += d / float64(s.Numbers)
-	s.Squares += d * (x - s.Mean)
+	s.moments.add(x)
 	if s.Least.At == nil || x < s.Least.Value {
 		s.Least = extreme{x, at("")}
 	}
@@ -334,7 +355,12 @@ func (s *survey) text(w string, lines bool, at func(string, ...any) *Fault) {
 	}
 	if s.Similar == nil {
 		s.Similar = at("%.40q %s", w, problem)
+		s.Notations = notations(w)
 	}
+	s.Notations = slices.DeleteFunc(s.Notations, func(f string) bool {
+		_, ok := parseNumber(w, f)
+		return !ok
+	})
 }
 
 // learn adds a value to Words.
@@ -358,14 +384,6 @@ func (s *survey) learn(w string, one count, at func(string, ...any) *Fault) {
 		w = strings.Clone(w)
 	}
 	s.Words[w] = n.plus(one)
-}
-
-// deviation returns the numbers' deviation; 1 if all numbers are equal.
-func (s *survey) deviation() float64 {
-	if d := math.Sqrt(s.Squares / float64(max(1, s.Numbers))); d > 0 && d-d == 0 {
-		return d
-	}
-	return 1
 }
 
 // allWords returns the different values of training rows or, with held, of all rows: numbers in

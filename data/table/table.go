@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Kind is the use of a column.
+// Kind is the use of a column. In a schema, a format can follow a colon, such as date:DD/MM/YYYY.
 type Kind string
 
 const (
@@ -24,12 +24,14 @@ const (
 	Label Kind = "label"
 	// Target is the number to predict.
 	Target Kind = "target"
+	// Date is a date or time: its parts are input numbers, scaled like numbers.
+	Date Kind = "date"
 	// Ignore skips the column; formats that allow it do not read the column.
 	Ignore Kind = "ignore"
 )
 
 // kinds returns the kinds that a schema can have.
-func kinds() []Kind { return []Kind{Number, Category, Label, Target, Ignore} }
+func kinds() []Kind { return []Kind{Number, Category, Date, Label, Target, Ignore} }
 
 // Limits of a file, which bound a reader's memory.
 const (
@@ -77,6 +79,7 @@ type Vector struct {
 	Text    []byte    // values in sequence; empty: missing. Bools are 1 and 0; dates and times are numbers
 	Ends    []int     // end of each value in Text
 	Rows    []int     // lists: end of each row's values in Ends; nil: one value per row
+	Seconds float64   // dates and times: seconds of a unit of Numbers since 1970; 0: other values
 }
 
 // Chunk is a range of rows, valid until the visitor returns.
@@ -113,7 +116,8 @@ type Reader interface {
 // Schema maps columns' names to kinds; the kinds of other columns are guessed.
 type Schema map[string]Kind
 
-// ParseSchema reads NAME=KIND, separated by commas: age=number,city=category,id=ignore.
+// ParseSchema reads NAME=KIND, separated by commas: age=number,city=category,id=ignore. A
+// kind can have a format.
 func ParseSchema(text string) (Schema, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -125,8 +129,8 @@ func ParseSchema(text string) (Schema, error) {
 			return nil, fmt.Errorf("%q: want COLUMN=KIND", part)
 		}
 		name, kind := strings.TrimSpace(part[:at]), Kind(strings.TrimSpace(part[at+1:]))
-		if !slices.Contains(kinds(), kind) {
-			return nil, fmt.Errorf("column %q is to be %q: want number, category, label, target or ignore", name, kind)
+		if err := kind.check(); err != nil {
+			return nil, fmt.Errorf("column %q is to be %w", name, err)
 		}
 		if _, twice := s[name]; twice || name == "" {
 			return nil, fmt.Errorf("column %q: want each column once, by its name", name)

@@ -29,7 +29,7 @@ import (
 type Kind string
 
 const (
-	ofColumn   Kind = "column"
+	ofColumn   Kind = "column"   // part is a date's part, such as year
 	ofCategory Kind = "category" // row of an embedding; part is "" for missing or unseen values
 	ofSlot     Kind = "slot"
 	ofClass    Kind = "class"
@@ -46,10 +46,13 @@ type Label struct {
 	At         int // number among the values of one name, such as a category's vector
 }
 
-// String returns the name, or NAME=PART of a category.
+// String returns the name, NAME=PART of a category, or NAME (PART) of a date.
 func (l Label) String() string {
-	if l.Kind == ofCategory {
+	switch {
+	case l.Kind == ofCategory:
 		return fmt.Sprintf("%s=%s", l.Name, l.Part)
+	case l.Part != "":
+		return fmt.Sprintf("%s (%s)", l.Name, l.Part)
 	}
 	return l.Name
 }
@@ -113,6 +116,10 @@ func namesOfTable(e *table.Encoder) (n Names) {
 		switch c.Kind {
 		case table.Number:
 			n.Values = append(n.Values, Label{Kind: ofColumn, Name: c.Name})
+		case table.Date:
+			for _, p := range c.Parts {
+				n.Values = append(n.Values, Label{Kind: ofColumn, Name: c.Name, Part: p.Name})
+			}
 		case table.Category:
 			rows := []Label{{Kind: ofCategory, Name: c.Name}}
 			for _, w := range c.Words {
@@ -266,6 +273,8 @@ func compareColumns(was, now *table.Encoder) (errs []error) {
 		switch o := was.Columns[i]; {
 		case isInput(c.Kind) && isInput(o.Kind) && c.Kind != o.Kind:
 			errs = append(errs, fmt.Errorf("column %s: the checkpoint has it as %s, these data as %s: set %v=%s=%s, or ignore it", c.Name, o.Kind, c.Kind, setting.Path("data.schema"), c.Name, o.Kind))
+		case c.Kind == table.Date && o.Kind == c.Kind && !slices.Equal(c.Parts, o.Parts):
+			errs = append(errs, fmt.Errorf("column %s: the checkpoint has the date's parts %v, these data were encoded with %v: open them with data.Config.Previous", c.Name, o.Parts, c.Parts))
 		case c.Kind == o.Kind && (c.Mean != o.Mean || c.Deviation != o.Deviation):
 			errs = append(errs, fmt.Errorf("column %s: the checkpoint has the mean %s and deviation %s, these data were encoded with %s and %s: open them with data.Config.Previous", c.Name, quantity.Exact(o.Mean), quantity.Exact(o.Deviation), quantity.Exact(c.Mean), quantity.Exact(c.Deviation)))
 		}
@@ -273,7 +282,7 @@ func compareColumns(was, now *table.Encoder) (errs []error) {
 	return errs
 }
 
-func isInput(k table.Kind) bool { return k == table.Number || k == table.Category }
+func isInput(k table.Kind) bool { return k == table.Number || k == table.Category || k == table.Date }
 
 // keysOf returns how samples of clicks name rows of tables; "" for other data.
 func keysOf(d data.Description) string {
@@ -348,8 +357,11 @@ func Meanings(d data.Description) (out []string) {
 	how := map[string]string{}
 	if d.Encoder != nil {
 		for _, c := range d.Encoder.Columns {
-			if how[c.Name] = string(c.Kind); c.Kind == table.Number {
+			switch how[c.Name] = string(c.Kind); c.Kind {
+			case table.Number:
 				how[c.Name] = fmt.Sprintf("number of mean %v and deviation %v", c.Mean, c.Deviation)
+			case table.Date:
+				how[c.Name] = fmt.Sprintf("date %s of parts %v", c.Format, c.Parts)
 			}
 		}
 	} else if keysOf(d) != "" {
@@ -359,7 +371,7 @@ func Meanings(d data.Description) (out []string) {
 	}
 	for _, l := range n.Inputs() {
 		if l.Kind != ofWord {
-			out = append(out, strings.TrimSpace(l.Name+" "+how[l.Name]))
+			out = append(out, strings.TrimSpace(l.String()+" "+how[l.Name]))
 		}
 	}
 	out = append(out, many(ofCategory, n.Rows())...)
