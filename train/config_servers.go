@@ -125,7 +125,7 @@ func (c Config) validateServers(f *errorList) {
 	}
 	x := c.Exchange.Resolved()
 	only := func(wrong bool, p setting.Path, value any, why string) {
-		f.add(wrong, p, "%v with %v %s: %s; leave it out, or let servers sum alone (%[2]v sum)", value, sync, s.Consistency, why)
+		f.add(wrong, p, "%v with %v %s: %s; leave it out, or let servers sum alone (%[2]v aggregate)", value, sync, s.Consistency, why)
 	}
 	only(x.Strategy != distopt.FP32, "exchange.strategy", x.Strategy, "servers that keep the parameters take gradients as they are")
 	only(x.ClipNorm > 0, "training.clip-norm", x.ClipNorm, "no process has the whole gradient")

@@ -31,7 +31,7 @@ func (e *runEnv) values(scopes ...setting.Scope) (setting.Values, error) {
 	}
 	v["sync"] = cmp.Or(e.cfg.Servers.Consistency, "allreduce")
 	if e.job.Servers() > 0 {
-		v["sync"] = "sum"
+		v["sync"] = "aggregate"
 	}
 	if c := e.cfg.Exchange.Chain; c != nil {
 		v[chainOfOnesOwn] = c.String()

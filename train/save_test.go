@@ -235,7 +235,7 @@ func TestResumeRefuses(t *testing.T) {
 		_, err := observed(job, cfg, new(recorder))
 		return err
 	})
-	if err == nil || !strings.Contains(err.Error(), "sync sum: the checkpoint has allreduce") {
+	if err == nil || !strings.Contains(err.Error(), "sync aggregate: the checkpoint has allreduce") {
 		t.Errorf("with servers: %v", err)
 	}
 	if err := os.Truncate(files[0], 2000); err != nil {

@@ -36,7 +36,7 @@ bits "resnet20" resnet20 --data synthetic --epochs 1 --threads 1 --train-limit 6
 bits "gpt-mini" gpt-mini --data synthetic --epochs 1 --threads 1 --np 2 --train-limit 48 --eval-limit 12
 clicks=(ctr-dnn --data synthetic --epochs 1 --threads 1 --batch 64 --train-limit 1200 --eval-limit 400)
 for model in ctr-dnn wide-deep deepfm dcn-v2; do bits "$model" $model "${clicks[@]:1}" --np 2; done
-bits "ctr-dnn sum" "${clicks[@]}" --np 2 --servers 2 --sync sum
+bits "ctr-dnn sum" "${clicks[@]}" --np 2 --servers 2 --sync aggregate
 for sync in bsp ssp async geo; do bits "ctr-dnn $sync" "${clicks[@]}" --np 1 --servers 2 --sync $sync; done
 bits "ctr-dnn bsp np 2" "${clicks[@]}" --np 2 --servers 2 --sync bsp
 bits "ctr-dnn bsp on SSD" "${clicks[@]}" --np 2 --servers 1 --sync bsp --ps-memory 2MiB --ps-dir "$dir/ssd"

@@ -45,7 +45,7 @@ type strikeCase struct {
 	Model      model
 	Ranks      int
 	Servers    int    // 0: allreduce
-	Mode       string // allreduce, sum, bsp, async, ssp, geo
+	Mode       string // allreduce, aggregate, bsp, async, ssp, geo
 	Transport  string
 	Strategy   string
 	Accumulate int
@@ -60,7 +60,7 @@ type strikeCase struct {
 
 // drawRank draws a fault of a rank.
 func drawRank(rng *rand.Rand) strikeCase {
-	c := strikeCase{Mode: pick(rng, "allreduce", "allreduce", "allreduce", "sum", "bsp", "async", "ssp", "geo"), Stop: rng.IntN(2) == 0}
+	c := strikeCase{Mode: pick(rng, "allreduce", "allreduce", "allreduce", "aggregate", "bsp", "async", "ssp", "geo"), Stop: rng.IntN(2) == 0}
 	c.drawJob(rng)
 	c.GoOn = c.tables() && rng.IntN(3) == 0
 	c.Victim = victim{Number: rng.IntN(c.Ranks), Ranks: c.Ranks}
@@ -82,7 +82,7 @@ const serverCases, serverStops = 130, 30
 
 // drawServer draws a fault of a server. Of the first serverCases numbers serverStops are stops.
 func drawServer(rng *rand.Rand, number int) strikeCase {
-	c := strikeCase{Mode: pick(rng, "sum", "bsp", "bsp", "async", "ssp", "geo"), Stop: number*serverStops%serverCases < serverStops}
+	c := strikeCase{Mode: pick(rng, "aggregate", "bsp", "bsp", "async", "ssp", "geo"), Stop: number*serverStops%serverCases < serverStops}
 	c.drawJob(rng)
 	c.Victim = victim{Server: true, Number: rng.IntN(c.Servers), Ranks: c.Ranks}
 	c.Restarts = c.tables() && rng.IntN(2) == 0
@@ -108,14 +108,14 @@ func (c *strikeCase) drawJob(rng *rand.Rand) {
 		return
 	}
 	c.Strategy = pick(rng, "fp32", "fp32", "topk", "dlgs", "int8", "partialUpdate")
-	if c.Mode == "sum" && c.Strategy == "partialUpdate" { // it averages among the ranks, and has nothing for servers
+	if c.Mode == "aggregate" && c.Strategy == "partialUpdate" { // it averages among the ranks, and has nothing for servers
 		c.Strategy = "fp16"
 	}
 	c.Accumulate = pick(rng, 1, 1, 2)
 }
 
 // tables tells whether the servers keep the parameters.
-func (c *strikeCase) tables() bool { return c.Mode != "allreduce" && c.Mode != "sum" }
+func (c *strikeCase) tables() bool { return c.Mode != "allreduce" && c.Mode != "aggregate" }
 
 // drawDelay draws how long after its moment the fault comes.
 func drawDelay(rng *rand.Rand, m moment) time.Duration {
@@ -141,7 +141,7 @@ func (c *strikeCase) args(dir string) []string {
 	if c.Model == clicks {
 		out = append(out, "--set", "data.table-rows=1000")
 	}
-	if c.Mode == "allreduce" || c.Mode == "sum" {
+	if c.Mode == "allreduce" || c.Mode == "aggregate" {
 		out = append(out, "--transport", c.Transport)
 	}
 	if c.Mode != "allreduce" {

@@ -53,11 +53,11 @@ func TestDrawnFaults(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"ranks mode allreduce", "ranks mode sum", "ranks mode bsp", "ranks mode async", "ranks mode ssp", "ranks mode geo", "ranks on true", "ranks moment join",
+		"ranks mode allreduce", "ranks mode aggregate", "ranks mode bsp", "ranks mode async", "ranks mode ssp", "ranks mode geo", "ranks on true", "ranks moment join",
 		"ranks moment first step", "ranks moment mid-epoch", "ranks moment evaluation", "ranks moment checkpoint", "ranks moment end", "ranks stop true", "ranks stop false",
 		"ranks strategy topk", "ranks strategy dlgs", "ranks strategy int8", "ranks strategy partialUpdate", "ranks transport shm", "ranks transport tcp", "ranks accumulate 2",
 		"ranks model mnist", "ranks model mlp", "ranks model cifar-resnet20", "ranks model gpt-mini", "ranks model ctr-dnn", "ranks ranks 2", "ranks ranks 4",
-		"servers mode sum", "servers mode bsp", "servers mode async", "servers mode ssp", "servers mode geo", "servers restarts true", "servers restarts false",
+		"servers mode aggregate", "servers mode bsp", "servers mode async", "servers mode ssp", "servers mode geo", "servers restarts true", "servers restarts false",
 	} {
 		if seen[want] == 0 {
 			t.Errorf("no case has %s", want)
@@ -74,7 +74,7 @@ func checkJob(t *testing.T, part string, i int, c strikeCase) {
 	switch {
 	case c.tables() && (c.Strategy != "fp32" || c.Accumulate != 1):
 		t.Errorf("%s %d: servers that keep parameters take fp32 gradients of one batch: %v", part, i, c)
-	case c.Mode == "sum" && c.Strategy == "partialUpdate":
+	case c.Mode == "aggregate" && c.Strategy == "partialUpdate":
 		t.Errorf("%s %d: partialUpdate has nothing for servers: %v", part, i, c)
 	case c.Victim.Server && c.Victim.Number >= c.Servers, !c.Victim.Server && c.Victim.Number >= c.Ranks:
 		t.Errorf("%s %d: there is no %v: %v", part, i, c.Victim, c)

@@ -39,7 +39,7 @@ var pacedJobs = slices.Concat(plainPaced, []pacedJob{
 var plainPaced = []pacedJob{
 	{"a launcher and ranks", with(paced("mlp"), "--transport", "tcp"), 1},
 	{"ranks that share memory, a page, metrics and profiles", with(paced("mlp"), "--http", "127.0.0.1:0"), 5},
-	{"servers that sum", with(paced("mlp"), "--sync", "sum", "--servers", "1"), 1},
+	{"servers that sum", with(paced("mlp"), "--sync", "aggregate", "--servers", "1"), 1},
 	{"servers of tables and their administration", with(paced("mlp"), "--sync", "bsp", "--servers", "1", "--http", "127.0.0.1:0"), 2},
 	{"a heter-trainer", with(paced("ctr-dnn"), "--sync", "bsp", "--servers", "1", "--heter", "1"), 2},
 }

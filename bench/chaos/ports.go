@@ -63,9 +63,9 @@ var plainFloods = []flood{
 		floodRank(3, 0, "--transport", "tcp"), floodRank(3, 1, "--transport", "tcp"), floodRank(3, 2, "--transport", "tcp"),
 	}},
 	{port: "a summing server's", owner: 1, meets: true, greets: wire.PrefaceMagic + "\x01\x00", members: [][]string{
-		floodRank(2, 0, "--sync", "sum", "--servers", "1"),
+		floodRank(2, 0, "--sync", "aggregate", "--servers", "1"),
 		{"server", "--index", "0", "--np", "2", "--servers", "1", "--rendezvous", "RENDEZVOUS"},
-		floodRank(2, 1, "--sync", "sum", "--servers", "1"),
+		floodRank(2, 1, "--sync", "aggregate", "--servers", "1"),
 	}},
 	{port: "a server's of tables", owner: 0, pick: "TABLES", greets: wire.PrefaceMagic + "\x01\x00", members: [][]string{
 		{"server", "--index", "0", "--np", "2", "--sync", "bsp", "--ps-addresses", "TABLES"},

@@ -49,7 +49,7 @@ func TestThreadsWithinQuota(t *testing.T) {
 		t.Skip("NOT tested: one processor")
 	}
 	_, processes := limited(t, "cpu", [2]string{"cpu.cfs_quota_us", "100000"}, [2]string{"cpu.max", "100000 100000"})
-	for _, flags := range []string{"", "--sync sum --servers 1"} {
+	for _, flags := range []string{"", "--sync aggregate --servers 1"} {
 		p := startAs(t, inGroup(processes), nil, "train mlp --data synthetic --train-limit 64 --eval-limit 16 --epochs 1 --np 1 "+flags)
 		if p.checkEnd(0); !strings.Contains(p.out.String(), "1 rank, 1 thread each") {
 			t.Errorf("%s: %s", flags, &p.out)

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write testdata/faults.txt anew, to be r
 
 // withSums and withTables start the servers of each kind.
 const (
-	withSums   = "--sync sum --servers 1 "
+	withSums   = "--sync aggregate --servers 1 "
 	withTables = "--sync async --servers 1 "
 )
 

@@ -31,7 +31,7 @@ func TestFineTuning(t *testing.T) {
 	dir, file := pretrain(t)
 	const how = "--set training.init-except=out.* --set training.freeze=hidden.* --init-from "
 	want := hashOf(t, tuning2+how+dir)
-	for _, other := range []string{file, dir + " --sync sum", file + " --sync bsp --servers 2", dir + " --np 2 --transport mem"} {
+	for _, other := range []string{file, dir + " --sync aggregate", file + " --sync bsp --servers 2", dir + " --np 2 --transport mem"} {
 		if got := hashOf(t, tuning2+how+other); got != want {
 			t.Errorf("%s: sha256 %s, want %s", other, got, want)
 		}

@@ -45,8 +45,8 @@ func TestFormerNamesAreAcceptedAndUnused(t *testing.T) {
 
 // Former flags and paths work as the ones of today, with one line that names these.
 func TestFormerNamesPrintOneLine(t *testing.T) {
-	status, _, errs := command(t, "train mlp --data synthetic --np 1 --train-limit 64 --eval-limit 16 --epochs 1 --progress none --dead-after 9s --set job.heartbeat=1s --set job.slice=100us --lr-cosine")
-	want := "ringo: names of earlier versions, accepted until 1.0: --dead-after is --heartbeat-timeout; --lr-cosine is --lr-schedule; job.heartbeat was removed: leave it out: it is a tenth of job.heartbeat-timeout, and 1s at most; job.slice was removed: leave it out: slices are 100µs\n"
+	status, _, errs := command(t, "train mlp --data synthetic --np 1 --train-limit 64 --eval-limit 16 --epochs 1 --progress none --dead-after 9s --set job.heartbeat=1s --set job.slice=100us --lr-cosine --sync sum")
+	want := "ringo: names of earlier versions, accepted until 1.0: --dead-after is --heartbeat-timeout; --lr-cosine is --lr-schedule; --sync sum is --sync aggregate; job.heartbeat was removed: leave it out: it is a tenth of job.heartbeat-timeout, and 1s at most; job.slice was removed: leave it out: slices are 100µs\n"
 	if status != 0 || strings.Count(errs, "accepted until 1.0") != 1 || !strings.Contains(errs, want) {
 		t.Errorf("status %d, stderr %q, want %q", status, errs, want)
 	}

@@ -112,7 +112,7 @@ func TestFrozenServerByHand(t *testing.T) {
 	t.Parallel()
 	mark, both := ticket(), lostAtOnce+"--np 2 --servers 2 --rendezvous "+freeport.Address(t)
 	servers := []*program{start(t, "server --index 0 "+both, mark), start(t, "server --index 1 "+both, mark)}
-	zero, one := start(t, endless+"--sync sum --rank 0 "+both, mark), start(t, endless+"--sync sum --rank 1 "+both, mark)
+	zero, one := start(t, endless+"--sync aggregate --rank 0 "+both, mark), start(t, endless+"--sync aggregate --rank 1 "+both, mark)
 	zero.await(&zero.out, "2/")
 	if err := servers[1].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

@@ -130,7 +130,7 @@ func TestHeterIsRefused(t *testing.T) {
 	checkRefused(t, exitUsage, "heter --index 1 --np 2 --set model=ctr-dnn --set heter.addresses=h:1", "--index 1: want a heter-trainer from 0 to 0, as there are 1")
 	checkRefused(t, exitUsage, usual+"--set heter.addresses=h", `--set heter.addresses "h": `)
 	checkRefused(t, exitUsage, usual+"--set heter.addresses=h:1,h:2 --set heter.count=1", "--set heter.addresses has 2, but --heter is 1")
-	checkRefused(t, exitUsage, usual+"--sync sum --set heter.addresses=h:1", "--sync sum: heter-trainers need servers that keep parameters: say what those are told (bsp, ssp, async, geo)")
+	checkRefused(t, exitUsage, usual+"--sync aggregate --set heter.addresses=h:1", "--sync aggregate: heter-trainers need servers that keep parameters: say what those are told (bsp, ssp, async, geo)")
 	checkRefused(t, exitFailed, usual+"--set heter.addresses="+busy.Addr().String(), "heter.addresses has the place of heter-trainer 0, where it cannot listen: listening on "+busy.Addr().String())
 	checkRefused(t, exitUsage, "train ctr-dnn --data synthetic --np 2 --servers 1 --set heter.addresses=h:1", "--set heter.addresses is for ranks started by hand: give --rank too")
 }

@@ -77,7 +77,7 @@ func TestParametersOutOfStep(t *testing.T) {
 			"[rank 1] trainer 1 of 2 is done\n", "[ps 1] parameter server 1 of 2 is done: N, N, N, N received, N sent\n")
 	}
 	for _, flags := range []string{"--lr 1e30 --set ps.trainer-threads=3 --sync ssp", "--lr 1e30 --set ps.trainer-threads=2 --sync geo"} { // a thread's fault ends the others' waits; which tells first, of its loss or of a gradient, is by chance
-		status, _, errs := command(t, fewClicks+"--np 1 --sync sum --servers 2 "+flags)
+		status, _, errs := command(t, fewClicks+"--np 1 --sync aggregate --servers 2 "+flags)
 		if want := "has diverged"; status != exitFailed || !strings.Contains(errs, want) {
 			t.Errorf("%s: status %d, stderr %q, want %q", flags, status, errs, want)
 		}

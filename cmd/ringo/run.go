@@ -108,7 +108,7 @@ func (c *runRole) check(cmd *cobra.Command) []error {
 	}
 	faults.addAll(launch.CheckSingle(os.LookupEnv))
 	if c.Servers.Count > 0 && !c.isGiven("sync") {
-		c.Sync = job.Sum
+		c.Sync = job.Aggregate
 	}
 	faults.addAll(c.idleFaults())
 	var errs []error

@@ -31,7 +31,7 @@ func (c *serverRole) command() *cobra.Command {
 		Use:   serverCommand + " --index I",
 		Short: "Run a parameter server or an aggregation server of a job",
 		Long: "Run a server of a job: a parameter server (--sync bsp, ssp, async or geo), or an\n" +
-			"aggregation server, which sums gradients (--sync sum). A launcher starts servers\n" +
+			"aggregation server, which sums gradients (--sync aggregate). A launcher starts servers\n" +
 			"automatically: see --servers of `ringo train`. A server started by hand needs the ticket in\n" +
 			"RINGO_TICKET and either the job file of the ranks, or --index, --np and --sync, with\n" +
 			"--ps-addresses for a parameter server, or --servers and --rendezvous for an aggregation\n" +
@@ -91,11 +91,11 @@ func (c *serverRole) check(cmd *cobra.Command) []error {
 	}
 	placed := c.worker || c.launched
 	if c.Sync == job.AllReduce && !c.isGiven("sync") {
-		c.Sync, c.Servers.Count = job.Sum, max(1, c.Servers.Count)
+		c.Sync, c.Servers.Count = job.Aggregate, max(1, c.Servers.Count)
 	} else if c.Sync == job.AllReduce {
 		faults.add("--sync %s has no servers: want sum, bsp, ssp, async or geo", c.Sync)
 	}
-	if c.Sync == job.Sum && cmd.Flags().Changed("http") {
+	if c.Sync == job.Aggregate && cmd.Flags().Changed("http") {
 		faults.add("--http has no effect on an aggregation server: the ranks of its host serve its metrics")
 	}
 	if c.Transport == job.TransportMem {

@@ -35,7 +35,7 @@ func TestModePS(t *testing.T) {
 		line := fmt.Sprintf("train mlp %s--np %d --transport mem ", small, np)
 		naive := runSummary(t, line+"--collective-algorithm naive")
 		for servers := 1; servers <= 3; servers++ {
-			got := runSummary(t, fmt.Sprintf("%s--sync sum --servers %d", line, servers))
+			got := runSummary(t, fmt.Sprintf("%s--sync aggregate --servers %d", line, servers))
 			if got["params_sha256"] != naive["params_sha256"] || got["servers"] != float64(servers) {
 				t.Errorf("%d ranks, %d servers: %v, want %v", np, servers, got, naive["params_sha256"])
 			}
@@ -48,7 +48,7 @@ func TestModePS(t *testing.T) {
 			own = "--collective-algorithm" + own
 		}
 		want := runSummary(t, line+"mem --strategy "+among+" "+own)["params_sha256"]
-		got := runSummary(t, line+"tcp --sync sum --servers 2 --strategy "+among)["params_sha256"]
+		got := runSummary(t, line+"tcp --sync aggregate --servers 2 --strategy "+among)["params_sha256"]
 		if got != want {
 			t.Errorf("%s: sha256 %v on servers, %v among the ranks", strategy, got, want)
 		}
@@ -57,7 +57,7 @@ func TestModePS(t *testing.T) {
 
 // Each role says when it is up and how it ended: this text.
 func TestRolesTell(t *testing.T) {
-	status, _, errs := command(t, "train mlp "+small+"--np 2 --sync sum --servers 2")
+	status, _, errs := command(t, "train mlp "+small+"--np 2 --sync aggregate --servers 2")
 	if status != 0 {
 		t.Fatalf("status %d: %s", status, errs)
 	}
@@ -85,7 +85,7 @@ func TestServerKilled(t *testing.T) {
 		2: {"server 0: ", `ranks 0 and 1 and server 1 ended because of it.*; its last lines:\n  server 0 of 2 is up \(rank 2\), for 2 trainers`},
 		1: {"", `rank 0 and servers 0 and 1 ended because of it.*; its last lines:\n  trainer 1 of 2 is up, with 2 servers`},
 	} {
-		p := start(t, endless+"--np 2 --sync sum --servers 2")
+		p := start(t, endless+"--np 2 --sync aggregate --servers 2")
 		p.await(&p.out, "epoch       2/")
 		if err := syscall.Kill(p.worker(victim), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestServerKilled(t *testing.T) {
 // A server that is stopped is lost when it shows no sign of life.
 func TestServerStopped(t *testing.T) {
 	t.Parallel()
-	p := start(t, endless+"--np 2 --sync sum --servers 1 --heartbeat-timeout 5s")
+	p := start(t, endless+"--np 2 --sync aggregate --servers 1 --heartbeat-timeout 5s")
 	p.await(&p.out, "epoch       2/")
 	if err := syscall.Kill(p.worker(2), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -115,15 +115,15 @@ func TestServerStopped(t *testing.T) {
 // Servers that are started by hand, in any order, serve ranks that are.
 func TestServerByHand(t *testing.T) {
 	t.Parallel()
-	want := runSummary(t, "train mlp "+small+"--np 2 --transport mem --sync sum --servers 2")["params_sha256"]
+	want := runSummary(t, "train mlp "+small+"--np 2 --transport mem --sync aggregate --servers 2")["params_sha256"]
 	address, ticket := freeport.Address(t), ticket()
 	server := func(i int) *program {
 		return start(t, fmt.Sprintf("server --index %d --servers 2 --np 2 --rendezvous %s", i, address), ticket)
 	}
 	one := server(1)
 	ranks := []*program{
-		byHand(t, "train mlp "+small+"--sync sum --servers 2", "0", address, ticket),
-		byHand(t, "train mlp "+small+"--sync sum --servers 2", "1", address, ticket),
+		byHand(t, "train mlp "+small+"--sync aggregate --servers 2", "0", address, ticket),
+		byHand(t, "train mlp "+small+"--sync aggregate --servers 2", "1", address, ticket),
 	}
 	zero := server(0)
 	for i, p := range ranks {
@@ -136,8 +136,8 @@ func TestServerByHand(t *testing.T) {
 	}
 	// A server that never comes is missed.
 	address = freeport.Address(t)
-	other := byHand(t, "train mlp "+small+"--sync sum --servers 1", "1", address, ticket) // it joins in time
-	rank := byHand(t, "train mlp "+small+"--sync sum --servers 1 --join-timeout 5s", "0", address, ticket)
+	other := byHand(t, "train mlp "+small+"--sync aggregate --servers 1", "1", address, ticket) // it joins in time
+	rank := byHand(t, "train mlp "+small+"--sync aggregate --servers 1 --join-timeout 5s", "0", address, ticket)
 	rank.checkEnd(exitFailed, "rank 2 of 3, the last of which is a server, did not join within 5s")
 	other.checkEnd(exitFailed, "rank 2 of 3, the last of which is a server, did not join")
 }
@@ -147,7 +147,7 @@ func TestServerByHandKilled(t *testing.T) {
 	t.Parallel()
 	for victim, want := range map[int]string{1: "rank 1 is lost: its control connection ended", 2: "rank 2 is lost: server 0: its control connection ended"} {
 		address, ticket := freeport.Address(t), ticket()
-		line := endless + "--sync sum --servers 1"
+		line := endless + "--sync aggregate --servers 1"
 		all := []*program{
 			byHand(t, line, "0", address, ticket), byHand(t, line, "1", address, ticket),
 			start(t, "server --index 0 --servers 1 --np 2 --rendezvous "+address, ticket),
@@ -172,7 +172,7 @@ func TestRunServers(t *testing.T) {
 		t.Errorf("status %d, stdout %q, stderr %q, want sha256 %v", status, out, errs, want)
 	}
 	checkHolds(t, "stderr", errs, "[server 1] server 1 of 2 is done: 24 exchanges")
-	status, _, errs = command(t, "run --np 2 --servers 1 -- "+program+"--sync sum --servers 2")
+	status, _, errs = command(t, "run --np 2 --servers 1 -- "+program+"--sync aggregate --servers 2")
 	if status != exitFailed {
 		t.Errorf("status %d", status)
 	}

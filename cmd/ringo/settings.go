@@ -121,20 +121,25 @@ type settingFlag struct {
 func (f *settingFlag) Set(text string) error {
 	f.text = text
 	a := setting.Assignment{Path: f.row.Path, Text: text, Origin: setting.Origin(flagOf(f.row.Path))}
-	if f.former != "" {
-		a.Path = f.path
-		var exists bool
-		var err error
-		if a, _, exists, err = setting.Current(a); err != nil {
-			return err
+	if f.former == "" {
+		now, note, _, err := setting.Current(a)
+		if note != "" {
+			f.given.notes = append(f.given.notes, fmt.Sprintf("%s %s is %s %s", a.Origin, text, a.Origin, now.Text))
 		}
-		f.given.notes = append(f.given.notes, "--"+f.former+" is "+flagOf(f.row.Path))
-		if !exists {
-			return nil
-		}
-		if err := f.given.rename(a, "--"+f.former); err != nil {
-			return err
-		}
+		f.given.flags = append(f.given.flags, now)
+		return err
+	}
+	a.Path = f.path
+	a, _, exists, err := setting.Current(a)
+	if err != nil {
+		return err
+	}
+	f.given.notes = append(f.given.notes, "--"+f.former+" is "+flagOf(f.row.Path))
+	if !exists {
+		return nil
+	}
+	if err := f.given.rename(a, "--"+f.former); err != nil {
+		return err
 	}
 	f.given.flags = append(f.given.flags, a)
 	return nil
@@ -219,7 +224,7 @@ func (g *commandSettings) gather(cmd *cobra.Command, told job.LaunchSpec, model 
 			usual("servers.count", strconv.Itoa(n))
 		}
 		if g.env.Servers > 0 {
-			usual("sync", string(job.Sum))
+			usual("sync", string(job.Aggregate))
 		}
 	}
 	said, err := g.read()

@@ -51,7 +51,7 @@ func TestStoppedAndResumed(t *testing.T) {
 		{"one process", job, syscall.SIGHUP, false},
 		{"goroutines", job + "--np 2 --transport mem ", syscall.SIGINT, true},
 		{"processes", job + "--np 2 --strategy dlgs --spars 0.02 --set exchange.dlgs-every=5 ", syscall.SIGTERM, false},
-		{"servers that sum", job + "--np 2 --sync sum --servers 1 ", syscall.SIGINT, true},
+		{"servers that sum", job + "--np 2 --sync aggregate --servers 1 ", syscall.SIGINT, true},
 		{"servers that keep parameters", ctr, syscall.SIGTERM, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -173,7 +173,7 @@ func TestJobResumedOutOfStep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a dozen runs")
 	}
-	line := strings.Replace(fewClicks, "--epochs 1", "--epochs 2", 1) + "--sync sum --checkpoint-every 3 "
+	line := strings.Replace(fewClicks, "--epochs 1", "--epochs 2", 1) + "--sync aggregate --checkpoint-every 3 "
 	for _, flags := range []string{
 		"--np 2 --sync async", "--np 2 --sync ssp --staleness 1 --set ps.trainer-threads=2", "--np 2 --sync geo --geo-steps 2 --set ps.trainer-threads=3 --optimizer adam",
 		"--np 1 --sync geo --geo-steps 4 --optimizer adam",
@@ -217,7 +217,7 @@ func TestJobResumedByOtherRanks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("several runs")
 	}
-	line := strings.Replace(fewClicks, "--epochs 1", "--epochs 2", 1) + "--sync sum --servers 2 --checkpoint "
+	line := strings.Replace(fewClicks, "--epochs 1", "--epochs 2", 1) + "--sync aggregate --servers 2 --checkpoint "
 	for _, mode := range []string{"bsp", "geo"} {
 		dir := filepath.Join(t.TempDir(), "saved")
 		runSummary(t, line+dir+" --np 2 --sync "+mode)

@@ -22,7 +22,7 @@ func TestWrittenJobsRepeat(t *testing.T) {
 		"auto":              mlp + "--strategy auto --spars 0.1",
 		"tuned":             mlp + "--tune --plan exact --transport tcp",
 		"partial":           mlp + "--strategy partialUpdate --set exchange.partitions=3 --np 3 --collective-algorithm ring",
-		"sum":               mlp + "--sync sum --servers 2 --strategy int8 --clip-norm 1",
+		"sum":               mlp + "--sync aggregate --servers 2 --strategy int8 --clip-norm 1",
 		"bsp":               click + "--sync bsp --set ps.wire-dtype=fp16",
 		"geo":               click + "--sync geo --geo-steps 3 --np 1",
 		"click rule":        click + "--sync bsp --optimizer click --set ps.click=decay=0.9,extend_at=2",

@@ -99,7 +99,7 @@ func TestResolvedRoundTrip(t *testing.T) {
 		{"model=cifar-resnet20", "data.dir=synthetic", "exchange.strategy=dlgs", "exchange.dlgs-every=7", "exchange.warmup-density=0.25,0.1", "training.momentum=0"},
 		{"model=ctr-dnn", "data.dir=synthetic", "sync=geo", "servers.count=3", "ps.wire-dtype=fp16", "training.dropout=0"},
 		{"model=ctr-dnn", "data.dir=synthetic", "sync=ssp", "ps.staleness=4", "ps.admission=count:3,share:0.5", "ps.durability=wal", "ps.dir=x y", "ps.fsync=true"},
-		{"model=mnist", "data.dir=synthetic", "sync=sum", "servers.count=2", "output.json=x", "job.rank=0", "job.rendezvous=h:1"},
+		{"model=mnist", "data.dir=synthetic", "sync=aggregate", "servers.count=2", "output.json=x", "job.rank=0", "job.rendezvous=h:1"},
 	} {
 		s, table := newJob(t, words...)
 		var b bytes.Buffer
@@ -197,10 +197,10 @@ func TestValidate(t *testing.T) {
 
 func TestIdle(t *testing.T) {
 	for _, c := range []struct{ words, want []string }{
-		{[]string{"servers.count=2"}, []string{"servers.count has no effect: it needs sync sum or bsp or ssp or async or geo"}},
+		{[]string{"servers.count=2"}, []string{"servers.count has no effect: it needs sync aggregate or bsp or ssp or async or geo"}},
 		{[]string{"network.interface=lo"}, []string{"network.interface has no effect: ranks that are goroutines of one process make no connections"}},
 		{[]string{"job.ranks=2", "network.interface=lo"}, nil},
-		{[]string{"sync=sum", "exchange.strategy=topk", "exchange.limit-sum=true"}, []string{"exchange.limit-sum has no effect: it needs sync allreduce"}},
+		{[]string{"sync=aggregate", "exchange.strategy=topk", "exchange.limit-sum=true"}, []string{"exchange.limit-sum has no effect: it needs sync allreduce"}},
 		{[]string{"model=ctr-dnn", "sync=async", "ps.failure-policy=continue", "job.collective-algorithm=ring"}, []string{"job.collective-algorithm has no effect: with ps.failure-policy continue"}},
 	} {
 		s, table := newJob(t, append([]string{"model=mnist", "data.dir=synthetic"}, c.words...)...)
@@ -228,7 +228,7 @@ func TestHeterImpliesSync(t *testing.T) {
 		{[]string{"heter.count=0"}, job.AllReduce, "heter.count has no effect: it needs sync bsp or ssp or async or geo"},
 		{[]string{"heter.count=2", "heter.count=0"}, job.AllReduce, "heter.count has no effect: it needs sync bsp"},
 		{[]string{"sync=async", "heter.count=1"}, job.Async, ""},
-		{[]string{"sync=sum", "heter.count=1"}, job.Sum, "heter.count has no effect: it needs sync bsp"},
+		{[]string{"sync=aggregate", "heter.count=1"}, job.Aggregate, "heter.count has no effect: it needs sync bsp"},
 	} {
 		given := []setting.Assignment{{Path: "model", Text: "dlrm"}}
 		for _, text := range c.given {

@@ -58,7 +58,7 @@ func (s *Spec) Settings() []setting.Row {
 func (s *Spec) jobSettings() []setting.Row {
 	return []setting.Row{
 		{Path: "model", Unit: "NAME", About: "model to train: `ringo help train models` lists them", Value: setting.Text(&s.Model)},
-		{Path: "sync", Commands: setting.Run | setting.BenchStep | setting.Server, Flag: "sync", About: "synchronization of ranks: allreduce (ranks sum gradients), sum (aggregation servers sum them), or on parameter servers, which update the parameters: " +
+		{Path: "sync", Commands: setting.Run | setting.BenchStep | setting.Server, Flag: "sync", About: "synchronization of ranks: allreduce (ranks sum gradients), aggregate (aggregation servers sum them), or on parameter servers, which update the parameters: " +
 			"bsp (by all ranks' gradients, in step), ssp (as gradients come, no rank more than ps.staleness steps ahead), async (as they come), geo (ranks update copies and exchange the changes)",
 			Value: setting.Choice(&s.Sync, Syncs()...)},
 		{Path: "training.seeds", Unit: "seeds", About: "number of seeds to train sequentially, from training.seed on, with mean and spread printed", Value: setting.Int(&s.Seeds)},
@@ -95,7 +95,7 @@ func (s *Spec) servers() []setting.Row {
 	v := &s.Servers
 	kept := setting.Equals("sync", string(BSP), string(SSP), string(Async), string(Geo))
 	return []setting.Row{
-		{Path: "servers.count", Commands: setting.AllCommands &^ setting.Bench &^ setting.Heter, Flag: "servers", Unit: "servers", About: "number of servers; 0: 1 if the job can use a server", Needs: setting.Equals("sync", string(Sum), string(BSP), string(SSP), string(Async), string(Geo)), Value: setting.Int(&v.Count)},
+		{Path: "servers.count", Commands: setting.AllCommands &^ setting.Bench &^ setting.Heter, Flag: "servers", Unit: "servers", About: "number of servers; 0: 1 if the job can use a server", Needs: setting.Equals("sync", string(Aggregate), string(BSP), string(SSP), string(Async), string(Geo)), Value: setting.Int(&v.Count)},
 		{Path: "servers.hosts", Commands: setting.Run | setting.Server, Unit: "HOST:N,...", About: "hosts that run servers, assigned round-robin; default: the ranks' hosts", Scope: setting.PerProcess, Needs: setting.Enabled("job.hosts"), Value: setting.Text(&v.Hosts)},
 		{Path: "heter.hosts", Commands: setting.Run | setting.Heter, Unit: "HOST:N,...", About: "hosts that run heter-trainers, assigned round-robin; default: the ranks' hosts", Scope: setting.PerProcess, Needs: setting.All(setting.Enabled("job.hosts"), setting.Enabled("heter.count")), Value: setting.Text(&s.HeterHosts)},
 		{Path: "heter.addresses", Commands: setting.Heter, Unit: "HOST:PORT,...", About: "addresses of the heter-trainers, for ranks and heter-trainers started by hand", Scope: setting.PerProcess, Needs: setting.Enabled("heter.count"), Value: setting.List(&s.HeterAddresses)},

@@ -31,8 +31,8 @@ type Sync string
 const (
 	// AllReduce: ranks sum gradients among themselves.
 	AllReduce Sync = "allreduce"
-	// Sum: aggregation servers sum gradients for the ranks, and ranks update the parameters.
-	Sum Sync = "sum"
+	// Aggregate: aggregation servers sum gradients for the ranks, and ranks update the parameters.
+	Aggregate Sync = "aggregate"
 	// BSP: parameter servers update in steps, by the mean of all ranks' gradients.
 	BSP Sync = "bsp"
 	// SSP: parameter servers update as gradients arrive, and the staleness limits a rank's lead
@@ -45,7 +45,7 @@ const (
 )
 
 // Syncs returns all values.
-func Syncs() []Sync { return []Sync{AllReduce, Sum, BSP, SSP, Async, Geo} }
+func Syncs() []Sync { return []Sync{AllReduce, Aggregate, BSP, SSP, Async, Geo} }
 
 // UsesParameterServers reports whether parameter servers store the parameters.
 func (s Sync) UsesParameterServers() bool { return slices.Contains([]Sync{BSP, SSP, Async, Geo}, s) }
@@ -238,7 +238,7 @@ func (s *Spec) complete() {
 
 // AggregationServers returns the number of aggregation servers.
 func (s *Spec) AggregationServers() int {
-	if s.Sync == Sum {
+	if s.Sync == Aggregate {
 		return s.Servers.Count
 	}
 	return 0

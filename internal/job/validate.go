@@ -44,7 +44,7 @@ func (s *Spec) ValidateTraining() error {
 	errs.add(s.Seeds < 1 || s.Seeds > maxSeeds, "training.seeds", "%d: want 1 to %d", s.Seeds, maxSeeds)
 	errs.add(s.Seeds > 1 && s.Sync.UsesParameterServers(), "training.seeds", "%d with %v %s: servers keep the parameters of one run: run the seeds one by one", s.Seeds, setting.Path("sync"), s.Sync)
 	errs.add(s.Seeds > 1 && s.Train.Checkpoint.Dir != "", "training.seeds", "%d with %v %q: a folder of checkpoints is of one run", s.Seeds, setting.Path("checkpoint.dir"), s.Train.Checkpoint.Dir)
-	errs.add(s.Sync == Sum && s.Train.Exchange.Strategy == distopt.PartialUpdate, "exchange.strategy", "%s with %v %s: it averages parameters among the ranks and has nothing for servers", s.Train.Exchange.Strategy, setting.Path("sync"), s.Sync)
+	errs.add(s.Sync == Aggregate && s.Train.Exchange.Strategy == distopt.PartialUpdate, "exchange.strategy", "%s with %v %s: it averages parameters among the ranks and has nothing for servers", s.Train.Exchange.Strategy, setting.Path("sync"), s.Sync)
 	errs.add(s.Train.Model.Build != nil && !s.Train.Model.Drops && s.Train.Dropout > 0, "training.dropout", "%s has no effect on %s, which drops nothing: leave it out", quantity.Exact(s.Train.Dropout), s.Model)
 	errs.add(s.ParameterServer.From != "" && s.Train.Start.From != "", "ps.init-from", "with %v, which says where rows are from, too: choose one", setting.Path("training.init-from"))
 	errs.add(s.Seeds > 1 && len(s.Train.Tuning.Choices) > 0, "training.seeds", "%d with %v: these were made for one seed", s.Seeds, setting.Path("tuning.choices"))

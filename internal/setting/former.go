@@ -13,7 +13,7 @@ type former struct {
 	path  Path              // path in that version
 	flag  string            // flags in that version, if they have changed, with spaces between
 	now   Path              // path of the replacement; empty if removed
-	words map[string]string // new names of values; empty means the new setting's default
+	words map[string]string // new names of values; "" means the new setting's default
 	host  string            // HOST of an address without a host
 	usual []string          // values without replacement that equal today's behaviour
 	same  bool              // no value changes results: a resumed run ignores its checkpoint's
@@ -29,6 +29,7 @@ var formers = sync.OnceValue(func() []former { return append(renamed(), removed(
 // renamed returns the settings with another name today.
 func renamed() []former {
 	return []former{
+		{path: "sync", now: "sync", words: map[string]string{"sum": "aggregate"}},
 		{path: "servers.addresses", flag: "ps-addrs", now: "ps.addresses"},
 		{path: "servers.dir", now: "ps.dir"},
 		{path: "servers.memory", now: "ps.memory"},
@@ -108,11 +109,14 @@ func Harmless(p Path) bool {
 	return slices.ContainsFunc(formers(), func(f former) bool { return f.path == p && f.same })
 }
 
-// Current returns an assignment with this version's names, a note for the user if a name changed,
-// and whether the setting remains given. A removed setting is an error unless its value equals
+// Current returns an assignment with this version's names, a note for the user if a name of the
+// setting or of its value changed, and whether the setting remains given. A removed setting is an error unless its value equals
 // today's behaviour.
 func Current(a Assignment) (now Assignment, note string, exists bool, err error) {
-	i := slices.IndexFunc(formers(), func(f former) bool { return f.path == a.Path && f.now != a.Path })
+	i := slices.IndexFunc(formers(), func(f former) bool {
+		_, word := f.words[a.Text]
+		return f.path == a.Path && (f.now != a.Path || word)
+	})
 	if i < 0 {
 		return a, "", true, nil
 	}
@@ -128,10 +132,15 @@ func Current(a Assignment) (now Assignment, note string, exists bool, err error)
 		a.Text = f.host + a.Text
 	}
 	word, renamed := f.words[a.Text]
+	if f.now == f.path {
+		note = fmt.Sprintf("%s %s is %s %s", f.path, a.Text, f.now, word)
+	} else {
+		note = fmt.Sprintf("%s is %s", f.path, f.now)
+	}
 	if renamed {
 		a.Text = word
 	}
-	return a, fmt.Sprintf("%s is %s", f.path, f.now), !renamed || word != "", nil
+	return a, note, !renamed || word != "", nil
 }
 
 // Formers returns the flags of earlier versions by their paths; none if the flag is unchanged.

@@ -19,6 +19,7 @@ func TestCurrentReadsNamesOfEarlierVersions(t *testing.T) {
 		{"training.lr-floor", "0", ""},
 		{"training.lr-floor", "0.1", "training.lr-floor 0.1: the setting was removed: give training.lr-schedule=cosine:LR"},
 		{"data.by-file", "true", "data.partition=files"},
+		{"sync", "sum", "sync=aggregate"},
 		{"job.slice", "100µs", ""},
 		{"servers.restarts", "2", "job.max-restarts=2"},
 		{"heter.max-restarts", "2", "job.max-restarts=2"},
@@ -47,9 +48,9 @@ func TestCurrentReadsNamesOfEarlierVersions(t *testing.T) {
 // Values of an earlier version's checkpoint have the names of this version; a setting without replacement is an error
 // where it changed something.
 func TestCurrentValues(t *testing.T) {
-	was := setting.Values{"training.lr": "1", "training.lr-steps": "", "training.lr-cosine": "true", "data.partition": "shuffled", "data.by-file": "true", "output.verbose": "false"}
+	was := setting.Values{"training.lr": "1", "training.lr-steps": "", "training.lr-cosine": "true", "data.partition": "shuffled", "data.by-file": "true", "output.verbose": "false", "sync": "sum"}
 	got, err := was.Current()
-	if want := (setting.Values{"training.lr": "1", "training.lr-schedule": "cosine", "data.partition": "files"}); err != nil || !maps.Equal(got, want) {
+	if want := (setting.Values{"training.lr": "1", "training.lr-schedule": "cosine", "data.partition": "files", "sync": "aggregate"}); err != nil || !maps.Equal(got, want) {
 		t.Errorf("got %v (%v), want %v", got, err, want)
 	}
 	was["network.streams"] = "2" // changed no result
