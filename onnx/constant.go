@@ -9,19 +9,31 @@ import (
 // constant is a tensor in the graph, a weight or a small constant. Its values are computed when
 // they are written, without a second copy of the weights.
 type constant struct {
-	name  string
-	shape []int
-	ints  []int64 // int64; nil: float32 from each
-	each  func(emit func(values []float32) error) error
-	at    int64 // offset in the file of external data, or negative
+	name    string
+	shape   []int
+	ints    []int64
+	words   []string
+	doubles []float64
+	each    func(emit func(values []float32) error) error // float32, if the slices are nil
+	at      int64                                         // offset in the file of external data, or negative
 }
 
-// bytes is the size of the values.
-func (c constant) bytes() int64 {
-	n := int64(4)
-	if c.each == nil {
-		n = 8
+// kind is the type of the values.
+func (c constant) kind() int64 {
+	switch {
+	case c.words != nil:
+		return stringType
+	case c.doubles != nil:
+		return float64Type
+	case c.each == nil:
+		return int64Type
 	}
+	return float32Type
+}
+
+// bytes is the size of the values; words are no values of a fixed size, and counted as 0.
+func (c constant) bytes() int64 {
+	n := map[int64]int64{float32Type: 4, int64Type: 8, float64Type: 8}[c.kind()]
 	for _, d := range c.shape {
 		n *= int64(d)
 	}
@@ -33,12 +45,14 @@ func (c constant) encode(file string) (m message) {
 	for _, d := range c.shape {
 		m.number(1, int64(d))
 	}
-	kind := int64(float32Type)
-	if c.each == nil {
-		kind = int64Type
-	}
-	m.number(2, kind)
+	m.number(2, c.kind())
 	m.text(8, c.name)
+	if c.words != nil {
+		for _, w := range c.words {
+			m.text(6, w)
+		}
+		return m
+	}
 	if c.at < 0 {
 		m.head(9, c.bytes())
 		return m
@@ -52,8 +66,13 @@ func (c constant) encode(file string) (m message) {
 
 // write writes the values, little-endian.
 func (c constant) write(w io.Writer) error {
-	if c.each == nil {
+	switch c.kind() {
+	case stringType:
+		return nil
+	case int64Type:
 		return binary.Write(w, binary.LittleEndian, c.ints)
+	case float64Type:
+		return binary.Write(w, binary.LittleEndian, c.doubles)
 	}
 	var buf [4 << 10]byte
 	return c.each(func(values []float32) error {

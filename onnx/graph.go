@@ -40,6 +40,8 @@ type builder struct {
 	sums       map[int]string     // input with sums of rows, by operation
 	single     func(slot int) bool
 	bags       []Bag
+	raw        *rawInputs // nil: encoded inputs
+	idsFrom    string     // value with the batch's ids
 
 	operators []operator
 	constants []constant

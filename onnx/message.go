@@ -32,7 +32,10 @@ func (m *message) head(field protowire.Number, n int64) {
 // Types of values in graphs, numbered as in TensorProto.DataType.
 const (
 	float32Type = 1
+	uint8Type   = 2
 	int64Type   = 7
+	stringType  = 8
+	float64Type = 11
 )
 
 // attribute is an encoded AttributeProto: a number, or several, by name. It has a kind, and a field
@@ -65,12 +68,21 @@ func intsOf(name string, vs ...int) attribute {
 	return attribute(m)
 }
 
+func stringsOf(name string, vs ...string) attribute {
+	m := newAttribute(name, 8)
+	for _, v := range vs {
+		m.text(9, v)
+	}
+	return attribute(m)
+}
+
 // operator is a NodeProto: a standard operation from named tensors to named tensors. An empty name
 // omits an input.
 type operator struct {
 	op, name string
 	in, out  []string
 	attrs    []attribute
+	domain   string // "": the standard operators
 }
 
 func (o operator) encode() (m message) {
@@ -84,6 +96,9 @@ func (o operator) encode() (m message) {
 	m.text(4, o.op)
 	for _, a := range o.attrs {
 		m.inner(5, message(a))
+	}
+	if o.domain != "" {
+		m.text(7, o.domain)
 	}
 	return m
 }

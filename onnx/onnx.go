@@ -17,6 +17,10 @@
 //	logits      of a classifier; prediction of a regression; else output, or output0, output1, …
 //	state0.h.next  and so on: the initial state of a run that continues
 //
+// With Config.Raw the inputs are the columns of a table, [batch], float64 or strings, or "pixels",
+// [batch, height, width, channels], uint8. The outputs are "prediction", a number in the units of
+// the target, or a class with "probability", "probabilities" and "classes".
+//
 // Outputs with several rows per sample, such as of a language model, are [batch, rows, …].
 package onnx
 
@@ -25,6 +29,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/weights"
@@ -39,6 +44,9 @@ type Config struct {
 	// External is the size of the weights, in bytes, from which a separate file holds them: a graph
 	// file is limited to 2 GiB. 0 means 1 GiB.
 	External int64
+	// Raw, if not nil, describes the model's data, which HasRaw accepts. The graph then takes the
+	// data as they are and returns predictions: see the package comment. nil means encoded inputs.
+	Raw *data.Description
 	// Single reports whether samples have at most one key in a slot. The graph then looks up the
 	// row, unless the table's rows are elsewhere. nil means no slot.
 	Single func(slot int) bool
@@ -97,6 +105,9 @@ func New(spec model.Spec, m model.Model, ps *nn.Params, cfg Config) (*Graph, err
 	if b.single == nil {
 		b.single = func(int) bool { return false }
 	}
+	if cfg.Raw != nil {
+		b.raw = &rawInputs{data: *cfg.Raw}
+	}
 	if b.weightName == nil {
 		b.weightName = func(name string) string { return name }
 	}
@@ -112,7 +123,7 @@ func (g *Graph) String() string {
 	list := func(ports []port) string {
 		var out []string
 		for _, p := range ports {
-			out = append(out, fmt.Sprint(p.name, " ", p.shape))
+			out = append(out, fmt.Sprint(p.name, " ", p.shape)+map[int64]string{uint8Type: " uint8", stringType: " string", float64Type: " float64"}[p.kind])
 		}
 		return strings.Join(out, ", ")
 	}
@@ -141,6 +152,11 @@ func (b *builder) refuse(format string, args ...any) error {
 // build converts the live operations, between the inputs and the outputs.
 func (b *builder) build() error {
 	live, done := b.live(), b.ordered()
+	if b.raw != nil {
+		if err := errors.Join(b.takeRaw(), b.reserveRaw()); err != nil {
+			return err
+		}
+	}
 	b.takeInputs(live)
 	var names []string
 	for k := range b.passes[0].outs { // before a weight takes the name
@@ -167,6 +183,10 @@ func (b *builder) build() error {
 			return err
 		}
 	}
+	if b.raw != nil {
+		b.giveRaw()
+		return nil
+	}
 	for k, x := range b.passes[0].outs {
 		b.giveOutput(names[k], x, done[x])
 	}
@@ -190,12 +210,14 @@ func (b *builder) takeInputs(live []bool) {
 			b.rows[i] = tables[len(tables)-1].name
 			b.bags = append(b.bags, Bag{Input: b.rows[i], Table: n.Table.Name, Slots: idsOf(l)})
 		case len(l.columns) > 0 && l.columns[0].of >= 0:
-			if usesIDs = true; n.Table != nil {
+			if usesIDs = true; n.Table != nil && b.raw == nil {
 				b.bags = append(b.bags, Bag{Input: idsName, Table: n.Table.Name, Slots: idsOf(l), Rows: true})
 			}
 		}
 	}
-	if x := p.batch.Values; x != nil {
+	if x := p.batch.Values; x != nil && b.raw != nil {
+		b.of[x] = &value{shape: b.shapes[x], names: map[layout]string{asHere: b.raw.values}}
+	} else if x != nil {
 		v := &value{shape: b.shapes[x], names: map[layout]string{}}
 		in := port{name: b.unique("values"), kind: float32Type, shape: v.shape}
 		if len(v.shape) == 4 {
@@ -207,7 +229,10 @@ func (b *builder) takeInputs(live []bool) {
 		b.of[x] = v
 		b.inputs = append(b.inputs, in)
 	}
-	if usesIDs {
+	b.idsFrom = idsName
+	if b.raw != nil {
+		b.idsFrom = b.raw.ids
+	} else if usesIDs {
 		b.inputs = append(b.inputs, port{name: b.unique(idsName), kind: int64Type, shape: []dim{batch, fixed(b.spec.IDs)}})
 	}
 	b.inputs = append(b.inputs, tables...)
@@ -232,7 +257,11 @@ func (b *builder) giveOutput(to string, x *nn.Tensor, ordered bool) {
 			name = b.reshape(name, shape)
 		}
 	}
-	out := port{name: to, kind: float32Type, shape: shape}
+	b.give(port{name: to, kind: float32Type, shape: shape}, name)
+}
+
+// give makes a result an output.
+func (b *builder) give(out port, name string) {
 	b.operators = append(b.operators, operator{op: "Identity", name: "Identity_" + out.name, in: []string{name}, out: []string{out.name}})
 	b.outputs = append(b.outputs, out)
 }

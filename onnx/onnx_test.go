@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/data/table"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/nn"
@@ -219,6 +220,8 @@ func TestChecker(t *testing.T) {
 		spec, o, _ := smaller(mustLookup(t, name))
 		check(name, newTrial(t, spec, o, Config{About: map[string]string{"model": name}, External: 1 + int64(len(paths)%2)*maxInline/2}))
 	}
+	check("raw", newRawTable(t, table.Label).trial)
+	check("raw number", newRawTable(t, table.Target).trial)
 	for name, spec := range operations {
 		check(name, newTrial(t, spec, model.Options{}, Config{}))
 	}

@@ -19,6 +19,7 @@ type read struct {
 	inputs, outputs []readPort
 	about           map[string]string
 	opset           int64
+	sets            map[string]int64 // versions of all sets of operators
 }
 
 type readNode struct {
@@ -26,6 +27,8 @@ type readNode struct {
 	in, out  []string
 	ints     map[string][]int64
 	floats   map[string]float32
+	words    map[string][]string
+	domain   string
 }
 
 type readPort struct {
@@ -69,7 +72,7 @@ func fields(b []byte, f func(n protowire.Number, v uint64, in []byte) error) err
 
 // readModel reads a ModelProto. Values that lie outside are read from dir.
 func readModel(b []byte, dir string) (*read, error) {
-	r := &read{constants: map[string]*array{}, about: map[string]string{}}
+	r := &read{constants: map[string]*array{}, about: map[string]string{}, sets: map[string]int64{}}
 	err := fields(b, func(n protowire.Number, v uint64, in []byte) error {
 		switch n {
 		case 1:
@@ -79,12 +82,19 @@ func readModel(b []byte, dir string) (*read, error) {
 		case 7:
 			return r.graph(in, dir)
 		case 8:
-			return fields(in, func(n protowire.Number, v uint64, _ []byte) error {
-				if n == 2 {
-					r.opset = int64(v)
+			domain, version := "", int64(0)
+			err := fields(in, func(n protowire.Number, v uint64, in []byte) error {
+				if n == 1 {
+					domain = string(in)
+				} else {
+					version = int64(v)
 				}
 				return nil
 			})
+			if r.sets[domain] = version; domain == "" {
+				r.opset = version
+			}
+			return err
 		case 14:
 			key, value, err := readEntry(in)
 			r.about[key] = value
@@ -132,7 +142,7 @@ func (r *read) graph(b []byte, dir string) error {
 }
 
 func readOperator(b []byte) (readNode, error) {
-	node := readNode{ints: map[string][]int64{}, floats: map[string]float32{}}
+	node := readNode{ints: map[string][]int64{}, floats: map[string]float32{}, words: map[string][]string{}}
 	err := fields(b, func(n protowire.Number, _ uint64, in []byte) error {
 		switch n {
 		case 1:
@@ -145,6 +155,8 @@ func readOperator(b []byte) (readNode, error) {
 			node.op = string(in)
 		case 5:
 			return node.attribute(in)
+		case 7:
+			node.domain = string(in)
 		}
 		return nil
 	})
@@ -154,6 +166,7 @@ func readOperator(b []byte) (readNode, error) {
 func (n *readNode) attribute(b []byte) error {
 	name, kind := "", uint64(0)
 	var ints []int64
+	var words []string
 	var f float32
 	err := fields(b, func(number protowire.Number, v uint64, in []byte) error {
 		switch number {
@@ -163,6 +176,8 @@ func (n *readNode) attribute(b []byte) error {
 			f = math.Float32frombits(uint32(v))
 		case 3, 8:
 			ints = append(ints, int64(v))
+		case 9:
+			words = append(words, string(in))
 		case 20:
 			kind = v
 		}
@@ -173,6 +188,8 @@ func (n *readNode) attribute(b []byte) error {
 		n.floats[name] = f
 	case 2, 7:
 		n.ints[name] = ints
+	case 8:
+		n.words[name] = words
 	default:
 		return fmt.Errorf("attribute %s of type %d", name, kind)
 	}
@@ -219,6 +236,8 @@ func (r *read) constant(b []byte, dir string) error {
 			a.shape = append(a.shape, int(v))
 		case 2:
 			kind = v
+		case 6:
+			a.words = append(a.words, string(in))
 		case 8:
 			name = string(in)
 		case 9:
@@ -245,14 +264,20 @@ func (r *read) constant(b []byte, dir string) error {
 		}
 		raw = all[at : at+n]
 	}
-	width := map[uint64]int{1: 4, 7: 8}[kind]
-	if width == 0 || len(raw) != width*a.size() {
+	width := map[uint64]int{1: 4, 7: 8, 11: 8}[kind]
+	if kind == 8 && len(a.words) == a.size() && len(raw) == 0 {
+		width = 1
+	}
+	if width == 0 || kind != 8 && len(raw) != width*a.size() {
 		return fmt.Errorf("constant %s of type %d and shape %v has %d bytes", name, kind, a.shape, len(raw))
 	}
 	for i := 0; i < len(raw); i += width {
-		if kind == 1 {
+		switch kind {
+		case 1:
 			a.data = append(a.data, float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[i:]))))
-		} else {
+		case 11:
+			a.data = append(a.data, math.Float64frombits(binary.LittleEndian.Uint64(raw[i:])))
+		default:
 			a.data = append(a.data, float64(int64(binary.LittleEndian.Uint64(raw[i:]))))
 		}
 	}
@@ -285,6 +310,9 @@ func (r *read) check() error {
 	}
 	nodes := map[string]bool{}
 	for _, n := range r.nodes {
+		if r.sets[n.domain] == 0 {
+			return fmt.Errorf("%s %s is of the set %q, which the graph does not import", n.op, n.name, n.domain)
+		}
 		for _, in := range n.in {
 			if !known[in] {
 				return fmt.Errorf("%s %s reads %q, which nothing before it gives", n.op, n.name, in)

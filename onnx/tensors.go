@@ -242,9 +242,9 @@ func (b *builder) taken(l *lookup) string {
 		all, vs = all && c.of == i, append(vs, c.of)
 	}
 	if all {
-		return idsName
+		return b.idsFrom
 	}
-	return b.add("Gather", []string{idsName, b.list(vs...)}, intOf("axis", 1))
+	return b.add("Gather", []string{b.idsFrom, b.list(vs...)}, intOf("axis", 1))
 }
 
 // counted returns computed ids, [n, each], such as the positions of a sentence's words.

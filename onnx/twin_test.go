@@ -11,6 +11,7 @@ import (
 type array struct {
 	shape []int
 	data  []float64
+	words []string // instead of data, of strings
 }
 
 func newArray(shape ...int) *array {
@@ -110,14 +111,14 @@ func (a *array) each(f func(x float64) float64) *array {
 }
 
 func (a *array) reshaped(shape ...int) *array {
-	out := &array{shape: slices.Clone(shape), data: a.data}
+	out := &array{shape: slices.Clone(shape), data: a.data, words: a.words}
 	for i, d := range shape {
 		if d == -1 {
 			out.shape[i] = 1
 			out.shape[i] = len(a.data) / out.size()
 		}
 	}
-	if out.size() != len(a.data) {
+	if out.size() != max(len(a.data), len(a.words)) {
 		panic(fmt.Sprintf("%v is reshaped to %v", a.shape, shape))
 	}
 	return out
@@ -191,6 +192,9 @@ func (n readNode) compute(in []*array) (out []*array, err error) {
 			err = fmt.Errorf("%s %s: %v", n.op, n.name, r)
 		}
 	}()
+	if n.op == "Identity" {
+		return one(in[0]), nil
+	}
 	if f, ok := eachOf[n.op]; ok {
 		return one(in[0].each(f)), nil
 	}
@@ -204,7 +208,13 @@ func (n readNode) compute(in []*array) (out []*array, err error) {
 }
 
 var eachOf = map[string]func(float64) float64{
-	"Identity": func(x float64) float64 { return x }, "Relu": func(x float64) float64 { return max(x, 0) }, "Tanh": math.Tanh, "Sigmoid": sigmoid,
+	"Relu": func(x float64) float64 { return max(x, 0) }, "Tanh": math.Tanh, "Sigmoid": sigmoid,
+	"IsNaN": func(x float64) float64 {
+		if x != x {
+			return 1
+		}
+		return 0
+	},
 }
 
 var pairOf = map[string]func(x, y float64) float64{
@@ -220,6 +230,7 @@ var operatorOf = map[string]func(n readNode, in []*array) []*array{
 	"MaxPool": poolTwin, "AveragePool": poolTwin, "GlobalAveragePool": globalTwin,
 	"BatchNormalization": batchNormTwin, "LayerNormalization": layerNormTwin, "InstanceNormalization": instanceNormTwin,
 	"LSTM": lstmTwin, "GRU": gruTwin,
+	"LabelEncoder": labelEncoderTwin, "Where": whereTwin, "Cast": castTwin, "ArgMax": argMaxTwin, "GatherElements": gatherElementsTwin,
 	"Softmax": softmaxTwin, "LogSoftmax": softmaxTwin,
 	"ReduceSum": reduceTwin, "ReduceMean": reduceTwin, "ReduceL2": reduceTwin,
 	"Gather": gatherTwin, "Slice": sliceTwin, "Concat": concatTwin, "Split": splitTwin, "Pad": padTwin,
@@ -554,6 +565,9 @@ func reduceTwin(n readNode, in []*array) []*array {
 }
 
 func gatherTwin(n readNode, in []*array) []*array {
+	if in[0].words != nil {
+		return one(gatherWords(in[0].words, in[1]))
+	}
 	x, ids, axis := in[0], in[1], axisFrom(n.int("axis"), len(in[0].shape))
 	shape := slices.Concat(x.shape[:axis], ids.shape, x.shape[axis+1:])
 	return one(newArray(shape...).fill(func(at []int) float64 {

@@ -14,7 +14,9 @@ import (
 const (
 	irVersion = 8 // version of opset 17
 	opset     = 17
-	page      = 4096 // alignment of external values, for mapping
+	mlDomain  = "ai.onnx.ml" // operators of the standard for words
+	mlOpset   = 3            // version that came with opset 17
+	page      = 4096         // alignment of external values, for mapping
 )
 
 // size is the size of the weights in bytes.
@@ -142,10 +144,18 @@ func (g *Graph) graph(constants []constant, data string) (before, after message,
 
 // tail is the end of the message, after the graph.
 func (g *Graph) tail() (m message) {
-	var set message
-	set.text(1, "")
-	set.number(2, opset)
-	m.inner(8, set)
+	sets := map[string]int64{"": opset}
+	for _, o := range g.operators {
+		if o.domain != "" {
+			sets[o.domain] = mlOpset
+		}
+	}
+	for _, domain := range slices.Sorted(maps.Keys(sets)) {
+		var set message
+		set.text(1, domain)
+		set.number(2, sets[domain])
+		m.inner(8, set)
+	}
 	for _, key := range slices.Sorted(maps.Keys(g.cfg.About)) {
 		m.inner(14, entry(key, g.cfg.About[key]))
 	}

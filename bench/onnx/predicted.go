@@ -130,7 +130,7 @@ func (c *contest) rehearse(program string, r rehearsal) (far float64, kind strin
 		far, err = c.bundled(ringo, saved, dir, input)
 		return far, "bundle", err
 	}
-	if _, err := ringo("export", saved, "--format", "onnx", "--out", graph); err != nil {
+	if _, err := ringo("export", saved, "--format", "onnx", "--inputs", "encoded", "--out", graph); err != nil {
 		return 0, "", err
 	}
 	line := []string{"predict", saved, "--data", input, "--format", "csv", "--progress", "none"}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/nn"
@@ -45,20 +46,23 @@ func TestExportGraphs(t *testing.T) {
 		t.Fatal(err)
 	}
 	const few = " --set data.train-limit=600 --set data.eval-limit=200"
+	const encoded, raw, unsaid = " --inputs encoded", " --inputs raw", ""
 	for _, c := range []struct {
-		line, says string
-		has        []string
+		line, inputs, says string
+		has                []string
 	}{
-		{"mlp --data synthetic" + few, "the graph values [batch 1 28 28] -> logits [batch 10] of mlp", []string{"deviation\x12\x060.3081", "hidden.weight"}},
-		{"mlp --batch 8 --data " + table, "the graph values [batch 1], ids [batch 1] -> prediction [batch 1] of mlp", []string{`"words":["green","red"]`, `"kind":"target"`}},
-		{"ctr-dnn --data synthetic --lr 1e-30 --sync bsp --servers 2 --set data.table-rows=1000001 --set training.freeze=fc2.*" + few, "the graph values [batch 13], embedding [batch 260] -> logits [batch 2] of ctr-dnn", firstValues(t, "ctr-dnn")},
-		{"mlp --data synthetic --lr 1e-30 --sync bsp --servers 2" + few, "the graph values [batch 1 28 28] -> logits [batch 10] of mlp", firstValues(t, "mlp")[1:]},
+		{"mlp --data synthetic" + few, encoded, "the graph values [batch 1 28 28] -> logits [batch 10] of mlp", []string{"deviation\x12\x060.3081", "hidden.weight"}},
+		{"mlp --data synthetic" + few, raw, "the graph pixels [batch 28 28 1] uint8 -> prediction [batch] string, probability [batch], probabilities [batch 10], classes [10] string of mlp", nil},
+		{"mlp --batch 8 --data " + table, encoded, "the graph values [batch 1], ids [batch 1] -> prediction [batch 1] of mlp", []string{`"words":["green","red"]`, `"kind":"target"`}},
+		{"mlp --batch 8 --data " + table, unsaid, "the graph size [batch] float64, colour [batch] string -> prediction [batch] float64 of mlp", []string{"LabelEncoder", "ai.onnx.ml"}},
+		{"ctr-dnn --data synthetic --lr 1e-30 --sync bsp --servers 2 --set data.table-rows=1000001 --set training.freeze=fc2.*" + few, unsaid, "the graph values [batch 13], embedding [batch 260] -> logits [batch 2] of ctr-dnn", firstValues(t, "ctr-dnn")},
+		{"mlp --data synthetic --lr 1e-30 --sync bsp --servers 2" + few, encoded, "the graph values [batch 1 28 28] -> logits [batch 10] of mlp", firstValues(t, "mlp")[1:]},
 	} {
 		dir, out := filepath.Join(t.TempDir(), "saved"), filepath.Join(t.TempDir(), "model.onnx")
 		if status, _, errs := command(t, "train "+c.line+" --epochs 1 --progress none --checkpoint "+dir); status != 0 {
 			t.Fatalf("%s: status %d, %s", c.line, status, errs)
 		}
-		status, said, errs := command(t, "export "+dir+" --format onnx --out "+out)
+		status, said, errs := command(t, "export "+dir+" --format onnx --out "+out+c.inputs)
 		if status != 0 || withoutChoice(errs) != "" || !strings.Contains(said, c.says) {
 			t.Errorf("%s: status %d, %q, %q, want %q", c.line, status, said, errs, c.says)
 			continue
@@ -72,5 +76,24 @@ func TestExportGraphs(t *testing.T) {
 				t.Errorf("%s: the graph has no %.40q", c.line, has)
 			}
 		}
+	}
+}
+
+// Raw inputs of a model that has none, and inputs of a format that has no graph, are errors that say what to do.
+func TestExportInputsRefused(t *testing.T) {
+	dir, out := filepath.Join(t.TempDir(), "saved"), filepath.Join(t.TempDir(), "x")
+	line := "train ctr-dnn --data synthetic --set data.train-limit=600 --set data.eval-limit=200 --epochs 1 --progress none --checkpoint " + dir
+	if status, _, errs := command(t, line); status != 0 {
+		t.Fatalf("status %d, %s", status, errs)
+	}
+	saved, err := checkpoint.Of(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkRefused(t, 1, "export "+saved+" --format onnx --inputs raw --out "+out, "--inputs raw: the data of ctr-dnn are neither a table nor images", "--inputs encoded")
+	checkRefused(t, 2, "export "+dir+" --inputs raw --out "+out, "only --format onnx has a choice of inputs")
+	checkRefused(t, 2, "export "+dir+" --format onnx --inputs row --out "+out, `--inputs "row" is not known`, "raw")
+	if _, err := os.Stat(out); err == nil {
+		t.Error("a refused export left a file")
 	}
 }

@@ -296,7 +296,7 @@ func TestBundleRefusesOtherModels(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	keyed := keyedModel(t, "deepfm")
-	if _, err := keyed.writeGraph(filepath.Join(t.TempDir(), "x")); err == nil || !strings.Contains(err.Error(), "--format bundle") {
+	if _, err := keyed.writeGraph(filepath.Join(t.TempDir(), "x"), ""); err == nil || !strings.Contains(err.Error(), "--format bundle") {
 		t.Errorf("got %v", err)
 	}
 	keyed.served = true

@@ -22,9 +22,15 @@ const (
 	bundle      = "bundle"
 )
 
+// Inputs of a graph.
+const (
+	raw     = "raw"     // columns of a table, or pixels
+	encoded = "encoded" // the values that the model takes
+)
+
 // Command is `ringo export`.
 func Command() *cobra.Command {
-	format, out := safetensors, ""
+	format, out, inputs := safetensors, "", ""
 	cmd := &cobra.Command{
 		Use:   "export CHECKPOINT --out FILE",
 		Short: "Export a checkpoint to ONNX, safetensors or NumPy",
@@ -34,20 +40,31 @@ func Command() *cobra.Command {
 			"safetensors and npz (NumPy) have the weights, with the names and layouts of PyTorch's\n" +
 			"state_dict; resnet50 has the names of torchvision. onnx is the whole model as a graph of\n" +
 			"opset 17 with a variable batch; weights of 1 GiB or more are in a second file, FILE.data.\n" +
+			"Its inputs are the columns of a table (numbers, and words as strings) or the pixels of\n" +
+			"images, and its outputs the fields of `ringo predict`. Graphs of other models, and all\n" +
+			"graphs with --inputs encoded, have encoded inputs and return logits.\n" +
 			"bundle is a folder for a click model: dense weights, a graph with sums of rows as inputs,\n" +
 			"the rows, and bundle.json, which describes how a program computes the inputs of a line.\n" +
 			"Files appear complete or not at all.",
 		Example: "  ringo export RUN --out model.safetensors\n" +
 			"  ringo export RUN/step-000000500.ringo --format npz --out model.npz\n" +
 			"  ringo export RUN --format onnx --out model.onnx\n" +
+			"  ringo export RUN --format onnx --inputs encoded --out model.onnx\n" +
 			"  ringo export RUN --format bundle --out FOLDER",
 		Args: oneCheckpoint,
 	}
 	cli.Choice(cmd, &format, "format", "safetensors, npz, onnx or bundle", safetensors, npz, graph, bundle)
 	cmd.Flags().StringVar(&out, "out", "", "`FILE`, or a bundle's folder, to write (required)")
+	cli.Choice(cmd, &inputs, "inputs", "inputs of an ONNX graph: raw or encoded; default: raw for tables and images", raw, encoded)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var faults cli.Faults
 		faults.Known("format", format, safetensors, npz, graph, bundle)
+		if cmd.Flags().Changed("inputs") {
+			faults.Known("inputs", inputs, raw, encoded)
+			if format != graph {
+				faults.Add("--inputs %s: only --format onnx has a choice of inputs", inputs)
+			}
+		}
 		if out == "" {
 			faults.Add("`ringo export` needs --out FILE")
 		}
@@ -61,7 +78,7 @@ func Command() *cobra.Command {
 		what := ""
 		switch format {
 		case graph:
-			what, err = m.writeGraph(out)
+			what, err = m.writeGraph(out, inputs)
 		case bundle:
 			what, err = m.writeBundle(out)
 		default:
@@ -115,7 +132,7 @@ func (m *trained) writeDense(path string) error {
 }
 
 // writeGraph writes the model as a graph, and returns a summary of inputs and outputs.
-func (m *trained) writeGraph(path string) (string, error) {
+func (m *trained) writeGraph(path, inputs string) (string, error) {
 	if len(m.spec.Slots) > 0 {
 		return "", fmt.Errorf("%s has keys, of which a graph has no rows: --format bundle writes the graph, the rows and how a program uses both", m.spec.Name)
 	}
@@ -123,7 +140,15 @@ func (m *trained) writeGraph(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	g, err := onnx.New(m.spec, m.model, m.ps, onnx.Config{Names: m.names, About: about})
+	cfg := onnx.Config{Names: m.names, About: about}
+	switch {
+	case inputs == raw && !onnx.HasRaw(m.data):
+		return "", fmt.Errorf("--inputs raw: the data of %s are neither a table nor images: --inputs encoded, the default here, has what the model takes", m.spec.Name)
+	case inputs != encoded && onnx.HasRaw(m.data):
+		cfg.Raw = &m.data
+		about["inputs"] = raw
+	}
+	g, err := onnx.New(m.spec, m.model, m.ps, cfg)
 	if err != nil {
 		return "", err
 	}

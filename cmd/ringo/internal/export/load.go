@@ -67,7 +67,8 @@ func read(ctx context.Context, path string, f *checkpoint.File) (*trained, error
 	if m.data, m.spec, o, err = train.ModelFromCheckpoint(f.Header, spec); err != nil {
 		return nil, err
 	}
-	if m.served {
+	ownRows := m.data.Encoder != nil // few: a row for each word of a table of columns
+	if m.served && !ownRows {
 		m.ps.TablesElsewhere()
 	}
 	m.model = m.spec.Build(m.ps, o)
@@ -79,11 +80,34 @@ func read(ctx context.Context, path string, f *checkpoint.File) (*trained, error
 		inFile := func(name string) bool {
 			return slices.ContainsFunc(f.Arrays(), func(i checkpoint.Info) bool { return i.Name == "param/"+name })
 		}
-		if err := train.LoadDense(ctx, m.ps, m.model, m.spec, inFile, m.job); err != nil {
+		err = train.LoadDense(ctx, m.ps, m.model, m.spec, inFile, m.job)
+		if err == nil && ownRows {
+			err = m.loadRows()
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
 	return m, f.ReadSome(m.arrays()...)
+}
+
+// loadRows loads the rows that servers had; no batch named the other rows, which have first values.
+func (m *trained) loadRows() error {
+	for i, t := range m.ps.Tables() {
+		err := m.job.Each(m.ctx, i, func(keys []uint64, weights []float32) error {
+			for k, key := range keys {
+				if key >= uint64(t.Rows) || len(weights) != len(keys)*t.Dim {
+					return fmt.Errorf("table %s: row %d of %d values: want rows below %d of %d values", t.Name, key, len(weights)/len(keys), t.Rows, t.Dim)
+				}
+				copy(t.Data[int(key)*t.Dim:][:t.Dim], weights[k*t.Dim:])
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // seedOf returns the run's seed, for the initial weights of rows that servers never had.
