@@ -95,7 +95,7 @@ const standVar = "LOSS_TEST_ADDRESS"
 func newLossScene(t *testing.T) *lossScene {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "ringo")
-	build := exec.Command("go", "build", "-o", binary, "./cmd/ringo")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/ringo")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

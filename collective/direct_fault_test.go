@@ -212,7 +212,7 @@ func TestDirectRefusesOldID(t *testing.T) {
 		}
 	}
 	for r, err := range use(3) {
-		if err == nil || !strings.Contains(err.Error(), "id 3 was that of another group") {
+		if err == nil || !strings.Contains(err.Error(), "id 3: another group over this mesh has used it") {
 			t.Errorf("rank %d used an id again: %v", r, err)
 		}
 	}

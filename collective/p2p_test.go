@@ -402,7 +402,7 @@ func TestHostileMemory(t *testing.T) {
 			f.Raise(s.turn(0)<<summaryBits | show.sig.summary(false))
 			return nil
 		})
-		if err := errs[0]; err == nil || asOpError(t, err).Peer != 1 || !strings.Contains(err.Error(), "it says that") && !errors.Is(err, transport.ErrLength) {
+		if err := errs[0]; err == nil || asOpError(t, err).Peer != 1 || !strings.Contains(err.Error(), "exceeds its arena") && !errors.Is(err, transport.ErrLength) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -424,7 +424,7 @@ func TestHostileMemory(t *testing.T) {
 			out.announced.Raise(1)
 			return nil
 		})
-		if err := errs[0]; err == nil || asOpError(t, err).Peer != 1 || !strings.Contains(err.Error(), "it says that") && !errors.Is(err, transport.ErrLength) {
+		if err := errs[0]; err == nil || asOpError(t, err).Peer != 1 || !strings.Contains(err.Error(), "exceeds its arena") && !errors.Is(err, transport.ErrLength) {
 			t.Errorf("a notice whose %s is wrong: %v", name, err)
 		}
 	}

@@ -52,14 +52,13 @@ func TestMomentumLosesNothing(t *testing.T) {
 				c.Layout().ClearPadding(0, sent)
 				velocity := c.transforms[0].(*momentum).velocity.Range(0, someLen)
 				for i, kept := range c.Residual(0, someLen) {
-					what := fmt.Sprintf("%v, step %d: value %d", chain, step, i)
 					sum := old[i] + u[i]
 					if q.Code() == CodeFP32 && !same(sent[i]+kept, sum) && sum != 0 ||
 						!within(float64(sent[i])+float64(kept), float64(sum), max(abs(sum), abs(sent[i]))) {
-						t.Fatalf("%s: %v is sent and %v kept of %v", what, sent[i], kept, sum)
+						t.Fatalf("%v, step %d: value %d: %v is sent and %v kept of %v", chain, step, i, sent[i], kept, sum)
 					}
 					if velocity[i] != u[i] && velocity[i] != 0 || sent[i] != 0 && velocity[i] != 0 {
-						t.Fatalf("%s: velocity %v, want %v, or 0 where it was sent", what, velocity[i], u[i])
+						t.Fatalf("%v, step %d: value %d: velocity %v, want %v, or 0 where it was sent", chain, step, i, velocity[i], u[i])
 					}
 					u[i] = velocity[i]
 				}

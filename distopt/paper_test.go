@@ -100,6 +100,9 @@ func TestPaperRule(t *testing.T) {
 	for _, every := range intervals {
 		for name, fill := range paperGradients {
 			for i, cfg := range []Config{{Plan: PlanOne}, {Plan: PlanPerLayer}, {BucketBytes: 4000}, {BucketBytes: 4000, LayerThresholds: true}} {
+				if every == 64 && i < 3 { // the last plan has what the others have
+					continue
+				}
 				cfg.Strategy, cfg.Spars, cfg.Every, cfg.Rule = DLGS, 0.03, every, compress.RulePaper
 				cfg.SparseAlgorithm = exchange.AllGather // adds in the order of ranks
 				onRanks(t, 2+2*(i%2), func(g *collective.Group) error {

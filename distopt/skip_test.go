@@ -293,12 +293,10 @@ func TestSkippedStepsChangeNoBit(t *testing.T) {
 	for _, cfg := range skipConfigs() {
 		for name, rule := range rules {
 			t.Run(fmt.Sprintf("%s/%s/%v", cfg.Strategy, name, cfg.ClipValue), func(t *testing.T) {
-				for size := 1; size <= 3; size++ {
-					for _, accumulation := range []int{1, 3} {
-						r := skipRun{cfg: cfg, rule: rule, size: size, shared: accumulation == 1 || size == 2}
-						r.cfg.ClipNorm, r.cfg.Accumulation = float64(accumulation-1), accumulation
-						checkSkip(t, r)
-					}
+				for _, c := range []struct{ size, accumulation int }{{1, 3}, {2, 1}, {3, 1}, {3, 3}} {
+					r := skipRun{cfg: cfg, rule: rule, size: c.size, shared: c.accumulation == 1 || c.size == 2}
+					r.cfg.ClipNorm, r.cfg.Accumulation = float64(c.accumulation-1), c.accumulation
+					checkSkip(t, r)
 				}
 			})
 		}

@@ -143,7 +143,7 @@ func TestSteps(t *testing.T) {
 			var want map[string][]float32
 			for threads := 1; threads <= 3; threads++ {
 				c := newTrial(t, build, threads, 0, batches...)
-				for range 3 {
+				for range batches {
 					if loss := c.step(); !(loss > 0 && loss < 100) {
 						t.Fatalf("loss %v", loss)
 					}

@@ -36,7 +36,7 @@ func TestSample(t *testing.T) {
 		t.Skip("it starts many processes")
 	}
 	ringo := filepath.Join(t.TempDir(), "ringo")
-	if out, err := exec.Command("go", "build", "-o", ringo, "../../cmd/ringo").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", ringo, "../../cmd/ringo").CombinedOutput(); err != nil {
 		t.Fatalf("building ringo: %v\n%s", err, out)
 	}
 	for part, cases := range sample {

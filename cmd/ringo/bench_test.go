@@ -43,6 +43,7 @@ func withoutPlace(text string) string {
 }
 
 func TestBenchAllReduce(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		flags     string
 		np        int

@@ -91,6 +91,7 @@ func TestKilledFineTuning(t *testing.T) {
 
 // Tables begin with rows of a run of ranks, of servers, and of a file, by key: whoever keeps the rows, before and now, the bits are the same.
 func TestTablesBegin(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ranks, servers, file := filepath.Join(dir, "ranks"), filepath.Join(dir, "servers"), filepath.Join(dir, "w.safetensors")
 	const alone = "--transport mem --collective-algorithm naive "

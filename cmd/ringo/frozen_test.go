@@ -153,7 +153,7 @@ func TestSuspendedJob(t *testing.T) {
 				}
 			}
 			if sig == syscall.SIGSTOP {
-				time.Sleep(5 * time.Second)
+				time.Sleep(3 * time.Second)
 			}
 		}
 		p.checkEnd(0)

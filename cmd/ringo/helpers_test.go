@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	os.Setenv("TMPDIR", temporary)                                   // where jobs that fail leave their black boxes
-	flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) // most tests wait for processes
+	flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))) // most tests wait for processes
 	status := m.Run()
 	os.RemoveAll(temporary)
 	os.Exit(status)

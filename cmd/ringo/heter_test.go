@@ -62,8 +62,8 @@ func TestGoesOnWithoutHeter(t *testing.T) {
 	for _, c := range []struct {
 		sig        syscall.Signal
 		sync, done string
-	}{{syscall.SIGKILL, "bsp", "210 steps, "}, {syscall.SIGSTOP, "bsp", "210 steps, "}, {syscall.SIGKILL, "async", ""}} {
-		p := start(t, strings.Replace(splitClicks, "--sync bsp", "--sync "+c.sync, 1)+"--epochs 30 --heartbeat-timeout 2s")
+	}{{syscall.SIGKILL, "bsp", "84 steps, "}, {syscall.SIGSTOP, "bsp", "84 steps, "}, {syscall.SIGKILL, "async", ""}} {
+		p := start(t, strings.Replace(splitClicks, "--sync bsp", "--sync "+c.sync, 1)+"--epochs 12 --heartbeat-timeout 2s")
 		p.await(&p.out, "epoch  2")
 		if err := syscall.Kill(p.process("RINGO_HETER_INDEX", 1), c.sig); err != nil {
 			t.Fatal(err)

@@ -67,6 +67,7 @@ func TestNoRegularFilesAreRefused(t *testing.T) {
 // What reads the lines of --json from a pipe gets them all, and is not ended by the look
 // whether they can be written.
 func TestJSONIntoAPipe(t *testing.T) {
+	t.Parallel()
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o666); err != nil {
 		t.Fatal(err)

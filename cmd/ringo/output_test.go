@@ -80,6 +80,7 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on 
 
 // What cannot be printed is a failure, whatever the command.
 func TestPrintingFails(t *testing.T) {
+	t.Parallel()
 	for _, line := range []string{"version", "plan mlp --compute-ms 1", brief + "--np 1 --epochs 1", brief + "--np 2 --epochs 1 --json -"} {
 		var errs strings.Builder
 		if status := run(context.Background(), words(line), full{}, &errs); status != exitFailed || !strings.Contains(errs.String(), "no space left on device") {

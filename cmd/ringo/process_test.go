@@ -201,6 +201,7 @@ func TestLauncherKilled(t *testing.T) {
 // Ctrl-C, a terminal's end, and what schedulers send, ends all in good order, however the ranks run. The status and
 // a line tell of the signal.
 func TestInterrupt(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		line   string
 		signal syscall.Signal

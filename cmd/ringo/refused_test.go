@@ -14,6 +14,7 @@ const refusedFile = "testdata/refused.txt"
 
 // What wrong command lines are answered is a text that a person may read as a whole.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(refusedFile)
 	if err != nil {
 		t.Fatal(err)

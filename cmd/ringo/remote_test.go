@@ -2,23 +2,26 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // A job that saves elsewhere is stopped by SIGTERM, and goes on on a host that has nothing of it, with the bits of one that ran through. What
 // lies there is read by other commands, and another run is kept out.
 func TestSavedElsewhere(t *testing.T) {
 	t.Parallel()
-	job := "train mlp --data synthetic --epochs 6 --batch 16 --train-limit 9600 --eval-limit 33 --threads 1 --progress none "
-	want := hashOf(t, job+"--np 2")
 	dir := filepath.Join(t.TempDir(), "far")
 	far := "file://" + dir
-	p := start(t, job+"--np 2 --checkpoint-every 37 --checkpoint "+far+"/run --resume=auto")
+	saving := " --np 2 --checkpoint-every 37 --checkpoint " + far + "/run --resume=auto"
+	p := start(t, endless+saving)
 	eventually(t, "a checkpoint", func() bool { // on its way
 		files, _ := filepath.Glob(filepath.Join(os.TempDir(), "ringo-*", "spool-*", "file:", dir, "run", "*.ringo"))
 		return len(files) > 0
@@ -27,15 +30,22 @@ func TestSavedElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.checkEnd(128+int(syscall.SIGTERM), "what is saved goes to "+far+"/run, by way of ", "--resume goes on from there")
-	p = start(t, job+"--np 2 --checkpoint-every 37 --checkpoint "+far+"/run --resume=auto")
+	steps, err := checkpoint.Steps(dir + "/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	epochs := steps[0]/50 + 1
+	job := strings.Replace(endless, "--epochs 1000000", fmt.Sprintf("--epochs %d", epochs), 1)
+	want := hashOf(t, job+"--np 2")
+	p = start(t, job+saving)
 	if status := p.wait(); status != 0 || sha(t, p.out.String()) != want {
 		t.Errorf("status %d, %s%s, want sha256 %s", status, p.out.String(), p.errs.String(), want)
 	}
 	checkHolds(t, "resumed", p.out.String(), "resumed after ", " from "+far+"/run/step-")
-	checkRefused(t, exitUsage, job+"--checkpoint "+far+"/run", "--checkpoint "+far+"/run holds a run already, saved last in step-000001800.ringo: go on with it (--resume)")
-	for _, line := range []string{"eval " + far + "/run", "eval " + far + "/run/last", "eval " + far + "/run/step-000001800.ringo"} {
+	checkRefused(t, exitUsage, job+"--checkpoint "+far+"/run", "--checkpoint "+far+fmt.Sprintf("/run holds a run already, saved last in step-%09d.ringo: go on with it (--resume)", 50*epochs))
+	for _, line := range []string{"eval " + far + "/run", "eval " + far + "/run/last", fmt.Sprintf("eval %s/run/step-%09d.ringo", far, 50*epochs)} {
 		status, out, errs := command(t, line+" --progress none")
-		if status != 0 || !strings.Contains(out, "after 1,800 steps") {
+		if status != 0 || !strings.Contains(out, "after "+quantity.Count(50*epochs, "step")) {
 			t.Errorf("%s: status %d, %s%s", line, status, out, errs)
 		}
 	}

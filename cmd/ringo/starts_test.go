@@ -240,6 +240,7 @@ func TestJobResumedByOtherRanks(t *testing.T) {
 // A folder is one job's at a time, a job that is told to end saves a last time, and what does not go
 // together is refused.
 func TestJobCheckpointUsage(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "saved")
 	p := start(t, endless+"--np 2 --sync async --checkpoint-every 50 --checkpoint "+dir)
 	awaitSteps(p, dir, 1)

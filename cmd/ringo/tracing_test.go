@@ -121,6 +121,7 @@ func TestTraceOfABenchmark(t *testing.T) {
 }
 
 func TestTraceFlags(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "no", "trace.json")
 	checkRefused(t, exitUsage, "train mlp "+small+"--set output.layer-stats=true", "--set output.layer-stats has no effect: it needs --json")
 	for _, np := range []string{"1", "2 --transport mem", "2 --transport tcp"} {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -37,6 +38,7 @@ const (
 func TestMain(m *testing.M) {
 	role := os.Getenv(roleVar)
 	if role == "" {
+		flag.Set("test.parallel", "16") // the tests that run beside others wait for silence
 		os.Exit(m.Run())
 	}
 	os.Exit(play(role, os.Args[1:]))

@@ -249,6 +249,7 @@ func TestCulpritBesideTables(t *testing.T) {
 
 // Servers that were told to end have their time to save, others have not.
 func TestTablesHaveTime(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		time  time.Duration
 		args  []string

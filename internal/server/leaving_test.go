@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/tiers"
@@ -45,7 +46,10 @@ func TestKilledWhileItLeaves(t *testing.T) {
 	if err := e.Close(); err != nil { // it was killed: this saves nothing
 		t.Fatal(err)
 	}
-	r := run(t, ticket, keep)
+	r := run(t, ticket, func(c *Config) {
+		keep(c)
+		c.Times.Heartbeat, c.Times.DeadAfter = 50*time.Millisecond, 500*time.Millisecond // it waits so long for a trainer that asks again
+	})
 	if err := <-r.end; err != nil {
 		t.Fatal(err)
 	}

@@ -255,7 +255,7 @@ func TestSegmentsAtOnce(t *testing.T) {
 		}
 	})
 	r, rows := rand.New(rand.NewPCG(7, 8)), Rows{}
-	rounds := 200
+	rounds := 80
 	if testing.Short() {
 		rounds = 40
 	}

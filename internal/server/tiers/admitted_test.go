@@ -393,7 +393,7 @@ func memoryDir(t *testing.T) string {
 // Servers that admit keys by count and are killed at any time, also while their log is written, end with the rows, the
 // optimizer's state and the counts of servers that never were, with every rule, in every tier, of any number.
 func TestKillsWithAdmission(t *testing.T) {
-	seeds, least, kills := 100, 500, 0
+	seeds, least, kills := 28, 140, 0
 	if testing.Short() {
 		seeds, least = 4, 10
 	}
