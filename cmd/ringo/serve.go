@@ -49,7 +49,7 @@ func newServe() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, words []string) error { return withCheckpoint(cmd, words, c.execute) },
+		RunE: c.execute,
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&c.address, "http", "127.0.0.1:8080", "`HOST:PORT` to listen at; other hosts need the token in "+launch.AdminTokenVar)
@@ -116,14 +116,25 @@ func (c *serveCommand) token() (string, error) {
 }
 
 func (c *serveCommand) execute(cmd *cobra.Command, words []string) error {
-	c.path = words[0]
 	token, err := c.token()
 	if err := errors.Join(c.validate(), err); err != nil {
 		return usageError{err}
 	}
+	path, end, err := checkpointHere(cmd.Context(), words[0])
+	if err != nil {
+		return err
+	}
+	c.path = path
+	return errors.Join(c.serve(cmd, token), end())
+}
+
+func (c *serveCommand) serve(cmd *cobra.Command, token string) error {
 	debug.SetGCPercent(100) // requests allocate: the small heap of training would be collected often
 	c.Version, c.Report = ringo.Version, func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
-	c.Find = func() (string, error) { return checkpoint.Of(c.path) }
+	c.Find = func() (string, error) {
+		file, _, err := checkpoint.Choose(c.path)
+		return file, err
+	}
 	c.Open = func(ctx context.Context, file string, use func(*train.Predictor) error) error {
 		return c.open(cmd, ctx, file, use)
 	}

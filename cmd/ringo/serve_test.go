@@ -81,6 +81,41 @@ func TestServePageIsReal(t *testing.T) {
 	p.checkEnd(0, "finishing the accepted requests")
 }
 
+// TestServeTakesNewerCheckpoints: a checkpoint that appears in the folder replaces the model, and a
+// damaged one does not.
+func TestServeTakesNewerCheckpoints(t *testing.T) {
+	run := servable(t)
+	files, err := filepath.Glob(filepath.Join(run, "step-*.ringo"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	p := start(t, "serve "+run+" --http 127.0.0.1:0 --watch 20ms")
+	p.await(&p.errs, "metrics: http://")
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(name string, text []byte) {
+		t.Helper()
+		new := filepath.Join(run, name+".new")
+		if err := os.WriteFile(new, text, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(new, filepath.Join(run, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("step-000000998.ringo", text)
+	p.await(&p.errs, "step-000000998.ringo of step ")
+	put("step-000000999.ringo", text[:len(text)/2])
+	p.await(&p.errs, "cannot replace "+filepath.Join(run, "step-000000998.ringo")+", which continues: ")
+	checkHolds(t, "stderr", p.errs.String(), "step-000000999.ringo")
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.checkEnd(0)
+}
+
 // TestServeNeedsItsToken: with a token in the environment, predictions need it and health does not,
 // and an address of other hosts needs a token.
 func TestServeNeedsItsToken(t *testing.T) {

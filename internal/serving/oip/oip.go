@@ -65,7 +65,7 @@ func Input(f sample.Field) Tensor {
 // accepts reports whether a field accepts a type.
 func accepts(kind sample.Kind, datatype string) bool {
 	switch kind {
-	case sample.Category:
+	case sample.Category, sample.Date:
 		return datatype == Bytes || datatype == "BOOL" || slices.Contains(numeric(), datatype)
 	case sample.Bag:
 		return datatype == Bytes

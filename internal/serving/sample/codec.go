@@ -25,6 +25,7 @@ type Kind string
 const (
 	Number   Kind = "number"   // a number, or null for a missing value
 	Category Kind = "category" // a text or number, or null for a missing value
+	Date     Kind = "date"     // a text or number in the column's format, or null
 	Bag      Kind = "bag"      // an array of texts or numbers, or null for an empty one
 	Pixels   Kind = "pixels"   // integers from 0 to 255, channels last
 	Values   Kind = "values"   // numbers, as the model receives them
@@ -253,7 +254,7 @@ func (in *columns) add(i int, f *Field, value []byte) (problem string) {
 			in.numbers[i] = append(in.numbers[i], x)
 		}
 		return problem
-	case Category:
+	case Category, Date:
 		word, problem := word(kind, value)
 		in.words[i] = append(in.words[i], word)
 		return problem

@@ -23,6 +23,8 @@ func (c *Codec) table(e *table.Encoder) {
 			c.ignored[col.Name] = true
 		case col.Kind == table.Number:
 			c.fields = append(c.fields, Field{Name: col.Name, Kind: Number})
+		case col.Kind == table.Date:
+			c.fields = append(c.fields, Field{Name: col.Name, Kind: Date})
 		default:
 			c.fields = append(c.fields, Field{Name: col.Name, Kind: Category, Words: col.Words})
 		}

@@ -18,7 +18,10 @@ import (
 )
 
 // people is a table with missing values, and texts that look like numbers.
-const people = "id,age,zip,job,bought\n1,30,0123,nurse,yes\n2,,0456,\"a \"\"b\"\", c\",no\n3,-1.5e1,0123,,yes\n4,41.25,,nurse,no\n"
+const people = "id,age,zip,job,day,paid,bought\n1,30,0123,nurse,2024-01-05,\"1.000,5\",yes\n2,,0456,\"a \"\"b\"\", c\",2023-07-31,3,no\n3,-1.5e1,0123,,,\"-0,25\",yes\n4,41.25,,nurse,2024-02-29,2,no\n"
+
+// plain is a table of numbers and categories.
+const plain = "id,age,zip,job,bought\n1,30,0123,nurse,yes\n2,,0456,baker,no\n3,-1.5e1,0123,,yes\n4,41.25,,nurse,no\n"
 
 // encoder returns the description of a table.
 func encoder(t testing.TB, text string) data.Description {
@@ -29,7 +32,11 @@ func encoder(t testing.TB, text string) data.Description {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := table.InferEncoder(r, table.Options{Schema: table.Schema{"id": table.Ignore, "zip": table.Category}}, func(int64) bool { return false }, func(err error) error { return err })
+	schema := table.Schema{"id": table.Ignore, "zip": table.Category}
+	if text == people {
+		schema["paid"], schema["day"] = "number:comma", table.Date
+	}
+	e, err := table.InferEncoder(r, table.Options{Schema: schema}, func(int64) bool { return false }, func(err error) error { return err })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,12 +105,12 @@ func bits(x []float32) (out []uint32) {
 func TestSamplesOfATableEqualThoseOfAFile(t *testing.T) {
 	d := encoder(t, people)
 	path := filepath.Join(t.TempDir(), "new.csv")
-	datatest.Write(t, filepath.Dir(path), map[string][]byte{"new.csv": []byte("id,age,zip,job,bought\n1,30,0123,nurse,yes\n2,,0456,\"a \"\"b\"\", c\",no\n3,-1.5e1,0123,,yes\n4,41.25,77,pilot,no\n")})
-	row := func(age any, zip, job any) any {
-		return map[string]any{"id": "x", "age": age, "zip": zip, "job": job}
+	datatest.Write(t, filepath.Dir(path), map[string][]byte{"new.csv": []byte("id,age,zip,job,day,paid,bought\n1,30,0123,nurse,2024-01-05,\"1.000,5\",yes\n2,,0456,\"a \"\"b\"\", c\",2023-07-31,3,no\n3,-1.5e1,0123,,,\"-0,25\",yes\n4,41.25,77,pilot,2025-12-24,2,no\n")})
+	row := func(age, zip, job, day, paid any) any {
+		return map[string]any{"id": "x", "age": age, "zip": zip, "job": job, "day": day, "paid": paid}
 	}
-	c := check(t, d, path, []any{row(30, "0123", "nurse"), row(nil, "0456", `a "b", c`), row(json.Number("-1.5e1"), "0123", nil), row(41.25, 77, "pilot")})
-	r, err := c.JSON([]byte(`[{"age":1,"zip":"0123","job":""},{"age":1,"zip":true,"job":"pilot","bought":null}]`), 2)
+	c := check(t, d, path, []any{row(30, "0123", "nurse", "2024-01-05", 1000.5), row(nil, "0456", `a "b", c`, "2023-07-31", 3), row(json.Number("-1.5e1"), "0123", nil, nil, -0.25), row(41.25, 77, "pilot", "2025-12-24", 2)})
+	r, err := c.JSON([]byte(`[{"age":1,"zip":"0123","job":"","day":null,"paid":1},{"age":1,"zip":true,"job":"pilot","day":"","paid":null,"bought":null}]`), 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +247,7 @@ func TestSamplesOfPixelsEqualThoseOfImages(t *testing.T) {
 
 // TestJSONRejectsRows: a row that misses, repeats or mistypes a column is an error with its position.
 func TestJSONRejectsRows(t *testing.T) {
-	d := encoder(t, people)
+	d := encoder(t, plain)
 	of := func(d data.Description) *Codec {
 		c, err := New(d)
 		if err != nil {
@@ -311,7 +318,7 @@ func TestJSONRejectsRows(t *testing.T) {
 
 // TestTensorsRejectsInputs: an input with another name, shape or length is an error with its name.
 func TestTensorsRejectsInputs(t *testing.T) {
-	c, err := New(encoder(t, people))
+	c, err := New(encoder(t, plain))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +358,7 @@ func TestTensorsRejectsInputs(t *testing.T) {
 
 // FuzzJSON: any body is an error, or rows with all values of their shape.
 func FuzzJSON(f *testing.F) {
-	d := encoder(f, people)
+	d := encoder(f, plain)
 	c, err := New(d)
 	if err != nil {
 		f.Fatal(err)

@@ -140,7 +140,7 @@ func (s *Server) Check(ctx context.Context) {
 		}
 		s.note(id, err.Error())
 		s.stats.count(metrics.ServeSwaps, "failed")
-		s.cfg.Report(fmt.Sprintf("%s cannot replace %s, which continues: %v", id.path, m.file, err))
+		s.cfg.Report(fmt.Sprintf("%s cannot replace %s, which continues: %v", cmp.Or(id.path, "the newest checkpoint"), m.file, err))
 		return
 	}
 	s.current.Store(newer)
