@@ -17,15 +17,21 @@ func openAskedTable(d Description, c InputConfig, bad *datafile.Skips) (PredictI
 		return nil, err
 	}
 	mine := func(k int64) bool { return k%int64(c.Size) == int64(c.Rank) }
-	return newPushed(bad, c.Path != Stdin, func(hand func(func(*Rows)) error) error {
+	unseen := map[string]int{}
+	p := newPushed(bad, c.Path != Stdin, func(hand func(func(*Rows)) error) error {
 		return d.Encoder.Each(in, c.Columns, c.Batch, mine, bad.Skip, func(a *table.Unlabelled) error {
+			for name, n := range a.Unseen {
+				unseen[name] += n
+			}
 			return hand(func(rows *Rows) {
 				rows.N = a.N
 				rows.Values, rows.IDs = append(rows.Values[:0], a.Values...), append(rows.IDs[:0], a.IDs...)
 				rows.Numbers, rows.PassThrough = append(rows.Numbers[:0], a.Rows...), append(rows.PassThrough[:0], a.PassThrough...)
 			})
 		})
-	}), nil
+	})
+	p.unseen = unseen
+	return p, nil
 }
 
 // openRows opens a table from a path or the standard input.

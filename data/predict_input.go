@@ -35,6 +35,9 @@ type PredictInput interface {
 	// LeftOut returns the skipped files and rows until now by kind: files without images, counted
 	// by rank 0, and bad rows.
 	LeftOut() []LeftOut
+	// Unseen counts, once Next has returned false, the rank's rows of a table by column with a word
+	// that the model's training lacks.
+	Unseen() map[string]int
 	// Close stops reading.
 	Close()
 }
@@ -193,6 +196,9 @@ func (b *Batch) cut(s Shape, n int) {
 
 func (p *indexedInput) LeftOut() []LeftOut { return slices.Concat(p.left, p.skips.LeftOut()) }
 
+// Unseen returns nil: only tables have words.
+func (p *indexedInput) Unseen() map[string]int { return nil }
+
 func (p *indexedInput) Close() {
 	p.loader.Close()
 	if p.files != nil {
@@ -245,7 +251,9 @@ type streamInput struct {
 	err   error // the reader's error, valid once full is closed
 	last  *Rows // last result of Next
 	skips *datafile.Skips
-	waits bool // Close waits for the reader; false for the standard input, which may never end
+	// unseen is Unseen's result, filled by the reader and valid once full is closed.
+	unseen map[string]int
+	waits  bool // Close waits for the reader; false for the standard input, which may never end
 }
 
 // pushedAhead is the number of batches ready ahead of use.
@@ -294,6 +302,9 @@ func (p *streamInput) Next() (*Rows, bool, error) {
 }
 
 func (p *streamInput) LeftOut() []LeftOut { return p.skips.LeftOut() }
+
+// Unseen returns the reader's counts.
+func (p *streamInput) Unseen() map[string]int { return p.unseen }
 
 func (p *streamInput) Close() {
 	close(p.stop)

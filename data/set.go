@@ -43,9 +43,10 @@ type Config struct {
 	ImageSize  int    // images: height and width of a sample (224)
 	Threads    int    // threads that read and decode (GOMAXPROCS)
 
-	Target  string         // table: target column; see table.Options
-	Schema  table.Schema   // table: uses of columns; omitted columns are guessed
-	Encoder *table.Encoder // table: encoder of the trained model, instead of Target, Schema and guesses; EvalFile is then evaluated whole, without Dataset.Train
+	Target   string         // table: target column; see table.Options
+	Schema   table.Schema   // table: uses of columns; omitted columns are guessed
+	Encoder  *table.Encoder // table: encoder of the trained model, instead of Target, Schema and guesses; EvalFile is then evaluated whole, without Dataset.Train
+	MinCount int            // table: smallest number of training rows of a category's word; see table.Options
 	// Previous is table.Options.Previous: the encoder of the checkpoint that starts the run.
 	Previous *table.Encoder
 	Resumed  bool    // table.Options.Resumed: Previous is of the same run
@@ -68,7 +69,7 @@ func (c Config) Validate() error {
 	for _, v := range []struct {
 		path  setting.Path
 		value int
-	}{{datafile.SkipBadPath, c.SkipBad}, {datafile.TrainLimitPath, c.TrainLimit}, {"data.eval-limit", c.EvalLimit}, {datafile.TableRowsPath, c.Rows}} {
+	}{{datafile.SkipBadPath, c.SkipBad}, {datafile.TrainLimitPath, c.TrainLimit}, {"data.eval-limit", c.EvalLimit}, {datafile.TableRowsPath, c.Rows}, {"data.min-count", c.MinCount}} {
 		fault(v.value < 0 || v.value > datafile.MaxElements, v.path, "%d: want 0 to %d", v.value, datafile.MaxElements)
 	}
 	for _, v := range []struct {
@@ -107,13 +108,14 @@ func or(value, usual int) int {
 type Dataset struct {
 	Name        string
 	Train, Eval Source
-	Files       []string // training files with Config.Stream, instead of Train
-	Classes     int      // number of classes; 0 if labels are tokens
-	Vocabulary  int      // number of tokens; 0 without tokens
-	Rows        int      // rows of the embedding table for ids; 0 without a table
-	Words       []string // names of classes or tokens, if any
-	Notes       []string // notes on reading the set, such as the folder used for evaluation
-	Streams     bool     // sequences in order: sample with SamplerConfig.Streams
+	Files       []string       // training files with Config.Stream, instead of Train
+	Classes     int            // number of classes; 0 if labels are tokens
+	Vocabulary  int            // number of tokens; 0 without tokens
+	Rows        int            // rows of the embedding table for ids; 0 without a table
+	Words       []string       // names of classes or tokens, if any
+	Unseen      map[string]int // rows to evaluate by column of a table, with a word that the encoder lacks
+	Notes       []string       // notes on reading the set, such as the folder used for evaluation
+	Streams     bool           // sequences in order: sample with SamplerConfig.Streams
 
 	// Encoder converts a table's columns to samples; nil for other sets.
 	Encoder *table.Encoder
@@ -249,6 +251,9 @@ func formatOf(name string, cfg Config) (datasetFormat, error) {
 		if kind := cfg.Schema[column]; name == "arrays" && (kind == table.Date || strings.Contains(string(kind), ":")) {
 			err = errors.Join(err, setting.Errorf(datafile.SchemaPath, "%s=%s: arrays have numbers, labels and targets without a format", column, kind))
 		}
+	}
+	if cfg.MinCount > 0 && name != "table" {
+		err = errors.Join(err, setting.Errorf("data.min-count", "%d has no effect on the data set %s: it is for tables such as my.csv", cfg.MinCount, name))
 	}
 	if cfg.SkipBad > 0 && !all[i].skips {
 		err = errors.Join(err, setting.Errorf(datafile.SkipBadPath, "%d has no effect on the data set %s: none of its samples can be left out", cfg.SkipBad, name))

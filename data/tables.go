@@ -157,7 +157,7 @@ func openTable(c Config, bad *datafile.Skips) (*Dataset, error) {
 	heldOut := func(row int64) bool { return share > 0 && Held(int(row), share) }
 	enc, skip := c.Encoder, bad.SkipOnce()
 	if enc == nil {
-		enc, err = table.InferEncoder(in, table.Options{Target: c.Target, Schema: c.Schema, Gather: c.Gather, Previous: c.Previous, Resumed: c.Resumed}, heldOut, skip)
+		enc, err = table.InferEncoder(in, table.Options{Target: c.Target, Schema: c.Schema, MinCount: c.MinCount, Gather: c.Gather, Previous: c.Previous, Resumed: c.Resumed}, heldOut, skip)
 		if err != nil {
 			return nil, err
 		}
@@ -189,7 +189,7 @@ func wholeTable(c Config, path string, bad *datafile.Skips) (*Dataset, error) {
 		return nil, fmt.Errorf("table: %s: no rows to evaluate on", path)
 	}
 	set := encodedSet(c.Encoder, in)
-	set.unseen("evaluate", &eval)
+	set.unseen(&eval)
 	set.Eval = tableSource(c.Encoder, &eval)
 	return set, nil
 }
@@ -203,12 +203,19 @@ func encodedSet(enc *table.Encoder, in table.Reader) *Dataset {
 	return set
 }
 
-// unseen adds a note on categories' values missing in training.
-func (s *Dataset) unseen(use string, samples *table.Samples) {
+// unseen counts the categories' values to evaluate that are missing in training, with a note on
+// each column.
+func (s *Dataset) unseen(samples *table.Samples) {
+	s.Unseen = samples.Unseen
 	for _, c := range s.Encoder.Columns {
-		if n := samples.Unseen[c.Name]; n > 0 {
-			s.Notes = append(s.Notes, fmt.Sprintf("column %q: in %d of %d rows to %s a value that training has not seen, which is treated as a missing one", c.Name, n, samples.N, use))
+		n, also := samples.Unseen[c.Name], ""
+		if n == 0 {
+			continue
 		}
+		if c.MinCount > 1 {
+			also = fmt.Sprintf(", or in fewer than %d rows", c.MinCount)
+		}
+		s.Notes = append(s.Notes, fmt.Sprintf("column %q: in %d of %d rows to evaluate a value that training has not seen%s, which is treated as a missing one", c.Name, n, samples.N, also))
 	}
 }
 
@@ -239,8 +246,7 @@ func tableSet(enc *table.Encoder, in table.Reader, train, eval *table.Samples, s
 	if share > 0 {
 		set.Notes = append(set.Notes, fmt.Sprintf("held out for evaluation: %d of %d rows (%v %s)", eval.N, train.N+eval.N, datafile.SplitPath, quantity.Exact(share)))
 	}
-	set.unseen("train on", train)
-	set.unseen("evaluate", eval)
+	set.unseen(eval)
 	set.Train, set.Eval = tableSource(enc, train), tableSource(enc, eval)
 	return set, nil
 }

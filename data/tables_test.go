@@ -18,7 +18,7 @@ func shops(n int) []byte {
 	var b bytes.Buffer
 	b.WriteString("size,age,town,open\n")
 	for i := range n {
-		fmt.Fprintf(&b, "%d,%d.5,%s,%v\n", i, i%7, []string{"Bern", "Zug"}[i%2], []string{"no", "yes"}[i%3/2])
+		fmt.Fprintf(&b, "%d,%d.5,%s,%v\n", i^1, i%7, []string{"Bern", "Zug"}[i%2], []string{"no", "yes"}[i%3/2])
 	}
 	return b.Bytes()
 }

@@ -46,7 +46,10 @@ type Config struct {
 	// evaluation without an EvalFile; 0 means 0.1.
 	Target string
 	Schema table.Schema
-	Split  float64
+	// MinCount is the smallest number of training rows of a word of a table's category; rarer words
+	// are pooled with unknown ones. 0 means no limit.
+	MinCount int
+	Split    float64
 
 	// Layout describes the files of a click model: a file of package layout, or one of
 	// layout.Names. "" means Criteo's format.
@@ -363,7 +366,7 @@ func (c Config) dataOf() data.Config {
 	spec, d := c.Model, data.Config{Dir: c.Data, TrainFile: c.TrainFile, EvalFile: c.EvalFile, Seed: c.Seed}
 	d.Stream, d.Layout = c.Stream, c.Layout
 	d.Target, d.Schema, d.Split, d.Encoder, d.Gather = c.Target, c.Schema, c.Split, c.encoder, c.gather
-	d.Previous, d.Resumed = c.previous, c.resumed
+	d.Previous, d.Resumed, d.MinCount = c.previous, c.resumed, c.MinCount
 	d.SkipBad, d.TrainLimit, d.EvalLimit, d.Threads = c.SkipBad, c.TrainLimit, c.EvalLimit, c.Threads
 	if d.ImageSize = c.ImageSize; d.ImageSize == 0 && len(spec.Input) == 3 {
 		d.ImageSize = spec.Input[0]

@@ -85,6 +85,8 @@ func (c *Config) dataSettings() []setting.Row {
 			About: "column of a table (CSV), or array, to predict; default: a column called target, label, class or y, else the last"},
 		{Path: "data.schema", Commands: setting.Eval, Unit: "COLUMN=KIND,…", Value: setting.Parsed(&c.Schema, table.ParseSchema, table.Schema.String),
 			About: "kinds of table columns or arrays: number, category, date, label, target or ignore, with an optional format such as date:DD/MM/YYYY; ringo infers and prints the kinds that are not given"},
+		{Path: "data.min-count", Unit: "rows", Value: setting.Int(&c.MinCount),
+			About: "smallest number of training rows of a word of a table's category; rarer words are pooled with unknown ones"},
 		{Path: settingLayout, Commands: setting.Eval, Flag: "layout", Unit: "FILE", Scope: setting.PerProcess, Value: setting.Text(&c.Layout),
 			About: "file layout of a click model's samples: a YAML file that names the columns of labels, numbers, categories, bags and sequences, or " + strings.Join(layout.Names(), ", ") + "; default: Criteo's format"},
 		{Path: "data.eval-split", Commands: setting.Eval, Flag: "eval-split", Unit: "share", Value: setting.Float(&c.Split),

@@ -36,6 +36,8 @@ type SavedEvaluation struct {
 	Samples    int    `json:"samples"`
 	// LeftOut counts the excluded samples, by kind.
 	LeftOut []data.LeftOut `json:"left_out,omitempty"`
+	// Unseen counts rank 0's rows of a table by column with a word that training lacks.
+	Unseen map[string]int `json:"unseen,omitempty"`
 	// EvalLoss is the mean per sample or, in a language model, per token.
 	EvalLoss float64 `json:"eval_loss"`
 	// Eval are the model's metrics. As JSON they are fields such as "eval_accuracy".
@@ -79,7 +81,7 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 	f, seconds := r.resumption.found, time.Since(start).Seconds()
 	e = SavedEvaluation{
 		Event: "evaluation", Model: cfg.name(), Checkpoint: f.File, Step: f.Step, Epoch: f.Epoch, TrainedNP: f.NP, NP: job.Size(), DataSet: cfg.source(),
-		Samples: r.data.shares.eval, LeftOut: r.data.shares.excluded, EvalLoss: whole.counts.Loss / whole.counts.Terms, Eval: r.replica.evaluated(whole).Figures, Report: whole.report,
+		Samples: r.data.shares.eval, LeftOut: r.data.shares.excluded, Unseen: r.data.set.Unseen, EvalLoss: whole.counts.Loss / whole.counts.Terms, Eval: r.replica.evaluated(whole).Figures, Report: whole.report,
 		SamplesPerS: float64(r.data.shares.eval) / seconds, WallS: r.wall(),
 	}
 	if !finite(e.EvalLoss) {

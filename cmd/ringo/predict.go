@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -211,6 +212,15 @@ func (c *predictCommand) find(cmd *cobra.Command, job *ringo.Job, p *train.Predi
 	if err != nil {
 		return err
 	}
+	unseen, err := unseenOfAll(p, in.Unseen())
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(unseen)) {
+		if job.Rank() == 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "column %q: in %s a value that training has not seen, which is treated as a missing one\n", name, counted(unseen[name], "row"))
+		}
+	}
 	left, err := leftOfAll(p, in.LeftOut(), cfg.SkipBad)
 	for _, l := range left {
 		if job.Rank() == 0 {
@@ -218,6 +228,30 @@ func (c *predictCommand) find(cmd *cobra.Command, job *ringo.Job, p *train.Predi
 		}
 	}
 	return err
+}
+
+// unseenOfAll adds up the ranks' rows by column with a word that training lacks. It is a collective
+// call.
+func unseenOfAll(p *train.Predictor, own map[string]int) (map[string]int, error) {
+	text, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	all, err := p.Gather(text)
+	if err != nil {
+		return nil, err
+	}
+	sum := map[string]int{}
+	for rank, text := range all {
+		var other map[string]int
+		if err := json.Unmarshal(text, &other); err != nil {
+			return nil, fmt.Errorf("the unseen values of rank %d: %w", rank, err)
+		}
+		for name, n := range other {
+			sum[name] += n
+		}
+	}
+	return sum, nil
 }
 
 // leftOfAll merges the samples that the ranks' inputs leave out, without duplicates, and returns an

@@ -259,3 +259,31 @@ func TestPredictOfArrays(t *testing.T) {
 		}
 	}
 }
+
+// TestPredictCountsUnseenWords: predictions and evaluations count the rows with words that training
+// has not seen, for any number of ranks.
+func TestPredictCountsUnseenWords(t *testing.T) {
+	t.Parallel()
+	table, saved := predictable(t)
+	text, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for i := 5; i < 45; i += 4 {
+		rows[i] = strings.NewReplacer(",a,", ",new,", ",b,", ",new,", ",c,", ",other,").Replace(rows[i])
+	}
+	other := filepath.Join(t.TempDir(), "other.csv")
+	if err := os.WriteFile(other, []byte(strings.Join(rows, "\n")+"\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, np := range []string{"1", "2", "3"} {
+		status, out, errs := command(t, "predict "+saved+" --data "+other+" --progress none --np "+np)
+		if want := `column "word": in 10 rows a value that training has not seen`; status != 0 || strings.Count(out, "\n") != 400 || strings.Count(errs, want) != 1 {
+			t.Errorf("%s ranks: status %d, got %s\nwant %s", np, status, errs, want)
+		}
+	}
+	if status, out, errs := command(t, "eval "+saved+" --data "+other+" --json - --np 2"); status != 0 || !strings.Contains(out, `"unseen":{"word":10}`) {
+		t.Errorf("eval: status %d, %s%s", status, out, errs)
+	}
+}

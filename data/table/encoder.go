@@ -27,6 +27,9 @@ type Column struct {
 	// Words lists the values of a category or the classes of a label by number: classes from 0,
 	// categories from 1. Category 0 is a missing value or a value unseen in training.
 	Words []string `json:"words,omitempty"`
+	// MinCount is the smallest number of training rows of a word of a category; 0: no limit. Words
+	// of fewer rows are category 0, too.
+	MinCount int64 `json:"min_count,omitempty"`
 	// Reason is the reason to ignore a column that the schema does not ignore.
 	Reason string `json:"why,omitempty"`
 
@@ -59,6 +62,9 @@ type Options struct {
 	// target, label, class or y, else the last column.
 	Target string
 	Schema Schema
+	// MinCount is the smallest number of training rows of a word of a category. Words of fewer rows
+	// are pooled with values unseen in training. 0 means no limit.
+	MinCount int
 	// Gather, if not nil, sends bytes to all processes that share the encoding, each with a
 	// separate table, and returns the bytes of all, in equal order on all. The encoding then covers
 	// all tables. The tables need the same columns in the same order, and every process must call
@@ -153,14 +159,35 @@ func InferEncoder(r Reader, choice Options, heldOut func(row int64) bool, bad fu
 			e.Columns, e.surveys = append(e.Columns, c), append(e.surveys, nil)
 			continue
 		}
-		c, err := all[i].column(r.Name())
+		c, err := all[i].column(r.Name(), int64(choice.MinCount))
 		if err != nil {
 			return nil, err
 		}
 		e.Columns, e.surveys = append(e.Columns, c), append(e.surveys, all[i])
 	}
+	if err := e.useIdentifiers(r.Name()); err != nil {
+		return nil, err
+	}
 	e.keep(choice.Previous, choice.Resumed)
 	return e, e.index(r.Name())
+}
+
+// useIdentifiers makes identifiers of rows numbers if the table has no other input, such as a table
+// of two columns sorted by one.
+func (e *Encoder) useIdentifiers(file string) (err error) {
+	isInput := func(c Column) bool { return c.Kind == Number || c.Kind == Category || c.Kind == Date }
+	if slices.ContainsFunc(e.Columns, isInput) {
+		return nil
+	}
+	for i := range e.Columns {
+		if e.Columns[i].Reason == anIdentifier {
+			e.surveys[i].Kind = Number
+			if e.Columns[i], err = e.surveys[i].column(file, 0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // anIndex is the reason to ignore a column without a name.
@@ -177,8 +204,8 @@ func indexOf(r Reader) string {
 	return ""
 }
 
-// column returns the encoding of a surveyed column.
-func (s *survey) column(file string) (c Column, err error) {
+// column returns the encoding of a surveyed column. minCount is Options.MinCount.
+func (s *survey) column(file string, minCount int64) (c Column, err error) {
 	c = Column{Name: s.Name}
 	if s.Rows == 0 {
 		return c, &Fault{File: file, Problem: "no rows to train on"}
@@ -195,8 +222,10 @@ func (s *survey) column(file string) (c Column, err error) {
 		c.Mean, c.Deviation = s.Mean, s.deviation()
 	case Date:
 		c.Parts = s.Dates[s.Format].parts()
-	case Category, Label:
-		c.Words = s.allWords(c.Kind == Label)
+	case Category:
+		c.Words, c.MinCount = s.words(false, minCount), minCount
+	case Label:
+		c.Words = s.words(true, 0)
 	}
 	if c.Kind == Label {
 		err = s.checkClasses(file, c.Words)

@@ -85,6 +85,14 @@ func (s *survey) unclear(f *Fault) *Fault {
 	return &out
 }
 
+// anIdentifier is the reason to ignore a column that identifies rows.
+const anIdentifier = "it numbers the rows"
+
+// identifies reports a column of ascending integers, different in each of many rows.
+func (s *survey) identifies() bool {
+	return s.Ascends && s.Finite > fewClasses && len(s.Lost) == 0
+}
+
 // guess returns the kind of an input column, and the reason to ignore the column.
 func (s *survey) guess() (Kind, string, error) {
 	different := len(s.Words)
@@ -98,6 +106,8 @@ func (s *survey) guess() (Kind, string, error) {
 		return Ignore, "", f
 	}
 	switch {
+	case s.identifies():
+		return Ignore, anIdentifier, nil
 	case s.Texts == 0:
 		return Number, "", nil
 	case s.Named != nil:

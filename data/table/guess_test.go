@@ -103,7 +103,7 @@ func TestNotesNameGuesses(t *testing.T) {
 		"missing values":      {column("c", func(i int) string { return []string{"NA", "", "7", "8.5"}[i%4] }), `missing values: c 150 (empty 75, NA 75)`},
 		"the separator":       {strings.ReplaceAll(column("c", fractions), ",", ";"), `f.csv: fields separated by semicolons, names of 3 columns in line 1`},
 		"an index":            {column("", fractions)[2:], ""},
-		"a counter":           {column("id", func(i int) string { return fmt.Sprint(i + 1) }), `column "id": it counts the rows (1 to 300): data.schema=id=ignore leaves it out`},
+		"a counter":           {column("id", func(i int) string { return fmt.Sprint(i + 1) }), `column "id": its integers ascend from row to row, and are left out as identifiers: data.schema=id=number makes them an input`},
 		"an outlier":          {column("c", but("1e6", func(i int) string { return fmt.Sprint(i % 50) })), `column "c": 1000000 (f.csv: line 122) is 17.3 deviations from the mean: is it correct?`},
 		"case":                {column("c", but("Red", func(i int) string { return []string{"red", "blue"}[i%2] })), `column "c": "Red" and "red" differ in case or spaces alone`},
 		"one value":           {column("c", func(int) string { return "3" }), `column "c": all numbers are 3`},
@@ -336,4 +336,93 @@ func TestNumbersTooFarAreBad(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `line 3: column "c": 1e300 is too far from the mean of training`) {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestRareWordsArePooled: words of fewer training rows than the limit have the code of unknown
+// words, and are counted; words at the limit keep their own.
+func TestRareWordsArePooled(t *testing.T) {
+	content := column("c", func(i int) string {
+		switch {
+		case i == 299:
+			return "held"
+		case i >= 290 && i < 294:
+			return "four"
+		case i >= 294 && i < 297:
+			return "three"
+		}
+		return "often"
+	})
+	counts := map[string]int64{}
+	for i, line := range strings.Split(strings.TrimSpace(content), "\n")[1:] {
+		if i != 299 {
+			counts[strings.Split(line, ",")[1]]++
+		}
+	}
+	if counts["four"] != 4 || counts["three"] != 3 || counts["often"] < 280 {
+		t.Fatalf("%v", counts)
+	}
+	r := text(t, content)
+	e, err := InferEncoder(r, Options{MinCount: 4}, func(row int64) bool { return row == 299 }, strict)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := e.Columns[1]; strings.Join(got.Words, " ") != "four often" || got.MinCount != 4 {
+		t.Errorf("got %+v", got)
+	}
+	if note, notes := `column "c": 1 word of fewer than 4 rows are pooled with unknown ones: 3 rows to train on`, strings.Join(e.Notes(r), "\n"); !strings.Contains(notes, note) {
+		t.Errorf("got %s\nwant %s", notes, note)
+	}
+	var s Samples
+	if err := e.Encode(r, true, 1<<20, func(int64) *Samples { return &s }, strict); err != nil {
+		t.Fatal(err)
+	}
+	pooled := 0
+	for _, id := range s.IDs {
+		if id == 0 {
+			pooled++
+		}
+	}
+	if pooled != 4 || s.Unseen["c"] != 4 || e.Found()[1].Pooled != 1 {
+		t.Errorf("%d rows pooled, %v, %+v", pooled, s.Unseen, e.Found()[1])
+	}
+}
+
+// TestIdentifiersAreLeftOut: ascending integers, one for each row, are no input unless they are the
+// only one or the schema names them.
+func TestIdentifiersAreLeftOut(t *testing.T) {
+	id := func(i int) string { return fmt.Sprint(1000 + 3*i + i%2) }
+	for name, c := range map[string]struct {
+		content string
+		schema  Schema
+		want    Kind
+	}{
+		"ascending":     {column("c", id), nil, Ignore},
+		"by the schema": {column("c", id), Schema{"c": Number}, Number},
+		"missing":       {column("c", but("", id)), nil, Number},
+		"twice":         {column("c", but("1357", id)), nil, Number},
+		"fractions":     {column("c", but("1360.5", id)), nil, Number},
+		"few":           {strings.Join(strings.Split(column("c", id), "\n")[:20], "\n"), nil, Number},
+		"alone":         {"c,y\n" + onlyColumns(column("c", id)), nil, Number},
+	} {
+		e, err := InferEncoder(text(t, c.content), Options{Schema: c.schema, Target: "y"}, none, strict)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, got := range e.Columns {
+			if got.Name == "c" && got.Kind != c.want {
+				t.Errorf("%s: got %s, want %s", name, got.Kind, c.want)
+			}
+		}
+	}
+}
+
+// onlyColumns returns the rows of column without x.
+func onlyColumns(content string) string {
+	var b strings.Builder
+	for _, line := range strings.Split(strings.TrimSpace(content), "\n")[1:] {
+		_, rest, _ := strings.Cut(line, ",")
+		b.WriteString(rest + "\n")
+	}
+	return b.String()
 }

@@ -28,11 +28,25 @@ func (e *Encoder) Notes(r Reader) []string {
 			missing = append(missing, fmt.Sprintf("%s %s", s.Name, text))
 		}
 		remarks = append(remarks, s.remarks(e.Columns[i].Kind)...)
+		if words, rows := s.pooled(e.Columns[i]); words > 0 {
+			remarks = append(remarks, fmt.Sprintf("column %q: %s of fewer than %s are pooled with unknown ones: %s to train on", s.Name,
+				quantity.Count(words, "word"), quantity.Count(e.Columns[i].MinCount, "row"), quantity.Count(rows, "row")))
+		}
 	}
 	if len(missing) > 0 {
 		notes = append(notes, "missing values: "+strings.Join(missing, "; "))
 	}
 	return append(notes, remarks...)
+}
+
+// pooled counts the words of a category below Options.MinCount, and the training rows with them.
+func (s *survey) pooled(c Column) (words int, rows int64) {
+	for _, n := range s.Words {
+		if c.Kind == Category && n.Train > 0 && n.Train < c.MinCount {
+			words, rows = words+1, rows+n.Train
+		}
+	}
+	return words, rows
 }
 
 // described returns the format of a table's text; "" for formats without a choice.
@@ -73,6 +87,9 @@ func (s *survey) remarks(kind Kind) (out []string) {
 	}
 	if format, other, _ := s.dates(); other != "" && kind != Date && !s.Goal {
 		remark("dates such as %s can have the day or the month first, and no value decides: data.schema=%s=date:%s or %s=date:%s makes them inputs", s.First.Problem, s.Name, format, s.Name, other)
+	}
+	if kind == Ignore && s.Kind == guess && s.identifies() {
+		remark("its integers ascend from row to row, and are left out as identifiers: data.schema=%s=number makes them an input", s.Name)
 	}
 	switch kind {
 	case Number, Target:
@@ -145,6 +162,8 @@ type Found struct {
 	Why     string `json:"why,omitempty"`
 	// Values is the number of different words of a category or label.
 	Values int `json:"values,omitempty"`
+	// Pooled is the number of words below Options.MinCount.
+	Pooled int `json:"pooled,omitempty"`
 	// Missing counts rows by word for a missing value; "" is an empty field.
 	Missing map[string]int64 `json:"missing,omitempty"`
 }
@@ -158,6 +177,7 @@ func (e *Encoder) Found() []Found {
 		if i < len(e.surveys) && e.surveys[i] != nil {
 			s := e.surveys[i]
 			f.Guessed, f.Missing = s.Guessed, map[string]int64{}
+			f.Pooled, _ = s.pooled(c)
 			for w, n := range s.Lost {
 				f.Missing[w] = n.All
 			}

@@ -132,6 +132,7 @@ func (s *survey) addWords(to, words map[string]count) error {
 // pass over both tables.
 func (s *survey) add(t found) error {
 	s.Counts = t.Counts && (s.Finite == 0 || t.Finite == 0) // consecutive numbers make sense in one table only
+	s.Ascends = s.Ascends && t.Ascends                      // identifiers of each table
 	s.Rows, s.Missing = s.Rows+t.Rows, s.Missing+t.Missing
 	s.moments.merge(t.moments)
 	s.addDates(t)

@@ -53,6 +53,7 @@ type found struct {
 	// plus one.
 	Integers bool    `json:"integers"`
 	Counts   bool    `json:"counts"`
+	Ascends  bool    `json:"ascends"` // each value is a whole number above the previous one
 	Last     float64 `json:"last"`
 	// Few lists the first different numbers, at most fewClasses+1.
 	Few []float64 `json:"first_numbers"`
@@ -98,7 +99,7 @@ type survey struct {
 
 func newSurvey(name string, kind Kind, goal bool) *survey {
 	kind, format := kind.split()
-	s := &survey{found: found{Name: name, Kind: kind, Format: format, Goal: goal, Guessed: kind == guess, Words: map[string]count{}, Lost: map[string]count{}, Integers: true, Counts: true}, limit: guessedCategories}
+	s := &survey{found: found{Name: name, Kind: kind, Format: format, Goal: goal, Guessed: kind == guess, Words: map[string]count{}, Lost: map[string]count{}, Integers: true, Counts: true, Ascends: true}, limit: guessedCategories}
 	switch {
 	case goal:
 		s.limit = MaxClasses
@@ -318,6 +319,7 @@ func (s *survey) number(x float64, one count, at func(string, ...any) *Fault) {
 	if len(s.Few) <= fewClasses && !slices.Contains(s.Few, x) {
 		s.Few = append(s.Few, x)
 	}
+	s.Ascends = s.Ascends && s.Integers && (s.Finite == 1 || x > s.Last)
 	s.Counts = s.Counts && (s.Finite == 1 || x == s.Last+1)
 	s.Last = x
 	if one.Train == 0 {
@@ -334,7 +336,7 @@ func (s *survey) number(x float64, one count, at func(string, ...any) *Fault) {
 
 // text adds a word that is not a finite number.
 func (s *survey) text(w string, lines bool, at func(string, ...any) *Fault) {
-	s.Integers, s.Counts = false, false
+	s.Integers, s.Counts, s.Ascends = false, false, false
 	if s.Texts++; s.Other == nil {
 		s.Other = at("%.40q is no finite number", w)
 	}
@@ -386,12 +388,12 @@ func (s *survey) learn(w string, one count, at func(string, ...any) *Fault) {
 	s.Words[w] = n.plus(one)
 }
 
-// allWords returns the different values of training rows or, with held, of all rows: numbers in
-// ascending order, then words in alphabetic order.
-func (s *survey) allWords(held bool) []string {
+// words returns the different values of training rows, of minCount rows or more, or with held of all
+// rows: numbers in ascending order, then words in alphabetic order.
+func (s *survey) words(held bool, minCount int64) []string {
 	var out []string
 	for w, n := range s.Words {
-		if held || n.Train > 0 {
+		if held || n.Train >= max(1, minCount) {
 			out = append(out, w)
 		}
 	}

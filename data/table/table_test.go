@@ -262,7 +262,7 @@ func TestTooManyCategories(t *testing.T) {
 		s.learn(fmt.Sprint("w", i), count{1, 1}, at)
 	}
 	s.Rows = 11
-	if _, err := s.column("f"); err == nil || !strings.Contains(err.Error(), "more than 10 different values: this is no category") {
+	if _, err := s.column("f", 0); err == nil || !strings.Contains(err.Error(), "more than 10 different values: this is no category") {
 		t.Error(err)
 	}
 	s.Kind = guess
