@@ -1,30 +1,63 @@
 package models
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
+
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 )
 
 // mlp is a small network for quick trials and for tables: one hidden layer of 100 units over the
 // numbers and, for each category, a vector of 16.
-func mlp() model.Spec {
+func mlp() model.Spec { return mlpOf("mlp", 100, 1) }
+
+// Limits of mlp:WIDTHxDEPTH.
+const maxWidth, maxDepth = 1 << 14, 64
+
+// mlpOf is mlp with depth hidden layers of width units.
+func mlpOf(name string, width, depth int) model.Spec {
+	about := strings.Repeat(fmt.Sprintf("dense %d, ", width), min(depth, 3))
+	if depth > 3 {
+		about = fmt.Sprintf("%d times dense %d, ", depth, width)
+	}
 	return model.Spec{
-		Name:     "mlp",
-		About:    "dense 100, dense 10; of tables such as CSV numbers and categories, for classes or a number",
+		Name:     name,
+		About:    about + "dense 10; of tables such as CSV numbers and categories, for classes or a number",
 		Data:     "mnist",
 		Input:    []int{28, 28, 1},
 		Classes:  10,
 		AnyShape: true,
-		Params:   79510,
+		Params:   785*width + (depth-1)*(width+1)*width + (width+1)*10,
 		Defaults: mnistDefaults,
-		Build:    buildMLP,
+		Build:    func(ps *nn.Params, o model.Options) model.Model { return buildMLP(ps, o, width, depth) },
 	}
+}
+
+// sizedMLP returns the model of a name mlp:WIDTH or mlp:WIDTHxDEPTH; ok is false for other names.
+func sizedMLP(name string) (s model.Spec, ok bool, err error) {
+	size, ok := strings.CutPrefix(name, "mlp:")
+	if !ok {
+		return s, false, nil
+	}
+	first, second, hasDepth := strings.Cut(size, "x")
+	width, err := strconv.Atoi(first)
+	depth, canonical := 1, strconv.Itoa(width)
+	if hasDepth && err == nil {
+		depth, err = strconv.Atoi(second)
+		canonical += "x" + strconv.Itoa(depth)
+	}
+	if err != nil || size != canonical || width < 1 || width > maxWidth || depth < 1 || depth > maxDepth {
+		return s, true, fmt.Errorf("models: %q: want mlp:WIDTH or mlp:WIDTHxDEPTH, such as mlp:256x3, with 1 to %d units in each of 1 to %d hidden layers", name, maxWidth, maxDepth)
+	}
+	return mlpOf(name, width, depth), true, nil
 }
 
 // categoryWidth is the width of a category's vector.
 const categoryWidth = 16
 
-func buildMLP(ps *nn.Params, o model.Options) model.Model {
+func buildMLP(ps *nn.Params, o model.Options, width, depth int) model.Model {
 	in := categoryWidth * o.IDs
 	if values := product(o.Input); o.IDs == 0 && values == 0 {
 		in = 784
@@ -39,10 +72,18 @@ func buildMLP(ps *nn.Params, o model.Options) model.Model {
 	if outputs == 0 {
 		outputs = classes(o, 10)
 	}
-	hidden, out := ps.Dense("hidden", in, 100), ps.Dense("out", 100, outputs)
+	layers := []nn.Layer{ps.Dense("hidden", in, width)}
+	for k := 2; k <= depth; k++ {
+		layers = append(layers, ps.Dense(fmt.Sprintf("hidden%d", k), width, width))
+	}
+	out := ps.Dense("out", width, outputs)
 	m := model.Model{
 		Forward: func(t *nn.Tape, b model.Batch) model.Outputs {
-			return model.Outputs{t.Dense(t.Dense(together(t, b, vectors), hidden, nn.ReLU), out, nn.Identity)}
+			x := together(t, b, vectors)
+			for _, hidden := range layers {
+				x = t.Dense(x, hidden, nn.ReLU)
+			}
+			return model.Outputs{t.Dense(x, out, nn.Identity)}
 		},
 		Loss: model.CrossEntropy, Metrics: []model.Metric{model.Accuracy()},
 	}
