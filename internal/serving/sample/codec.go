@@ -100,7 +100,7 @@ func New(d data.Description) (*Codec, error) {
 		c.fields = []Field{{Name: "values", Kind: Values, Shape: s.Values}}
 		c.encode = c.values
 	default:
-		err = fmt.Errorf("models of %s take samples that a request cannot have", d.Name)
+		err = fmt.Errorf("data %q: no rows for requests: want a table, clicks, images or arrays (a language model writes by `ringo predict --prompt`)", d.Name)
 	}
 	for i, f := range c.fields {
 		c.index[f.Name] = i

@@ -109,7 +109,7 @@ func (c *Codec) values(in *columns) (*Rows, error) {
 	return rows, nil
 }
 
-// clicks prepares the columns of a click log. A row becomes a line of the log, for the log's parser.
+// clicks prepares the columns of a click log. A row becomes a line of the log, for the parser.
 func (c *Codec) clicks(d data.Description) error {
 	l, header := d.Layout, []byte(nil)
 	if l == nil {

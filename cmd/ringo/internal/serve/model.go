@@ -19,8 +19,8 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// Open loads the checkpoint in a file, and calls use with the predictor, which ends when use returns.
-// The error is the error of loading or of use.
+// Open loads the checkpoint in a file, and calls use with the predictor, which ends when use
+// returns. The error is the error of loading or of use.
 type Open func(ctx context.Context, file string, use func(*train.Predictor) error) error
 
 // request is the part of a request that the model computes.
@@ -96,13 +96,13 @@ func (c *Config) open(ctx context.Context, id fileID, stats *stats) (*served, er
 
 // set prepares the model for requests.
 func (m *served) set(p *train.Predictor) (err error) {
-	if _, err = predict.NewFormatter(p, predict.Config{}); err != nil {
-		return err
+	if m.codec, err = sample.New(p.Description()); err != nil {
+		return fmt.Errorf("model %s cannot be served: %w", p.Spec().Name, err)
 	}
 	m.predictor = p
 	_, m.step = p.Checkpoint()
 	m.version = strconv.FormatInt(m.step, 10)
-	m.codec, err = sample.New(p.Description())
+	_, err = predict.NewFormatter(p, predict.Config{})
 	return err
 }
 
