@@ -21,7 +21,7 @@ func borderWorld(h *C.ringo_job, out **C.ringo_group, f *C.border_fault) (code C
 	if err != nil {
 		return report(f, err)
 	}
-	all, err := of[group](uintptr(j.world))
+	all, err := objectOf[group](uintptr(j.world))
 	if err == nil {
 		*out = all.handle()
 	}

@@ -44,9 +44,9 @@ func guard(f *C.border_fault, code *C.int) {
 	}
 }
 
-// of is the object behind a C handle: a *job, *group or *work. Errors: a NULL handle, another kind,
-// or a closed handle.
-func of[T any](handle uintptr) (t *T, err error) {
+// objectOf returns the object behind a C handle: a *job, *group or *work. Errors: a NULL handle,
+// another kind, or a closed handle.
+func objectOf[T any](handle uintptr) (t *T, err error) {
 	if handle == 0 {
 		return nil, bindings.Misusef("a handle is NULL")
 	}
@@ -62,9 +62,9 @@ func of[T any](handle uintptr) (t *T, err error) {
 	return t, nil
 }
 
-func jobOf(h *C.ringo_job) (*job, error)       { return of[job](uintptr(unsafe.Pointer(h))) }
-func groupOf(h *C.ringo_group) (*group, error) { return of[group](uintptr(unsafe.Pointer(h))) }
-func workOf(h *C.ringo_work) (*work, error)    { return of[work](uintptr(unsafe.Pointer(h))) }
+func jobOf(h *C.ringo_job) (*job, error)       { return objectOf[job](uintptr(unsafe.Pointer(h))) }
+func groupOf(h *C.ringo_group) (*group, error) { return objectOf[group](uintptr(unsafe.Pointer(h))) }
+func workOf(h *C.ringo_work) (*work, error)    { return objectOf[work](uintptr(unsafe.Pointer(h))) }
 
 func text(p *C.char) string {
 	if p == nil {

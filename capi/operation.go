@@ -37,8 +37,8 @@ type waited struct {
 	err  error
 }
 
-// beside runs finish on a new goroutine.
-func beside(finish func() error) *waited {
+// startWork runs finish on a new goroutine.
+func startWork(finish func() error) *waited {
 	w := &waited{done: make(chan struct{})}
 	go func() {
 		w.err = finish()

@@ -310,7 +310,7 @@ typedef struct ringo_tuning {
  * seconds, and all ranks choose the same, by the slowest rank's figures. Later it may choose again, if steps take other times. */
 int ringo_strategy_tune(ringo_strategy *strategy, const ringo_tuning *tuning, const size_t *order, size_t n, const size_t *ends, size_t layers);
 
-/* ringo_strategy_ready tells when the gradients of a layer are final, once a step of each. */
+/* ringo_strategy_ready reports that the gradients of a layer, by its number in ringo_strategy_tune, are final: once per layer and step. */
 int ringo_strategy_ready(ringo_strategy *strategy, size_t layer);
 
 /* ringo_strategy_step ends a step. It returns 1 if strategy or buckets are others from now on, and 0 if not. */

@@ -19,7 +19,7 @@ type strategy struct {
 }
 
 func strategyOf(h *C.ringo_strategy) (*strategy, error) {
-	return of[strategy](uintptr(unsafe.Pointer(h)))
+	return objectOf[strategy](uintptr(unsafe.Pointer(h)))
 }
 
 // borderStrategyOpen checks names and lengths first, and keeps no C memory. A job left during the
@@ -96,7 +96,7 @@ func borderStartExchange(h *C.ringo_strategy, bucket C.size_t, grads *C.float, n
 		calls.RUnlock()
 		return report(f, s.group.explain(err))
 	}
-	*out = s.group.working(beside(func() error {
+	*out = s.group.working(startWork(func() error {
 		defer calls.RUnlock()
 		return finish()
 	}))

@@ -18,7 +18,9 @@ type tables struct {
 	*bindings.Tables
 }
 
-func tablesOf(h *C.ringo_tables) (*tables, error) { return of[tables](uintptr(unsafe.Pointer(h))) }
+func tablesOf(h *C.ringo_tables) (*tables, error) {
+	return objectOf[tables](uintptr(unsafe.Pointer(h)))
+}
 
 // borderTablesOpen connects to the job's servers, and waits for servers still starting.
 //
@@ -59,7 +61,7 @@ func borderStartPull(h *C.ringo_tables, table C.size_t, peek C.int, step C.uint6
 		calls.RUnlock()
 		return report(f, t.job.explain(err))
 	}
-	*out = (&group{job: t.job}).working(beside(func() error {
+	*out = (&group{job: t.job}).working(startWork(func() error {
 		defer calls.RUnlock()
 		return pull.Wait()
 	}))

@@ -22,7 +22,7 @@ const (
 // A file means itself, for no reason. A run's folder means the best checkpoint if the run compares
 // epochs (training.monitor), else the last one; if the best one's file is missing, the last one.
 // FOLDER/best and FOLDER/last select one of them, unless a file or folder has this name. To
-// continue a run always take the last one: [Of].
+// continue a run always take the last one: [Locate].
 //
 // The last checkpoint of the folder names the best one, and is checked as by [Latest].
 func Choose(path string) (file, why string, err error) {

@@ -237,9 +237,9 @@ func Latest(dir string) (path string, err error) {
 	return all[0].path, f.Close()
 }
 
-// Of returns the checkpoint at a path: the file, or the last one of the folder, with a verified
+// Locate returns the checkpoint at a path: the file, or the last one of the folder, with a verified
 // header. Errors are those of Latest.
-func Of(path string) (file string, err error) {
+func Locate(path string) (file string, err error) {
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 		return path, nil // loading checks it
 	}

@@ -154,8 +154,8 @@ type StreamPosition struct {
 	Block int64 `json:"block"`
 	Row   int   `json:"row"`
 	Bad   int   `json:"bad"`
-	// Of is a checksum of the files and settings.
-	Of string `json:"of"`
+	// Fingerprint is a checksum of the files and settings.
+	Fingerprint string `json:"of"`
 }
 
 // ClickStream returns the rows of files in Criteo's format or by a layout, batch by batch, without
@@ -217,7 +217,7 @@ func (s *ClickStream) start(p StreamPosition) {
 	s.halt()
 	s.epoch, s.step, s.err, s.ended = p.Epoch, p.First, nil, false
 	s.orderedCollector = orderedCollector{limit: s.cfg.SkipBad, bad: p.Bad, skip: p.Row}
-	s.now.begin = StreamPosition{Epoch: p.Epoch, Step: p.First, First: p.First, Block: p.Block, Row: p.Row, Bad: p.Bad, Of: s.of}
+	s.now.begin = StreamPosition{Epoch: p.Epoch, Step: p.First, First: p.First, Block: p.Block, Row: p.Row, Bad: p.Bad, Fingerprint: s.of}
 	s.now.bad = p.Bad
 	s.run = clicks.NewRun(s.cfg.run(), s.format, p.Block, false)
 }
@@ -246,8 +246,8 @@ func (s *ClickStream) Position() StreamPosition {
 func (s *ClickStream) Resume(p StreamPosition) error {
 	per := int64(s.cfg.window() / s.cfg.Batch) // batches per window
 	switch {
-	case p.Of != s.of:
-		return fmt.Errorf("click stream: the position is of other files or settings (%.8q, here %.8q): give the same files, sizes, batch, window, seed, ranks and blocks", p.Of, s.of)
+	case p.Fingerprint != s.of:
+		return fmt.Errorf("click stream: the position is of other files or settings (%.8q, here %.8q): give the same files, sizes, batch, window, seed, ranks and blocks", p.Fingerprint, s.of)
 	case p.First < 0 || p.First%per != 0 || p.Step < p.First || p.Step > p.First+per || p.Block < 0 || p.Row < 0 || p.Bad < 0 || p.Bad > s.cfg.SkipBad:
 		return fmt.Errorf("click stream: step %d in a window from step %d, block %d, row %d on after %d bad lines (at most %d) is no position in windows of %d batches",
 			p.Step, p.First, p.Block, p.Row, p.Bad, s.cfg.SkipBad, per)
@@ -283,7 +283,7 @@ func (s *ClickStream) pass(step int64) error {
 			return err
 		}
 		n := min(step-s.step, batches)
-		whole := n == batches && s.now.given == 0
+		whole := n == batches && s.now.drawn == 0
 		s.shelf.skip(s.now, min(int(n)*s.cfg.Batch, rows), s.cfg.Window > 0 && !whole)
 		s.step += n
 	}
@@ -353,7 +353,7 @@ func (s *ClickStream) more() (int, error) {
 	first := s.step
 	s.shelf.drop(s.now)
 	s.now, s.nextWindow = s.nextWindow, s.now
-	s.now.begin.Epoch, s.now.begin.First, s.now.begin.Of = s.epoch, first, s.of
+	s.now.begin.Epoch, s.now.begin.First, s.now.begin.Fingerprint = s.epoch, first, s.of
 	window := uint64(first) / uint64(s.cfg.window()/s.cfg.Batch)
 	s.now.order = prng.New(s.cfg.Seed, uint64(s.epoch), window*uint64(s.cfg.Size)+uint64(s.cfg.Rank))
 	return s.now.remaining(), nil

@@ -271,7 +271,7 @@ func TestClickStreamMemory(t *testing.T) {
 			if _, ok, err := s.Next(); !ok || err != nil {
 				t.Fatal(ok, err)
 			}
-			if held := len(s.now.rows) - s.now.given + len(s.nextWindow.rows); held > window || len(s.shelf.free) != window-held || len(s.shelf.pages) != 1 {
+			if held := len(s.now.rows) - s.now.drawn + len(s.nextWindow.rows); held > window || len(s.shelf.free) != window-held || len(s.shelf.pages) != 1 {
 				t.Fatalf("epoch %d, step %d: %d rows are held, %d places of %d pages are free", epoch, step, held, len(s.shelf.free), len(s.shelf.pages))
 			}
 		}
@@ -350,7 +350,7 @@ func TestClickStreamResume(t *testing.T) {
 	s.Start(0)
 	p := s.Position()
 	for _, damage := range []func(*StreamPosition){
-		func(p *StreamPosition) { p.Of = "" }, func(p *StreamPosition) { p.First = 3 }, func(p *StreamPosition) { p.Step = -1 },
+		func(p *StreamPosition) { p.Fingerprint = "" }, func(p *StreamPosition) { p.First = 3 }, func(p *StreamPosition) { p.Step = -1 },
 		func(p *StreamPosition) { p.Step = 11 }, func(p *StreamPosition) { p.Block = -1 }, func(p *StreamPosition) { p.Row = -1 }, func(p *StreamPosition) { p.Bad = 101 },
 	} {
 		broken := p

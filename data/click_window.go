@@ -8,7 +8,7 @@ import (
 // clickWindow is a group of rows shuffled together.
 type clickWindow struct {
 	rows  []int32 // positions in rowPages: given returned rows, then the remaining ones
-	given int
+	drawn int
 	order prng.Rand // generator of the shuffle; unused without a shuffle
 
 	begin StreamPosition // position of the first row
@@ -16,17 +16,17 @@ type clickWindow struct {
 }
 
 // remaining returns the number of rows not yet returned.
-func (w *clickWindow) remaining() int { return len(w.rows) - w.given }
+func (w *clickWindow) remaining() int { return len(w.rows) - w.drawn }
 
 // draw returns a row; with shuffle a random one of the remaining rows by one step of Fisher-Yates,
 // which spreads the cost of shuffling over the batches.
 func (w *clickWindow) draw(shuffle bool) int32 {
 	if shuffle {
-		i := w.given + w.order.Below(w.remaining())
-		w.rows[w.given], w.rows[i] = w.rows[i], w.rows[w.given]
+		i := w.drawn + w.order.Below(w.remaining())
+		w.rows[w.drawn], w.rows[i] = w.rows[i], w.rows[w.drawn]
 	}
-	w.given++
-	return w.rows[w.given-1]
+	w.drawn++
+	return w.rows[w.drawn-1]
 }
 
 // rowPages holds the rows of windows in pages; rows never move. The position of a returned row is
@@ -91,6 +91,6 @@ func (s *rowPages) skip(w *clickWindow, n int, shuffle bool) {
 
 // drop empties a window.
 func (s *rowPages) drop(w *clickWindow) {
-	s.free = append(s.free, w.rows[w.given:]...)
-	w.rows, w.given = w.rows[:0], 0
+	s.free = append(s.free, w.rows[w.drawn:]...)
+	w.rows, w.drawn = w.rows[:0], 0
 }

@@ -52,7 +52,7 @@ func cifarSet(in *images.CIFAR) *Dataset {
 			bytes: r.Pix, labels: r.Labels, table: images.CIFARStatistics().Tables(),
 		}
 	}
-	return &Dataset{Train: source(in.Train).jittered(4), Eval: source(in.Eval), Classes: len(in.Classes), Words: in.Classes, left: in.LeftOut}
+	return &Dataset{Train: source(in.Train).jittered(4), Eval: source(in.Eval), Classes: len(in.Classes), Words: in.Classes, emptyFiles: in.LeftOut}
 }
 
 // openImages opens an image folder, or an archive of one, for samples of ImageSize x ImageSize.
@@ -68,7 +68,7 @@ func openImages(c Config, bad *datafile.Skips) (*Dataset, error) {
 	train, eval = images.Spread(train, c.TrainLimit), images.Spread(eval, c.EvalLimit)
 	sizes := balance(images.LabelsOf(train, classes), len(classes), classes)
 	size := or(c.ImageSize, 224)
-	s := &Dataset{Classes: len(classes), Words: classes, Notes: append(t.Notes(train, eval), sizes...), left: t.Skipped.Sorted()}
+	s := &Dataset{Classes: len(classes), Words: classes, Notes: append(t.Notes(train, eval), sizes...), emptyFiles: t.Skipped.Sorted()}
 	return s, s.openParts(c, bad, [2][]images.Picture{train, eval}, [2][]int32{images.LabelsOf(train, classes), images.LabelsOf(eval, classes)}, func(pictures [2][]images.Picture, labels [2][]int32) (train, eval Source, err error) {
 		return newEncoded(pictures[0], labels[0], size, bad), newEncoded(pictures[1], labels[1], size, bad), nil
 	})
@@ -146,7 +146,7 @@ func openShards(c Config, bad *datafile.Skips) (*Dataset, error) {
 	sizes := balance(labels[:len(samples)], classes, words)
 	size := or(c.ImageSize, 224)
 	n, share := len(samples), cmp.Or(c.Split, usualSplit)
-	s := &Dataset{Classes: classes, Words: words, left: left.Sorted(), Notes: []string{fmt.Sprintf("%s in %s, one of %s each", quantity.Count(n, "sample"), quantity.Count(len(train), "shard"), quantity.Count(classes, "class"))}}
+	s := &Dataset{Classes: classes, Words: words, emptyFiles: left.Sorted(), Notes: []string{fmt.Sprintf("%s in %s, one of %s each", quantity.Count(n, "sample"), quantity.Count(len(train), "shard"), quantity.Count(classes, "class"))}}
 	s.Notes = append(s.Notes, sizes...)
 	if len(eval) > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("evaluates on %s in %s", quantity.Count(len(others), "sample"), quantity.Count(len(eval), "shard")))

@@ -111,14 +111,14 @@ func (l *Loader) fill(s *slot) error {
 // fits returns an error unless the batch has n samples of the shape.
 func (b *Batch) fits(shape Shape, n int) error {
 	for _, v := range []struct {
-		what      string
+		part      string
 		got, want int
 	}{
 		{"samples", b.N, n}, {"values", len(b.Values), n * shape.Size()}, {"ids", len(b.IDs), n * shape.IDs}, {"keys", len(b.Keys), n * shape.Keys},
 		{"labels", len(b.Labels), n * shape.Labels}, {"targets", len(b.Targets), n * shape.Targets},
 	} {
 		if v.got != v.want {
-			return fmt.Errorf("data source: a batch of %s for %s: want %d", quantity.Count(v.got, v.what[:len(v.what)-1]), quantity.Count(n, "sample"), v.want)
+			return fmt.Errorf("data source: a batch of %s for %s: want %d", quantity.Count(v.got, v.part[:len(v.part)-1]), quantity.Count(n, "sample"), v.want)
 		}
 	}
 	return nil

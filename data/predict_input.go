@@ -130,18 +130,18 @@ func openAskedSet(d Description, c InputConfig) (PredictInput, error) {
 		return nil, fmt.Errorf("%s: samples of data set %s have %v values, %d ids and %d slots, but those the model was trained on had %v, %d and %d",
 			c.Path, d.Name, s.Values, s.IDs, len(s.Slots), want.Values, want.IDs, len(want.Slots))
 	}
-	return newPicked(set.Eval, c, set.skips, set.left, set)
+	return newPicked(set.Eval, c, set.skips, set.emptyFiles, set)
 }
 
 // indexedInput is the PredictInput of a source.
 type indexedInput struct {
-	loader *Loader
-	inTurn roundRobin
-	source Source
-	skips  *datafile.Skips
-	left   []LeftOut // files without images
-	rows   Rows
-	files  io.Closer
+	loader   *Loader
+	inTurn   roundRobin
+	source   Source
+	skips    *datafile.Skips
+	excluded []LeftOut // files without images
+	rows     Rows
+	files    io.Closer
 }
 
 // newPicked returns the PredictInput of a source, in source order. files, if not nil, are closed at
@@ -150,7 +150,7 @@ func newPicked(source Source, c InputConfig, bad *datafile.Skips, left []LeftOut
 	if c.Rank > 0 {
 		left = nil
 	}
-	p := &indexedInput{source: source, skips: bad, left: left, files: files, inTurn: roundRobin{n: source.Len(), batch: c.Batch, rank: c.Rank, size: c.Size}}
+	p := &indexedInput{source: source, skips: bad, excluded: left, files: files, inTurn: roundRobin{n: source.Len(), batch: c.Batch, rank: c.Rank, size: c.Size}}
 	order := p.inTurn
 	loader, err := NewLoader(LoaderConfig{Source: source, Sampler: &order, Workers: c.Threads})
 	if err != nil {
@@ -194,7 +194,7 @@ func (b *Batch) cut(s Shape, n int) {
 	b.Labels, b.Targets = b.Labels[:n*s.Labels], b.Targets[:n*s.Targets]
 }
 
-func (p *indexedInput) LeftOut() []LeftOut { return slices.Concat(p.left, p.skips.LeftOut()) }
+func (p *indexedInput) LeftOut() []LeftOut { return slices.Concat(p.excluded, p.skips.LeftOut()) }
 
 // Unseen returns nil: only tables have words.
 func (p *indexedInput) Unseen() map[string]int { return nil }

@@ -122,10 +122,10 @@ type Dataset struct {
 	// Layout describes files of click samples; nil for Criteo's format and other sets.
 	Layout *layout.Layout
 
-	skips  *datafile.Skips
-	left   []LeftOut   // files without samples
-	images *imageParts // images to decode by Verify; nil: none
-	open   []io.Closer // open files of samples
+	skips      *datafile.Skips
+	emptyFiles []LeftOut   // files without samples
+	images     *imageParts // images to decode by Verify; nil: none
+	open       []io.Closer // open files of samples
 }
 
 // Close closes the files of samples; samples must no longer be read. Sets in memory need no Close.
@@ -140,7 +140,7 @@ func (s *Dataset) Close() error {
 
 // LeftOut returns the excluded files, bad lines and images (Config.SkipBad) by kind. Without Verify
 // a bad image is detected at decoding, and the next image replaces it.
-func (s *Dataset) LeftOut() []LeftOut { return slices.Concat(s.left, s.skips.LeftOut()) }
+func (s *Dataset) LeftOut() []LeftOut { return slices.Concat(s.emptyFiles, s.skips.LeftOut()) }
 
 // Fingerprint returns a checksum over names, sizes, labels and tokens, by which hosts detect
 // different data.
@@ -238,11 +238,11 @@ func formatOf(name string, cfg Config) (datasetFormat, error) {
 	}
 	if cfg.Encoder == nil {
 		for _, v := range []struct {
-			given, taken bool
-			path         setting.Path
-			value        any
+			isGiven, isUsed bool
+			path            setting.Path
+			value           any
 		}{{cfg.Target != "", all[i].columns, datafile.TargetPath, cfg.Target}, {cfg.Schema != nil, all[i].columns, datafile.SchemaPath, cfg.Schema}, {cfg.Split != 0, all[i].split, datafile.SplitPath, cfg.Split}} {
-			if v.given && !v.taken {
+			if v.isGiven && !v.isUsed {
 				err = errors.Join(err, setting.Errorf(v.path, "%v has no effect on the data set %s: it is for tables such as my.csv", v.value, name))
 			}
 		}

@@ -127,7 +127,7 @@ func (c *Config) follow(job *ringo.Job) error {
 // without a table. resumed reports a checkpoint of the run's own folder.
 func startEncoder(path string, c Checkpoint) (e *table.Encoder, resumed bool, err error) {
 	if c.Resume {
-		switch own, err := checkpoint.Of(c.Dir); {
+		switch own, err := checkpoint.Locate(c.Dir); {
 		case err == nil:
 			path, resumed = own, true
 		case !errors.Is(err, checkpoint.ErrNone):

@@ -163,6 +163,6 @@ func (d *runData) seek(at *position) error {
 		return fmt.Errorf("the checkpoint of epoch %d, batch %d has a stream at epoch %d, batch %d", at.epoch, step, p.Epoch, p.Step)
 	}
 	// Settings and files equal the checkpoint's: resume compared them.
-	p.Of = s.Position().Of
+	p.Fingerprint = s.Position().Fingerprint
 	return s.Resume(p)
 }

@@ -123,7 +123,7 @@ func CheckInit(c Config) error {
 		return nil
 	}
 	if c.Checkpoint.Resume {
-		if _, err := checkpoint.Of(c.Checkpoint.Dir); !errors.Is(err, checkpoint.ErrNone) {
+		if _, err := checkpoint.Locate(c.Checkpoint.Dir); !errors.Is(err, checkpoint.ErrNone) {
 			return nil // resuming reports the error
 		}
 	}

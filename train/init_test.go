@@ -140,7 +140,7 @@ func asArrays(file, to string) error {
 func TestInitFrom(t *testing.T) {
 	dir, file := pretrained(t)
 	want := learntOf(t, dir)
-	last, err := checkpoint.Of(dir)
+	last, err := checkpoint.Locate(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,7 +146,7 @@ func (r *resumption) open() (checkpointInfo, error) {
 
 // openSaved opens a checkpoint, or a folder's last one.
 func openSaved(path string) (checkpointInfo, error) {
-	path, err := checkpoint.Of(path)
+	path, err := checkpoint.Locate(path)
 	if err != nil {
 		return checkpointInfo{}, err
 	}

@@ -25,7 +25,7 @@ type Previous struct {
 // FindPrevious reads the start of a run from a checkpoint, or from a folder's last one. A missing
 // folder or checkpoint is no error; a damaged one is a *checkpoint.DamageError.
 func FindPrevious(path string) (Previous, error) {
-	path, err := checkpoint.Of(path)
+	path, err := checkpoint.Locate(path)
 	if errors.Is(err, checkpoint.ErrNone) {
 		return Previous{}, nil
 	}

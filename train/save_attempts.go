@@ -86,7 +86,7 @@ func Attempts(dir string) (out []int, err error) {
 // LastServerParts returns the file, step and servers' parts of a checkpoint, or of a folder's last
 // one. Errors: checkpoint.ErrNone; damage; a run without parameter servers.
 func LastServerParts(path string) (file string, step int64, part ServersPart, err error) {
-	if file, err = checkpoint.Of(path); err != nil {
+	if file, err = checkpoint.Locate(path); err != nil {
 		return "", 0, part, err
 	}
 	f, err := checkpoint.Load(file)

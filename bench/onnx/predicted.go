@@ -233,7 +233,7 @@ func described(dir, name string) (d data.Description, spec model.Spec, err error
 	if spec, err = models.Lookup(name); err != nil {
 		return d, spec, err
 	}
-	path, err := checkpoint.Of(dir)
+	path, err := checkpoint.Locate(dir)
 	if err != nil {
 		return d, spec, err
 	}

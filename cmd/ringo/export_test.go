@@ -86,7 +86,7 @@ func TestExportInputsRefused(t *testing.T) {
 	if status, _, errs := command(t, line); status != 0 {
 		t.Fatalf("status %d, %s", status, errs)
 	}
-	saved, err := checkpoint.Of(dir)
+	saved, err := checkpoint.Locate(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

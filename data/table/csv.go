@@ -45,7 +45,7 @@ func OpenCSV(name string, open func() (io.ReadCloser, error)) (*CSV, error) {
 	if c.comma = separator(begin); c.comma == 0 {
 		return nil, &Fault{File: name, Line: 1, Problem: "one column alone: want a header with the names of the columns, separated by commas, tabs or semicolons"}
 	}
-	r.left = maxRecord
+	r.budget = maxRecord
 	in := c.reader(text)
 	names, err := in.Read()
 	if err != nil {
@@ -113,7 +113,7 @@ const readAhead = 1 << 16
 
 // unmarked returns the text of f without a byte order mark, and the limit of a record's bytes.
 func unmarked(name string, f io.Reader) (*bounded, *bufio.Reader) {
-	r := &bounded{r: f, left: maxRecord, name: name, line: 1}
+	r := &bounded{r: f, budget: maxRecord, name: name, line: 1}
 	text := bufio.NewReaderSize(r, readAhead)
 	if mark, _ := text.Peek(3); string(mark) == "\ufeff" {
 		_, _ = text.Discard(3) // buffered bytes: no error
@@ -223,7 +223,7 @@ func (c *CSV) Scan(want []int, bad func(error) error, visit func(*Chunk) error) 
 	line := 1
 	out := Chunk{Columns: make([]Vector, len(want)), lines: []int64{}}
 	for {
-		r.left = maxRecord
+		r.budget = maxRecord
 		record, err := in.Read()
 		if err == io.EOF {
 			break

@@ -48,7 +48,7 @@ func similar(w string) (problem string, unit bool) {
 
 // doubt returns the error of a column with contradictory numbers and words, or nil.
 func (s *survey) doubt() *Fault {
-	alike, all := s.Alike, s.Finite+s.Texts
+	alike, all := s.NumberLike, s.Finite+s.Texts
 	if s.Overflow || len(s.Words) > fewClasses {
 		alike += s.Units
 	}
@@ -56,7 +56,7 @@ func (s *survey) doubt() *Fault {
 	case alike > 0 && 2*(s.Finite+alike) > all:
 		return s.unclear(s.Similar)
 	case s.Texts > 0 && (s.Finite > s.Texts || len(s.Few) > fewClasses) && (len(s.Odd) <= fewWords || rarely*s.Texts <= all):
-		f := *s.Other
+		f := *s.FirstText
 		f.Problem += fmt.Sprintf(", and %d of %d values are: correct it", s.Finite, all)
 		return s.unclear(&f)
 	}
@@ -131,7 +131,7 @@ func (s *survey) guessGoal() (Kind, error) {
 	case s.Texts > 0 && s.Named != nil:
 		return guess, s.unclear(s.Named)
 	case s.Texts > 0 && !s.Overflow && len(s.Words) > manyWords && int64(2*len(s.Words)) > s.Rows:
-		f := *s.Other
+		f := *s.FirstText
 		f.Problem += fmt.Sprintf(", and %d different words in %d rows are no classes: is this the column to find (data.target)? Write numbers, or", len(s.Words), s.Rows)
 		f.Problem += fmt.Sprintf(" name the column's kind with data.schema: %s=label", s.Name)
 		return guess, &f

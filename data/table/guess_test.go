@@ -155,7 +155,7 @@ func TestOtherEncodingsAreErrors(t *testing.T) {
 			}
 		}
 	}
-	in := &bounded{r: iotest.OneByteReader(strings.NewReader("a,b\nKöln,東京\n")), left: 100, name: "f", line: 1}
+	in := &bounded{r: iotest.OneByteReader(strings.NewReader("a,b\nKöln,東京\n")), budget: 100, name: "f", line: 1}
 	if _, err := io.ReadAll(in); err != nil {
 		t.Errorf("characters that come byte by byte: %v", err)
 	}
@@ -278,7 +278,7 @@ func TestTogetherDoubtsAreShared(t *testing.T) {
 			t.Fatal(err)
 		}
 		all, err := share("c/t.csv", own, func([]byte) ([][]byte, error) { return [][]byte{text, text}, nil })
-		if err != nil || all[0].Rows != 2 || all[0].Other.File != name {
+		if err != nil || all[0].Rows != 2 || all[0].FirstText.File != name {
 			t.Errorf("table %d: %+v, %v", i, all[0], err)
 		}
 	}

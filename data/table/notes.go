@@ -114,7 +114,7 @@ func (s *survey) remarks(kind Kind) (out []string) {
 		if kind == Category && s.Finite > 0 && s.Texts > 0 {
 			remark("%s and %s: the numbers are words, too", quantity.Count(s.Finite, "number"), quantity.Count(s.Texts, "word"))
 		}
-		for _, pair := range s.alike() {
+		for _, pair := range s.similarWords() {
 			remark("%q and %q differ in case or spaces alone", pair[0], pair[1])
 		}
 	}
@@ -131,8 +131,8 @@ func (s *survey) outlier() (extreme, bool) {
 	return x, s.Numbers >= 20 && d*d > s.Squares/2 && len(s.Few) > 2
 }
 
-// alike returns some pairs of words that differ only in case or surrounding spaces.
-func (s *survey) alike() (pairs [][2]string) {
+// similarWords returns some pairs of words that differ only in case or surrounding spaces.
+func (s *survey) similarWords() (pairs [][2]string) {
 	seen := map[string]string{}
 	for _, w := range slices.Sorted(maps(s.Words)) {
 		folded := strings.ToLower(strings.TrimSpace(w))
@@ -156,10 +156,10 @@ func (f *Fault) place() string {
 type Found struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
-	// Guessed reports that the schema omits the column. Why is then the reason to ignore the
-	// column, if ignored.
+	// Guessed reports that the schema omits the column. Reason is then the reason to ignore
+	// the column, if ignored.
 	Guessed bool   `json:"guessed"`
-	Why     string `json:"why,omitempty"`
+	Reason  string `json:"why,omitempty"`
 	// Values is the number of different words of a category or label.
 	Values int `json:"values,omitempty"`
 	// Pooled is the number of words below Options.MinCount.
@@ -173,7 +173,7 @@ type Found struct {
 func (e *Encoder) Found() []Found {
 	var out []Found
 	for i, c := range e.Columns {
-		f := Found{Name: c.Name, Kind: c.Kind, Why: c.Reason, Values: len(c.Words), Guessed: c.Kind == Ignore && c.Reason != ""}
+		f := Found{Name: c.Name, Kind: c.Kind, Reason: c.Reason, Values: len(c.Words), Guessed: c.Kind == Ignore && c.Reason != ""}
 		if i < len(e.surveys) && e.surveys[i] != nil {
 			s := e.surveys[i]
 			f.Guessed, f.Missing = s.Guessed, map[string]int64{}

@@ -86,7 +86,7 @@ func toSend(file string, own []*survey) ([]byte, error) {
 
 // faults returns the pointers to all faults and positions.
 func (s *found) faults() []**Fault {
-	return []**Fault{&s.Fraction, &s.Other, &s.Similar, &s.Named, &s.Broken, &s.Least.At, &s.Most.At, &s.First}
+	return []**Fault{&s.Fraction, &s.FirstText, &s.Similar, &s.Named, &s.Broken, &s.Least.At, &s.Most.At, &s.First}
 }
 
 // rename changes the file name in all positions.
@@ -95,7 +95,7 @@ func (s *found) rename(to func(string) string) {
 	for f, n := range s.Dates {
 		copied := *n
 		dates[f] = &copied
-		all = append(all, &copied.Other)
+		all = append(all, &copied.FirstInvalid)
 	}
 	s.Dates = dates
 	for _, f := range all {
@@ -163,7 +163,7 @@ func (s *survey) add(t found) error {
 func (s *survey) addCounts(t found) {
 	s.Integers, s.Skipped, s.Last = s.Integers && t.Integers, s.Skipped || t.Skipped, t.Last
 	s.Finite, s.Fractions, s.Texts = s.Finite+t.Finite, s.Fractions+t.Fractions, s.Texts+t.Texts
-	s.Alike, s.Units = s.Alike+t.Alike, s.Units+t.Units
+	s.NumberLike, s.Units = s.NumberLike+t.NumberLike, s.Units+t.Units
 	if s.Similar == nil {
 		s.Notations = t.Notations
 	} else if t.Similar != nil {
@@ -181,21 +181,21 @@ func (s *survey) addCounts(t found) {
 // addDates merges the dates of another table, of which First is not merged yet.
 func (s *survey) addDates(t found) {
 	for f, n := range s.Dates {
-		if t.Dates[f] == nil && n.Other == nil {
-			n.Other = t.First
+		if t.Dates[f] == nil && n.FirstInvalid == nil {
+			n.FirstInvalid = t.First
 		}
 	}
 	for f, n := range t.Dates {
 		own := s.Dates[f]
 		if own == nil {
-			own = &tally{Other: s.First}
+			own = &tally{FirstInvalid: s.First}
 			if s.Dates == nil {
 				s.Dates = map[string]*tally{}
 			}
 			s.Dates[f] = own
 		}
-		if own.Values += n.Values; own.Other == nil {
-			own.Other = n.Other
+		if own.Values += n.Values; own.FirstInvalid == nil {
+			own.FirstInvalid = n.FirstInvalid
 		}
 		for k := range own.Parts {
 			own.Parts[k].merge(n.Parts[k])

@@ -64,25 +64,26 @@ type found struct {
 	Skipped  bool             `json:"skipped"`
 	// Lost counts the rows of each word for a missing value.
 	Lost map[string]count `json:"missing_words"`
-	// Finite, Fractions, Texts, Alike and Units count values: numbers; numbers that are not whole;
-	// words; words like numbers except for a comma, separator or symbol; numbers with a unit.
-	Finite    int64 `json:"finite"`
-	Fractions int64 `json:"fractions"`
-	Texts     int64 `json:"texts"`
-	Alike     int64 `json:"alike"`
-	Units     int64 `json:"units"`
-	// Notations lists the formats that read all of Alike and Units as numbers.
+	// Finite, Fractions, Texts, NumberLike and Units count values: numbers; numbers that are not
+	// whole; words; words like numbers except for a comma, separator or symbol; numbers with a
+	// unit.
+	Finite     int64 `json:"finite"`
+	Fractions  int64 `json:"fractions"`
+	Texts      int64 `json:"texts"`
+	NumberLike int64 `json:"number_like"`
+	Units      int64 `json:"units"`
+	// Notations lists the formats that read all of NumberLike and Units as numbers.
 	Notations []string `json:"notations,omitempty"`
 	// Odd lists the first different words, at most fewWords+1.
 	Odd []string `json:"first_words"`
-	// Fraction, Other, Similar, Named and Broken are the positions of the first fraction, of the
-	// first of Texts, of the first of Alike and Units, of the first word equal to the column's name
-	// in a file with a header, and of the first word that is not UTF-8.
-	Fraction *Fault `json:"fraction"`
-	Other    *Fault `json:"other"`
-	Similar  *Fault `json:"similar"`
-	Named    *Fault `json:"named"`
-	Broken   *Fault `json:"broken"`
+	// Fraction, FirstText, Similar, Named and Broken are the positions of the first fraction, of
+	// the first of Texts, of the first of NumberLike and Units, of the first word equal to the
+	// column's name in a file with a header, and of the first word that is not UTF-8.
+	Fraction  *Fault `json:"fraction"`
+	FirstText *Fault `json:"first_text"`
+	Similar   *Fault `json:"similar"`
+	Named     *Fault `json:"named"`
+	Broken    *Fault `json:"broken"`
 }
 
 // extreme is a number and its place.
@@ -337,8 +338,8 @@ func (s *survey) number(x float64, one count, at func(string, ...any) *Fault) {
 // text adds a word that is not a finite number.
 func (s *survey) text(w string, lines bool, at func(string, ...any) *Fault) {
 	s.Integers, s.Counts, s.Ascends = false, false, false
-	if s.Texts++; s.Other == nil {
-		s.Other = at("%.40q is no finite number", w)
+	if s.Texts++; s.FirstText == nil {
+		s.FirstText = at("%.40q is no finite number", w)
 	}
 	if lines && w == s.Name && s.Named == nil {
 		s.Named = at("the name of the column is a value of it, too: is the header repeated here, or has the file no header? Correct it")
@@ -353,7 +354,7 @@ func (s *survey) text(w string, lines bool, at func(string, ...any) *Fault) {
 	case unit:
 		s.Units++
 	default:
-		s.Alike++
+		s.NumberLike++
 	}
 	if s.Similar == nil {
 		s.Similar = at("%.40q %s", w, problem)
@@ -372,7 +373,7 @@ func (s *survey) learn(w string, one count, at func(string, ...any) *Fault) {
 	}
 	n, ok := s.Words[w]
 	if !ok {
-		if s.Kind != Category && !s.Goal && s.Other == nil && len(s.Words) > fewClasses { // only numbers until now
+		if s.Kind != Category && !s.Goal && s.FirstText == nil && len(s.Words) > fewClasses { // only numbers until now
 			s.Skipped = true
 			return
 		}

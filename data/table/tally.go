@@ -49,8 +49,8 @@ type tally struct {
 	Values int64 `json:"values"`
 	// Parts are the moments of dateParts over the training rows.
 	Parts [len(dateParts)]moments `json:"parts"`
-	// Other is the position of the first value that is no such date.
-	Other *Fault `json:"other,omitempty"`
+	// FirstInvalid is the position of the first value that is no such date.
+	FirstInvalid *Fault `json:"other,omitempty"`
 }
 
 // dateFormats returns the formats of dates that read a word: at most one, or two if the day and the
@@ -99,7 +99,7 @@ func (s *survey) date(v *Vector, i int, one count, at func(string, ...any) *Faul
 		read = append(read, f)
 		n := s.Dates[f]
 		if n == nil {
-			n = &tally{Other: s.First}
+			n = &tally{FirstInvalid: s.First}
 			if s.Dates == nil {
 				s.Dates = map[string]*tally{}
 			}
@@ -113,8 +113,8 @@ func (s *survey) date(v *Vector, i int, one count, at func(string, ...any) *Faul
 		}
 	}
 	for f, n := range s.Dates {
-		if n.Other == nil && !slices.Contains(read, f) {
-			n.Other = at("%.40q", v.plain(i))
+		if n.FirstInvalid == nil && !slices.Contains(read, f) {
+			n.FirstInvalid = at("%.40q", v.plain(i))
 		}
 	}
 	if s.First == nil {
@@ -171,7 +171,7 @@ func (s *survey) settleDate() (ok bool, err error) {
 	case n == nil || other != "":
 		return false, nil
 	case s.Kind == guess && n.Values < s.Finite+s.Texts:
-		f := *n.Other
+		f := *n.FirstInvalid
 		f.Problem = fmt.Sprintf("%s is no date %s, and %d of %d values are: correct it, or name the column's kind with data.schema: %s=%s, %s=%s or %s=%s",
 			f.Problem, format, n.Values, s.Finite+s.Texts, s.Name, Date.with(format), s.Name, Category, s.Name, Ignore)
 		return false, &f

@@ -10,8 +10,8 @@ import (
 // bounded reads a stream of UTF-8 text. It returns an error at the first byte that is not text, and
 // if the caller reads more than left bytes before resetting left.
 type bounded struct {
-	r    io.Reader
-	left int
+	r      io.Reader
+	budget int
 
 	name   string
 	line   int64  // line of the next byte
@@ -27,14 +27,14 @@ func (e *boundError) Error() string {
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
+	if b.budget <= 0 {
 		return 0, &boundError{maxRecord}
 	}
 	if b.fault != nil {
 		return 0, b.fault
 	}
-	n, err := b.r.Read(p[:min(len(p), b.left)])
-	b.left -= n
+	n, err := b.r.Read(p[:min(len(p), b.budget)])
+	b.budget -= n
 	if b.fault = b.check(p[:n], err == io.EOF); b.fault != nil {
 		return 0, b.fault
 	}

@@ -51,7 +51,7 @@ func Begin(dir string, resume bool) (*Attempt, error) {
 // Look finds the parts of a checkpoint, or of a folder's last checkpoint, for servers that only
 // read. Such servers save no checkpoint, and write their temporary files to scratch.
 func Look(path, scratch string) (*Attempt, error) {
-	file, err := checkpoint.Of(path)
+	file, err := checkpoint.Locate(path)
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ class Strategy:
     _layers = 0
 
     def ready(self, layer: int) -> None:
-        """Tells when the gradients of a layer are final, once a step."""
+        """Reports that the gradients of a layer, by its number in tune, are final: once per layer and step."""
         check(library().ringo_strategy_ready(self._handle, layer), "strategy_ready")
 
     def step(self) -> bool:

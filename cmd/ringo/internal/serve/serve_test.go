@@ -104,7 +104,7 @@ func limits() Config {
 func serve(t testing.TB, run train.Config, change func(*Config)) *server {
 	t.Helper()
 	s, cfg := &server{t: t}, limits()
-	cfg.Find, cfg.Open = func() (string, error) { return checkpoint.Of(run.Checkpoint.Dir) }, opener(run)
+	cfg.Find, cfg.Open = func() (string, error) { return checkpoint.Locate(run.Checkpoint.Dir) }, opener(run)
 	cfg.Report = func(line string) { s.mu.Lock(); defer s.mu.Unlock(); s.lines = append(s.lines, line) }
 	if change != nil {
 		change(&cfg)
@@ -186,7 +186,7 @@ func answers(t testing.TB, text string) (version string, rows []string) {
 // predicted returns the lines of `ringo predict` for a file, without the number of the row.
 func predicted(t testing.TB, run train.Config, path string, top int) (rows []string) {
 	t.Helper()
-	file, err := checkpoint.Of(run.Checkpoint.Dir)
+	file, err := checkpoint.Locate(run.Checkpoint.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestRowsDoNotDependOnTheBatch(t *testing.T) {
 	datatest.Write(t, clicks, map[string][]byte{"train.txt": datatest.ClickText(400), "test.txt": datatest.ClickText(100)})
 	for name, path := range map[string]string{"mlp": people(t, 200, columns), "mnist": data.Synthetic, "cifar-resnet20": data.Synthetic, "ctr-dnn": clicks, "deepfm": clicks, "dcn-v2": clicks} {
 		run := trained(t, name, path, func(c *train.Config) { c.TrainLimit, c.EvalLimit, c.Batch = 64, 64, 32 })
-		file, err := checkpoint.Of(run.Checkpoint.Dir)
+		file, err := checkpoint.Locate(run.Checkpoint.Dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -403,7 +403,7 @@ func TestSwapLosesNoRequest(t *testing.T) {
 	rows := objects(t, path)
 	var to atomic.Pointer[string]
 	set := func(run train.Config) (version string) {
-		file, err := checkpoint.Of(run.Checkpoint.Dir)
+		file, err := checkpoint.Locate(run.Checkpoint.Dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -461,7 +461,7 @@ func TestUnsuitableCheckpointLeavesTheModel(t *testing.T) {
 	other := trained(t, "mlp", people(t, 300, "age,town,income,bought"), nil)
 	image := trained(t, "mnist", data.Synthetic, func(c *train.Config) { c.TrainLimit, c.EvalLimit = 64, 64 })
 	file := func(run train.Config) string {
-		f, err := checkpoint.Of(run.Checkpoint.Dir)
+		f, err := checkpoint.Locate(run.Checkpoint.Dir)
 		if err != nil {
 			t.Fatal(err)
 		}
