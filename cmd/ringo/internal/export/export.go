@@ -149,6 +149,9 @@ func (m *trained) writeGraph(path, inputs string) (string, error) {
 		about["inputs"] = raw
 	}
 	g, err := onnx.New(m.spec, m.model, m.ps, cfg)
+	if err != nil && cfg.Raw != nil {
+		err = fmt.Errorf("%w (--inputs encoded)", err)
+	}
 	if err != nil {
 		return "", err
 	}
