@@ -27,3 +27,9 @@ func BinaryCrossEntropy(t *nn.Tape, b Batch, out Outputs) Loss {
 func Squared(t *nn.Tape, b Batch, out Outputs) Loss {
 	return Loss{Mean: t.MeanSquaredErrorTo(out[0], b.Targets), Terms: b.N}
 }
+
+// MeanLoss is the mean of the losses of the batch's samples, [n] or [n, ...], such as a result of
+// nn.Tape.Map. Its terms are the n samples.
+func MeanLoss(t *nn.Tape, losses *nn.Tensor) Loss {
+	return Loss{Mean: t.Mean(losses), Terms: losses.Shape[0]}
+}

@@ -91,6 +91,7 @@ type Params struct {
 	elsewhere bool // see TablesElsewhere
 	forward   Work
 	backward  []Work // one per slot
+	unused    []string
 }
 
 // NewParams makes an empty registry. Each parameter draws its initial values from a separate
@@ -176,6 +177,10 @@ func (ps *Params) List() []*Param { return ps.list }
 // Slots returns the parameters' ranges in the order of backward, nil before Arrange. Callers must
 // not change it.
 func (ps *Params) Slots() []ParamRange { return ps.slots }
+
+// Unused returns the names of parameters without a gradient, in order of creation: the loss of the
+// recorded model does not depend on them, or only through Detach. It is nil before Arrange.
+func (ps *Params) Unused() []string { return ps.unused }
 
 // Values is the arena of parameters. Padding is always zero.
 func (ps *Params) Values() []float32 { return ps.values }
@@ -299,6 +304,11 @@ func (ps *Params) finishingOrder(dry func(t *Tape) []*Tensor) (order []*Param, e
 		order = append(order, ps.list[slot])
 		ps.backward, t.work = append(ps.backward, t.work), Work{}
 	})
+	for _, p := range ps.list {
+		if !p.touched && !p.frozen {
+			ps.unused = append(ps.unused, p.Name)
+		}
+	}
 	return order, nil
 }
 

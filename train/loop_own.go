@@ -8,6 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/evalmetrics"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/model"
 )
 
@@ -23,7 +24,19 @@ type Loop struct {
 	at position
 	lr float64
 	// failed reports that a batch returned an error.
-	failed bool
+	failed  bool
+	remarks *notedRemarks
+}
+
+// notedRemarks is an observer that keeps the remarks.
+type notedRemarks struct {
+	Observer
+	all []Remark
+}
+
+func (n *notedRemarks) Remark(m Remark) {
+	n.all = append(n.all, m)
+	n.Observer.Remark(m)
 }
 
 // endless is the number of steps of a Loop's only epoch.
@@ -42,7 +55,8 @@ func NewLoop(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (l *
 		return nil, err
 	}
 	r := newRun(ctx, job, cfg, new(data.Dataset))
-	r.data.steps, r.ownLoop = endless, true
+	noted := &notedRemarks{Observer: r.obs}
+	r.data.steps, r.ownLoop, r.obs = endless, true, noted
 	defer func() {
 		if err = r.located(err); err != nil {
 			r.close()
@@ -68,7 +82,7 @@ func NewLoop(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (l *
 	if err := r.begin(opts, place); err != nil {
 		return nil, err
 	}
-	l = &Loop{r: r, lr: cfg.LR}
+	l = &Loop{r: r, lr: cfg.LR, remarks: noted}
 	if l.at, err = r.resumption.resume(); err != nil {
 		return nil, err
 	}
@@ -81,6 +95,15 @@ func (l *Loop) Steps() int64 { return l.r.resumption.stepsDone(l.at) }
 
 // SetLR sets the learning rate of the following steps, equal on all ranks.
 func (l *Loop) SetLR(lr float64) { l.lr = lr }
+
+// Remarks returns the remarks of this rank since the last call, such as parameters without a
+// gradient, skipped steps, and an evaluation with a loss that is not finite. Config.Observer
+// receives them, too.
+func (l *Loop) Remarks() []Remark {
+	all := l.remarks.all
+	l.remarks.all = nil
+	return all
+}
 
 // Replica returns this rank's copy of the model and its optimizer.
 func (l *Loop) Replica() *Replica { return l.r.replica }
@@ -155,6 +178,9 @@ func (l *Loop) Evaluate(set *data.Dataset) (Evaluation, error) {
 		return Evaluation{}, r.located(err)
 	}
 	e, err := r.loop.evaluateNow(l.at.epoch)
+	if err == nil && !finite(e.Loss) {
+		r.remark(0, "the loss of the evaluation is %s: the model has diverged, or a row of the set is not finite", quantity.Exact(e.Loss))
+	}
 	return e, r.located(err)
 }
 

@@ -20,10 +20,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/model"
 )
 
@@ -201,7 +203,23 @@ func (r *run) begin(opts model.Options, place func(*Replica) paramPlacement) err
 		}
 	}
 	r.copyUntrained()
+	r.remarkUnused()
 	return nil
+}
+
+// remarkUnused reports parameters that no step changes, except by weight decay. Heter-trainers have
+// a part of the model, which this rank does not record.
+func (r *run) remarkUnused() {
+	names := r.replica.Params.Unused()
+	if len(names) == 0 || r.replica.split != nil {
+		return
+	}
+	shown := names[:min(len(names), 5)]
+	text := strings.Join(shown, ", ")
+	if more := len(names) - len(shown); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	r.remark(0, "%s without a gradient, because the loss does not depend on them: %s: use them in Forward, or leave them out", quantity.Count(len(names), "parameter"), text)
 }
 
 func (r *run) close() {
