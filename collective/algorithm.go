@@ -52,7 +52,7 @@ func methodOf(name string) (m algorithm, ok bool) {
 // fits returns the reason why a group of size ranks cannot use an algorithm, or nil.
 func fits(m algorithm, size int) error {
 	if m == byExchange && size > 2 {
-		return fmt.Errorf("%v: it is for two ranks, and the group has %d", m, size)
+		return fmt.Errorf("%v: only for groups of two ranks, this group has %d", m, size)
 	}
 	return nil
 }

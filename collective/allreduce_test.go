@@ -242,7 +242,7 @@ func TestWrongMembers(t *testing.T) {
 	for want, cfg := range map[string]Config{
 		"3 is not a rank of a mesh of 3": {Ranks: []int{1, 3}},
 		"1 is there twice":               {Ranks: []int{1, 0, 1}},
-		"1, is not among them":           {Ranks: []int{0, 2}},
+		"1, is missing":                  {Ranks: []int{0, 2}},
 		"want one for each":              {Hosts: []int{0, 0}},
 	} {
 		if _, err := New(m, cfg); err == nil || !strings.Contains(err.Error(), want) {

@@ -118,10 +118,10 @@ func (c Config) Validate() error {
 		fault("slow after %v: want 0 or more", c.SlowAfter)
 	}
 	if c.ShmSlot > shmSlots || c.ShmSlot > 0 && c.ID < FirstSubgroup {
-		fault("room %d of group %d: want 1 to %d, for groups from %d on, or none", c.ShmSlot, c.ID, shmSlots, FirstSubgroup)
+		fault("shared-memory slot %d of group %d: want 1 to %d, only for groups from %d on, or none", c.ShmSlot, c.ID, shmSlots, FirstSubgroup)
 	}
 	if c.ShmSlot != 0 && c.ID >= maxSubgroup {
-		fault("group %d: a member was in %d groups before: keep them in place of making them anew", c.ID, maxSubgroup-FirstSubgroup)
+		fault("group %d: a member has already been in %d groups: keep groups instead of making new ones", c.ID, maxSubgroup-FirstSubgroup)
 	}
 	if c.ID > maxID {
 		fault("id %d: want at most %d", c.ID, maxID)
@@ -186,7 +186,7 @@ func (c Config) members(m transport.Mesh) ([]int, error) {
 		}
 	}
 	if !slices.Contains(ranks, m.Rank()) {
-		fault("ranks %v: this rank, %d, is not among them", ranks, m.Rank())
+		fault("ranks %v: this rank, %d, is missing", ranks, m.Rank())
 	}
 	if len(c.Hosts) != 0 && len(c.Hosts) != m.Size() {
 		fault("hosts %v: %d numbers, want one for each of the mesh's %d ranks", c.Hosts, len(c.Hosts), m.Size())

@@ -101,14 +101,14 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	g.wake.L = &g.mu
 	g.hosting = newHierarchy(cfg.hostsAmong(ranks), rank)
 	if g.hosting == nil && named == byHierarchy {
-		return nil, setting.Errorf(pathAlgorithm, "%v: a host has more than %d ranks of the group, the most that this algorithm can do", named, maxLocal)
+		return nil, setting.Errorf(pathAlgorithm, "%v: a host has more than %d ranks of the group, the maximum of this algorithm", named, maxLocal)
 	}
 	if g.share, err = newShare(g); err != nil {
 		return nil, fmt.Errorf("collective: %w", err)
 	}
 	if named == byDirect && !g.share.whole(size) {
 		g.share.leave(g.cfg.ID)
-		return nil, setting.Errorf(pathAlgorithm, "%s: %s; use %s, or name another", Direct, g.whyNotShared(), Auto)
+		return nil, setting.Errorf(pathAlgorithm, "%s: %s; use %s or another algorithm", Direct, g.whyNotShared(), Auto)
 	}
 	g.rules.Store(g.defaults())
 	if err := g.configure(); err != nil {
@@ -171,7 +171,7 @@ func (g *Group) Fail(err error) error {
 // whyNotShared returns the reason why the ranks of the group do not share memory.
 func (g *Group) whyNotShared() string {
 	if g.cfg.room() < 0 && transport.SharedMemoryOf(g.mesh) != nil {
-		return fmt.Sprintf("group %d shares no memory, which has room for the groups with the IDs 0 to %d, and for those that are given a room", g.cfg.ID, shareGroups-1)
+		return fmt.Sprintf("group %d has no slot in shared memory: only groups with the IDs 0 to %d, or with a ShmSlot, have one", g.cfg.ID, shareGroups-1)
 	}
 	return fmt.Sprintf("the %d ranks of group %d do not share memory", g.size, g.cfg.ID)
 }

@@ -113,7 +113,7 @@ func TestRulesThatDoNotFit(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		{Config{Rules: Rules{{"allreduce", 0, Exchange}}}, "tuning.algorithms allreduce=exchange: rule 0: exchange: it is for two ranks, and the group has 3"},
+		{Config{Rules: Rules{{"allreduce", 0, Exchange}}}, "tuning.algorithms allreduce=exchange: rule 0: exchange: only for groups of two ranks, this group has 3"},
 		{Config{Rules: Rules{{"allreduce", 0, Direct}}}, "tuning.algorithms allreduce=direct: allreduce has algorithm direct, which this group cannot use"},
 		{Config{Rules: Rules{{"allreduce", 5, Ring}}}, "tuning.algorithms allreduce=ring:5: the last rule of allreduce must have no bound"},
 		{Config{Rules: Rules{{"allreduce", 0, Ring}}, Profile: &Profile{Ranks: 3, Hosts: 1}}, "tuning.algorithms allreduce=ring and tuning.profile, of 3 ranks, are two sources for one choice"},

@@ -63,7 +63,7 @@ func canShard(g *Group, values []float32) error {
 	case !g.share.whole(g.size):
 		return fmt.Errorf("the ranks share no memory")
 	case SharedOffset(g, values) < 0:
-		return fmt.Errorf("the values do not lie in the memory that the ranks share")
+		return fmt.Errorf("the values are not in memory that the ranks share")
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func (w *Work) shard(lo, hi int) error {
 func (w *Work) allPlaced() error {
 	for i, show := range w.arrivals {
 		if !show.placed || w.root&shardsParams != 0 && show.second < 0 {
-			return w.waitFault(i, fmt.Errorf("%w: its values do not lie in the memory that the ranks share", transport.ErrLength))
+			return w.waitFault(i, fmt.Errorf("%w: its values are not in memory that the ranks share", transport.ErrLength))
 		}
 	}
 	return nil

@@ -178,8 +178,8 @@ func TestShardedRefusals(t *testing.T) {
 			refused(g, Sharded{Grads: x, Counts: []int{64}, Apply: apply}, "want one for each of 2 ranks"),
 			refused(g, Sharded{Grads: x, Counts: []int{32, 31}, Apply: apply}, "a shared update of 64 values, but Counts add up to 63"),
 			refused(g, Sharded{Grads: x, Counts: []int{-1, 65}, Apply: apply}, "the count of rank 0 is -1"),
-			refused(g, Sharded{Grads: elsewhere, Counts: []int{32, 32}, Apply: apply}, "do not lie in the memory"),
-			refused(g, Sharded{Grads: x, Params: elsewhere, Counts: []int{32, 32}, Apply: apply}, "do not lie in the memory"),
+			refused(g, Sharded{Grads: elsewhere, Counts: []int{32, 32}, Apply: apply}, "are not in memory"),
+			refused(g, Sharded{Grads: x, Params: elsewhere, Counts: []int{32, 32}, Apply: apply}, "are not in memory"),
 			AllReduce(g, x, Sum), // the group goes on
 		)
 	})

@@ -158,7 +158,7 @@ func (in *arrayFiles) make(path, evalPath string, split float64) error {
 		return err
 	}
 	if split != 0 {
-		return setting.Errorf(datafile.SplitPath, "%s: %s has arrays to evaluate on: there is nothing to hold out", quantity.Exact(split), evalPath)
+		return setting.Errorf(datafile.SplitPath, "%s: no samples are held out, because %s has arrays to evaluate on: remove the share", quantity.Exact(split), evalPath)
 	}
 	eval, err := in.source(evalPath, in.parts[parts[used]])
 	if err != nil {
@@ -207,11 +207,11 @@ func (r roles) source(path string, part []*npy.Array) (*arrays, error) {
 		*of = a
 	}
 	if s.values == nil || s.goal == nil {
-		return nil, fmt.Errorf("arrays: %s: want an array of samples, called %s, and one of what is to be found, called %s; there are %s: %w", path, strings.Join(valueNames, ", "), strings.Join(goalNames, ", "),
+		return nil, fmt.Errorf("arrays: %s: want an array of samples, named %s, and an array of labels or targets, named %s; the file has %s: %w", path, strings.Join(valueNames, ", "), strings.Join(goalNames, ", "),
 			cmp.Or(strings.Join(names, ", "), "none of those"), setting.Errorf(datafile.SchemaPath, "gives others: NAME=number,NAME=label"))
 	}
 	if s.values.Len() != s.goal.Len() {
-		return nil, fmt.Errorf("arrays: %s: %v and %v: want as many rows of both", path, s.values, s.goal)
+		return nil, fmt.Errorf("arrays: %s: %v and %v: want equal numbers of rows", path, s.values, s.goal)
 	}
 	if err := s.shaped(path); err != nil {
 		return nil, err

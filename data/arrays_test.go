@@ -127,17 +127,17 @@ func TestArraysThatDoNotFit(t *testing.T) {
 		arrays []any
 		want   string
 	}{
-		{Config{}, []any{"a", "|u1", "(3,)", rows}, "there are none of those: data.schema gives others: NAME=number,NAME=label"},
-		{Config{}, []any{"x", "|u1", "(3,)", rows}, "there are x (3, uint8)"},
-		{Config{}, []any{"x", "|u1", "(3,)", rows, "y", "|u1", "(2,)", rows[:2]}, "want as many rows of both"},
+		{Config{}, []any{"a", "|u1", "(3,)", rows}, "the file has none of those: data.schema gives others: NAME=number,NAME=label"},
+		{Config{}, []any{"x", "|u1", "(3,)", rows}, "the file has x (3, uint8)"},
+		{Config{}, []any{"x", "|u1", "(3,)", rows, "y", "|u1", "(2,)", rows[:2]}, "want equal numbers of rows"},
 		{Config{}, []any{"x", "|u1", "(3,)", rows, "images", "|u1", "(3,)", rows, "y", "|u1", "(3,)", rows}, "both x (3, uint8) and images (3, uint8) could be meant: data.schema says which"},
 		{Config{}, []any{"x", "|u1", "(3,)", rows, "y", "|i1", "(3,)", []byte{0, 1, 0xff}}, "row 2 is -1: want labels from 0 to 65535"},
-		{Config{}, []any{"x", "|u1", "(3,)", rows, "y", "|i1", "(1, 3)", rows}, "as many rows"},
+		{Config{}, []any{"x", "|u1", "(3,)", rows, "y", "|i1", "(1, 3)", rows}, "equal numbers of rows"},
 		{Config{}, []any{"x", "|u1", "(1, 3)", rows, "y", "|i1", "(1, 3)", rows}, "want one label for each sample"},
 		{Config{Schema: table.Schema{"y": table.Label}}, []any{"x", "|u1", "(1, 3)", rows, "y", "<f2", "(1,)", rows[:2]}, "labels have to be integers: data.schema y=target"},
 		{Config{Schema: table.Schema{"z": table.Label}}, []any{"x", "|u1", "(3,)", rows}, "data.schema z"},
 		{Config{Target: "z"}, []any{"x", "|u1", "(3,)", rows}, "data.target z"},
-		{Config{Split: 0.1}, []any{"x", "|u1", "(3,)", rows, "y", "|u1", "(3,)", rows, "x_test", "|u1", "(3,)", rows, "y_test", "|u1", "(3,)", rows}, "there is nothing to hold out"},
+		{Config{Split: 0.1}, []any{"x", "|u1", "(3,)", rows, "y", "|u1", "(3,)", rows, "x_test", "|u1", "(3,)", rows, "y_test", "|u1", "(3,)", rows}, "are held out, because"},
 		{Config{}, []any{"x", "|u1", "(3,)", rows, "y", "|u1", "(3,)", rows, "x_test", "|u1", "(1, 3)", rows, "y_test", "|u1", "(1,)", rows[:1]}, "want the same shape"},
 	} {
 		c.cfg.Dir = npz(t, zip.Store, c.arrays...)

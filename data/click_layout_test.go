@@ -175,7 +175,7 @@ func TestLayoutStreamFaults(t *testing.T) {
 	}
 	for says, cfg := range map[string]ClickStreamConfig{
 		"samples by a layout have bags": {Files: files, Layout: l, Batch: 2, Keys: true},
-		"neither ids":                   {Files: files, Batch: 2},
+		"neither Rows":                  {Files: files, Batch: 2},
 	} {
 		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)

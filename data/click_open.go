@@ -169,7 +169,7 @@ func syntheticCriteo(c Config) *Dataset {
 // eachTyped calls collect for the rows of a file with typed columns.
 func eachTyped(f *clicks.Format, path string, bad *datafile.Skips, collect func(*clicks.Chunk) bool) error {
 	if f.Layout == nil {
-		return fmt.Errorf("%s: in Criteo's format rows are lines of text; --layout says what columns are", path)
+		return fmt.Errorf("%s: rows in Criteo's format are lines of text: for other files give the columns with --layout", path)
 	}
 	in, err := OpenTable(path)
 	if err != nil {

@@ -49,7 +49,7 @@ func TestOpenClickStreamSet(t *testing.T) {
 	}{
 		{"criteo", Config{Dir: Synthetic, Stream: true}, "has no files to read synthetic rows from"},
 		{"criteo", Config{Dir: dir, Stream: true, TrainLimit: 5}, "data.train-limit 5"},
-		{"text", Config{Dir: dir, Stream: true}, "is for clicks"},
+		{"text", Config{Dir: dir, Stream: true}, "only click data"},
 		{"criteo", Config{Dir: t.TempDir(), Stream: true}, "no folder train"},
 		{"criteo", Config{Dir: "/nowhere", Stream: true}, "/nowhere"},
 		{"criteo", Config{Dir: filepath.Join(folder, "train"), TrainFile: folder + "/train", Stream: true}, "with test, dev, valid, eval in its name"},

@@ -92,7 +92,7 @@ func (c ClickStreamConfig) resolve() (ClickStreamConfig, []int64, error) {
 	fault(len(c.Files) == 0, "no files")
 	fault(c.Batch < 1 || c.Batch > maxWindow, "batch %d: need 1 to %d", c.Batch, maxWindow)
 	fault(c.Layout != nil && (c.Rows != 0 || c.Keys), "samples by a layout have bags, not ids of %d rows or one key a slot", c.Rows)
-	fault(c.Layout == nil && c.Rows == 0 && !c.Keys, "neither ids (Rows) nor keys (Keys) are wanted")
+	fault(c.Layout == nil && c.Rows == 0 && !c.Keys, "neither Rows (ids) nor Keys is set: set one of the two")
 	fault(c.Rows < 0 || c.Rows == 1 || c.Rows > datafile.MaxElements, "a table of %d rows: need 2 to %d, or 0 for no ids", c.Rows, datafile.MaxElements)
 	fault(c.Window < 0 || c.Window > maxWindow, "a window of %d rows: need 0 to %d", c.Window, maxWindow)
 	fault(c.Batch > 0 && c.Window > 0 && c.Window%c.Batch != 0, "a window of %d rows: need a multiple of the batch, %d", c.Window, c.Batch)

@@ -466,7 +466,7 @@ func TestClickStreamValidate(t *testing.T) {
 		}
 	}
 	err = ClickStreamConfig{Batch: 4, Window: 6}.Validate()
-	for _, want := range []string{"no files", "neither ids", "a window of 6 rows: need a multiple of the batch, 4"} {
+	for _, want := range []string{"no files", "neither Rows", "a window of 6 rows: need a multiple of the batch, 4"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}

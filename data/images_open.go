@@ -110,7 +110,7 @@ func shardsOf(c Config) (train, eval []string, err error) {
 		return nil, nil, setting.Errorf(datafile.TrainFilePath, "%s with %v %s: name one of both", c.TrainFile, datafile.DirPath, c.Dir)
 	}
 	if c.EvalFile != "" && c.Split != 0 {
-		return nil, nil, setting.Errorf(datafile.SplitPath, "%s with %v %s: there is nothing to hold out", quantity.Exact(c.Split), datafile.EvalFilePath, c.EvalFile)
+		return nil, nil, setting.Errorf(datafile.SplitPath, "%s with %v %s: no samples are held out, because the evaluation samples are given: remove one of the two", quantity.Exact(c.Split), datafile.EvalFilePath, c.EvalFile)
 	}
 	if train, err = images.ShardNames(cmp.Or(c.TrainFile, c.Dir)); err == nil && c.EvalFile != "" {
 		eval, err = images.ShardNames(c.EvalFile)

@@ -62,7 +62,7 @@ func askedArray(d Description, c InputConfig, f *npy.File, names []string) (*arr
 	}
 	switch {
 	case len(found) == 0:
-		return nil, fmt.Errorf("arrays: %s: want an array of samples, called %s, or as in training; there are %s", c.Path, strings.Join(valueNames, ", "), cmp.Or(strings.Join(names, ", "), "none"))
+		return nil, fmt.Errorf("arrays: %s: want an array of samples, named %s or as in training; the file has %s", c.Path, strings.Join(valueNames, ", "), cmp.Or(strings.Join(names, ", "), "none"))
 	case len(found) > 1:
 		return nil, fmt.Errorf("arrays: %s: both %v and %v could be meant: leave one out", c.Path, found[0], found[1])
 	}

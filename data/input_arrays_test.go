@@ -115,8 +115,8 @@ func TestInputOfArraysRefuses(t *testing.T) {
 	}
 	for want, path := range map[string]string{
 		"samples of [3] values, but the model takes [2]": npz(t, zip.Store, "x", "|u1", "(2, 3)", rows),
-		"there are a, b": npz(t, zip.Store, "a", "|u1", "(3, 2)", rows, "b", "|u1", "(3, 2)", rows),
-		"there are none": npz(t, zip.Store),
+		"the file has a, b": npz(t, zip.Store, "a", "|u1", "(3, 2)", rows, "b", "|u1", "(3, 2)", rows),
+		"the file has none": npz(t, zip.Store),
 		"both x (3 x 2, uint8) and data (3 x 2, uint8) could": npz(t, zip.Store, "x", "|u1", "(3, 2)", rows, "data", "|u1", "(3, 2)", rows),
 		"want 1 to":           npz(t, zip.Store, "x", "|u1", "(0, 2)", []byte(nil)),
 		"or one that was cut": cut,

@@ -55,13 +55,13 @@ func partsOf(dir string) (paths []string, err error) {
 		case info.IsDir():
 			return nil, fmt.Errorf("%s is a folder: the files of a table are in one folder, without others below it", path)
 		case !isTablePart(e.Name()):
-			return nil, fmt.Errorf("%s is no part of the table in folder %s: want names that begin with part- or end in %s: name the file of the table, or move this one", path, dir, endingsOf("table"))
+			return nil, fmt.Errorf("%s is not a part of the table in folder %s: want names that begin with part- or end in %s: give the table's file instead of the folder, or move this file", path, dir, endingsOf("table"))
 		case info.Size() > 0:
 			names, paths = append(names, e.Name()), append(paths, path)
 		}
 	}
 	if len(paths) == 0 {
-		return nil, fmt.Errorf("%s has no file with rows of a table: want a file or folder of files that end in %s", dir, endingsOf("table"))
+		return nil, fmt.Errorf("%s has no table file: want a file, or a folder of files, that ends in %s", dir, endingsOf("table"))
 	}
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(names, func(name string) bool {

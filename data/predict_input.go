@@ -82,9 +82,9 @@ func OpenInput(d Description, c InputConfig) (PredictInput, error) {
 	bad := &datafile.Skips{Max: c.SkipBad, All: true}
 	switch {
 	case c.Path == Stdin && c.Stdin == nil:
-		return nil, errors.New("data: the standard input is to be read, but there is none")
+		return nil, errors.New("data: path -: no standard input is given (InputConfig.Stdin)")
 	case d.Encoder == nil && len(c.Columns) > 0:
-		return nil, errors.New("columns can be kept of tables alone, such as my.csv")
+		return nil, errors.New("--columns: only tables, such as my.csv, have columns to pass through")
 	case d.Encoder != nil:
 		return openAskedTable(d, c, bad)
 	case c.Path == Stdin && d.Name != "criteo" && d.Name != "clicks":
@@ -127,7 +127,7 @@ func openAskedSet(d Description, c InputConfig) (PredictInput, error) {
 	}
 	if s, want := set.Eval.Shape(), d.Shape; s.Size() != want.Size() || s.IDs != want.IDs || s.Keys != want.Keys || !slices.Equal(s.Slots, want.Slots) {
 		_ = set.Close() // only read: no data to lose
-		return nil, fmt.Errorf("%s: samples of data set %s have %v values, %d ids and %d slots, but those the model was trained on had %v, %d and %d",
+		return nil, fmt.Errorf("%s: samples of data set %s have %v values, %d ids and %d slots, the training samples of the model had %v, %d and %d",
 			c.Path, d.Name, s.Values, s.IDs, len(s.Slots), want.Values, want.IDs, len(want.Slots))
 	}
 	return newPicked(set.Eval, c, set.skips, set.emptyFiles, set)

@@ -221,11 +221,11 @@ func TestInputsEnd(t *testing.T) {
 		cfg  InputConfig
 		want string
 	}{
-		{Description{Name: "criteo"}, InputConfig{Path: Stdin, Batch: 1}, "there is none"},
+		{Description{Name: "criteo"}, InputConfig{Path: Stdin, Batch: 1}, "no standard input is given"},
 		{Description{Name: "text"}, InputConfig{Path: "x", Batch: 1}, "trained on text"},
 		{Description{}, InputConfig{Path: "x", Batch: 1}, "data of a program"},
 		{Description{Name: "criteo"}, InputConfig{Path: "x"}, "batches of 0"},
-		{Description{Name: "criteo"}, InputConfig{Path: "x", Batch: 1, Columns: []string{"a"}}, "of tables alone"},
+		{Description{Name: "criteo"}, InputConfig{Path: "x", Batch: 1, Columns: []string{"a"}}, "only tables"},
 		{Description{Name: "criteo"}, InputConfig{Path: "/nowhere", Batch: 1}, "/nowhere"},
 	} {
 		if _, err := OpenInput(c.d, c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -275,7 +275,7 @@ func TestInputOfSyntheticSlots(t *testing.T) {
 		t.Errorf("%v, %v, %+v", ok, err, rows)
 	}
 	d.Shape.Slots = d.Shape.Slots[:3]
-	if _, err := OpenInput(d, cfg); err == nil || !strings.Contains(err.Error(), "26 slots, but those the model was trained on had [13], 0 and 3") {
+	if _, err := OpenInput(d, cfg); err == nil || !strings.Contains(err.Error(), "26 slots, the training samples of the model had [13], 0 and 3") {
 		t.Errorf("another shape: %v", err)
 	}
 }

@@ -83,7 +83,7 @@ func (c Config) Validate() error {
 	fault(c.Stream && c.TrainLimit > 0, datafile.TrainLimitPath, "%d: a stream has all rows of its files: name fewer files with %v", c.TrainLimit, datafile.TrainFilePath)
 	fault(c.SkipBad > 0 && c.Dir == Synthetic, datafile.SkipBadPath, "%d has no effect on synthetic data: leave it out", c.SkipBad)
 	fault(c.Dir == Synthetic && c.Layout != "", datafile.LayoutPath, "%s is of files, not of synthetic data", c.Layout)
-	fault(c.Rows == 1, datafile.TableRowsPath, "1: want at least 2, for row 0 stands for what is missing")
+	fault(c.Rows == 1, datafile.TableRowsPath, "1: want at least 2, because row 0 is for missing values")
 	fault(c.Vocabulary > 0 && c.Vocabulary < 3, "", "data: Vocabulary %d: want at least 3, <unk>, <eos> and a word", c.Vocabulary)
 	return errors.Join(errs...)
 }
@@ -231,7 +231,7 @@ func formatOf(name string, cfg Config) (datasetFormat, error) {
 	all := formats()
 	i := slices.IndexFunc(all, func(f datasetFormat) bool { return f.name == name })
 	if i < 0 {
-		return datasetFormat{}, errors.Join(fmt.Errorf("data: no data set is called %q%s; known are %s", name, spelling.Hint(name, Names()...), strings.Join(Names(), ", ")), err)
+		return datasetFormat{}, errors.Join(fmt.Errorf("data: data set %q is not known%s: use one of %s", name, spelling.Hint(name, Names()...), strings.Join(Names(), ", ")), err)
 	}
 	if (cfg.TrainFile != "" || cfg.EvalFile != "") && !all[i].pair {
 		err = errors.Join(err, fmt.Errorf("data: %s is a folder, but files are named (%q, %q): %w", name, cfg.TrainFile, cfg.EvalFile, setting.Errorf("", "give the folder with %v alone", datafile.DirPath)))
@@ -259,10 +259,10 @@ func formatOf(name string, cfg Config) (datasetFormat, error) {
 		err = errors.Join(err, setting.Errorf(datafile.SkipBadPath, "%d has no effect on the data set %s: none of its samples can be left out", cfg.SkipBad, name))
 	}
 	if (name == "clicks") != (cfg.Layout != "") {
-		err = errors.Join(err, setting.Errorf(datafile.LayoutPath, "%q: the data set clicks needs a layout, which says what columns are, and no other set takes one; this is %s", cfg.Layout, name))
+		err = errors.Join(err, setting.Errorf(datafile.LayoutPath, "%q: the data set clicks needs a layout of its columns, and other sets have none; this is %s", cfg.Layout, name))
 	}
 	if cfg.Stream && name != "criteo" && name != "clicks" {
-		err = errors.Join(err, setting.Errorf(datafile.StreamPath, "is for clicks, Criteo's and those by a layout; %s is read into memory", name))
+		err = errors.Join(err, setting.Errorf(datafile.StreamPath, "only click data (criteo, clicks) can be streamed; %s is read into memory", name))
 	}
 	return all[i], err
 }

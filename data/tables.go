@@ -70,7 +70,7 @@ func oneFile(set string, c Config) (train, eval string, err error) {
 		return "", "", setting.Errorf(datafile.TrainFilePath, "%s with %v %s: name one of both", c.TrainFile, datafile.DirPath, c.Dir)
 	}
 	if c.EvalFile != "" && c.Split != 0 {
-		return "", "", setting.Errorf(datafile.SplitPath, "%s with %v %s: there is nothing to hold out", quantity.Exact(c.Split), datafile.EvalFilePath, c.EvalFile)
+		return "", "", setting.Errorf(datafile.SplitPath, "%s with %v %s: no rows are held out, because the evaluation rows are given: remove one of the two", quantity.Exact(c.Split), datafile.EvalFilePath, c.EvalFile)
 	}
 	for _, path := range []string{train, c.EvalFile} {
 		if path == "" {

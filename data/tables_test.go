@@ -159,11 +159,11 @@ func TestPartFilesAreOneTable(t *testing.T) {
 		t.Error("a folder of parts has other samples than the file")
 	}
 	for name, reports := range map[string]string{
-		"other": "other/part-00001.csv: its columns are size, age, open, and those of",
+		"other": "other/part-00001.csv: its columns are size, age, open, the columns of",
 		"two":   "has files to train on and to evaluate on (test.csv, train.csv): name one of each with data.train-file and data.eval-file",
-		"mixed": "mixed/a.doc is no part of the table in folder",
+		"mixed": "mixed/a.doc is not a part of the table in folder",
 		"below": "below/year=1 is a folder: the files of a table are in one folder",
-		"none":  "has no file with rows of a table",
+		"none":  "has no table file",
 	} {
 		if got := NameOf("mnist", Config{Dir: at(name)}); got != "table" {
 			t.Errorf("%s is of %s", name, got)

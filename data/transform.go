@@ -191,7 +191,7 @@ func Normalise(mean, deviation []float32) Transform {
 			return fmt.Errorf("%d means and %d deviations of samples of %v values: want one of each, or one for each channel", n, len(deviation), shape.Values)
 		}
 		if slices.Contains(deviation, 0) {
-			return errors.New("a deviation of 0, by which nothing can be divided")
+			return errors.New("deviation 0: must not be 0, values are divided by it")
 		}
 		for i := 0; i < len(s.Values); i += n {
 			for c, x := range s.Values[i : i+n] {

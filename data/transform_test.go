@@ -206,7 +206,7 @@ func TestTransformsRefuse(t *testing.T) {
 		{square, RandomCrop(1, 1, 2, 3), "of 3 channels: want at least 0, and 2 channels"},
 		{square, Normalise([]float32{1, 2, 3}, []float32{1, 2, 3}), "3 means and 3 deviations of samples of [4 4 2]"},
 		{square, Normalise([]float32{1}, nil), "1 means and 0 deviations"},
-		{flat, Normalise([]float32{1}, []float32{0}), "a deviation of 0"},
+		{flat, Normalise([]float32{1}, []float32{0}), "deviation 0"},
 		{flat, func(Sample, Shape, *Random) error { return own }, "mine"},
 	} {
 		for _, augment := range []bool{false, true} {

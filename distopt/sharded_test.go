@@ -272,7 +272,7 @@ func TestShardedRefusals(t *testing.T) {
 		for r, err := range errs {
 			want := `update "sharded": another rank cannot, and says why: use update "whole"`
 			if r == 1 {
-				want = `update "sharded": parameters: the values do not lie in the memory that the ranks share: use`
+				want = `update "sharded": parameters: the values are not in memory that the ranks share: use`
 			}
 			if insist && (err == nil || !strings.Contains(err.Error(), want)) || !insist && err != nil {
 				t.Errorf("insisting %v, rank %d: %v", insist, r, err)

@@ -294,7 +294,7 @@ func writeFile(t *testing.T, text string) string {
 func TestFaults(t *testing.T) {
 	cfg := saved(t, "mlp", func(c *train.Config) { c.TrainLimit, c.EvalLimit = 64, 20 })
 	from := data.InputConfig{Path: data.Synthetic, Seed: cfg.Seed}
-	for want, how := range map[string]Config{"there are 10": {Top: 11}, "want jsonl, csv, parquet or arrow": {Format: "xml"}, "columns can be kept of tables": {Columns: []string{"a"}}} {
+	for want, how := range map[string]Config{"there are 10": {Top: 11}, "want jsonl, csv, parquet or arrow": {Format: "xml"}, "only tables": {Columns: []string{"a"}}} {
 		if out, err := written(t, 2, cfg, from, how); err == nil || !strings.Contains(err.Error(), want) || out != "" {
 			t.Errorf("%+v: %v, want %q", how, err, want)
 		}

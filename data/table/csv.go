@@ -72,7 +72,7 @@ func (c *CSV) header(names []string) error {
 	case numbers == len(names):
 		return &Fault{File: c.name, Line: 1, Problem: fmt.Sprintf("%s, …: these are numbers: want a header with the names of the columns first", names[0])}
 	case numbers > 0:
-		return &Fault{File: c.name, Line: 1, Problem: fmt.Sprintf("%q is a number and no name of a column: want a header first, a line with the names of all %d columns", first, len(names))}
+		return &Fault{File: c.name, Line: 1, Problem: fmt.Sprintf("%q is a number, not a column name: want a header first, a line with the names of all %d columns", first, len(names))}
 	}
 	c.unnamed = len(names) > 1 && names[0] == ""
 	c.names = names

@@ -85,7 +85,7 @@ func (c Options) goalOf(names []string) (string, error) {
 	for _, name := range slices.Sorted(maps(c.Schema)) {
 		if k, _ := c.Schema[name].split(); k == Label || k == Target {
 			if goal != "" && goal != name {
-				return "", fmt.Errorf("columns %q and %q are both to be found: want one label or target", goal, name)
+				return "", fmt.Errorf("columns %q and %q are both labels or targets: want one", goal, name)
 			}
 			goal = name
 		}
@@ -103,7 +103,7 @@ func (c Options) goalOf(names []string) (string, error) {
 			return name, nil
 		}
 	}
-	return "", errors.New("no column is left to be found: name one")
+	return "", errors.New("no column can be the label or target: name one")
 }
 
 // InferEncoder reads a table and returns its encoder, by the schema and otherwise by the columns'
@@ -130,7 +130,7 @@ func InferEncoder(r Reader, choice Options, heldOut func(row int64) bool, bad fu
 	switch base, _ := schema[goal].split(); base {
 	case guess, Label, Target:
 	default:
-		return nil, &Fault{File: r.Name(), Column: goal, Problem: fmt.Sprintf("it is to be found, and the schema calls it %s: want label or target", schema[goal])}
+		return nil, &Fault{File: r.Name(), Column: goal, Problem: fmt.Sprintf("this column is the target, but its kind in the schema is %s: want label or target", schema[goal])}
 	}
 	all, err := newSurveys(r, goal, schema)
 	if err != nil {
@@ -258,7 +258,7 @@ func (e *Encoder) index(file string) error {
 		}
 	}
 	if e.numbers+e.categories == 0 {
-		return &Fault{File: file, Problem: "no column is left that a model could learn from: " + e.String()}
+		return &Fault{File: file, Problem: "no column remains as input of a model: " + e.String()}
 	}
 	return nil
 }
@@ -284,7 +284,7 @@ func (e *Encoder) UnmarshalJSON(text []byte) error {
 		}
 	}
 	if goals > 1 {
-		return fmt.Errorf("the encoding of a table: %d columns are to be found: want one at most", goals)
+		return fmt.Errorf("the encoding of a table: %d labels or targets: want at most one", goals)
 	}
 	return e.index("the encoding of a table")
 }

@@ -209,11 +209,11 @@ func (s *survey) check(file string, kind Kind) error {
 				far = s.Least
 			}
 			f := *far.At
-			f.Problem = fmt.Sprintf("%s is too large to have a mean and a deviation with the others", quantity.Exact(far.Value))
+			f.Problem = fmt.Sprintf("%s is too large: the mean and the deviation of the column are not finite", quantity.Exact(far.Value))
 			return &f
 		}
 		if kind == Target && s.Least.Value == s.Most.Value {
-			return &Fault{File: file, Column: s.Name, Problem: fmt.Sprintf("all numbers are %s: there is nothing to find", quantity.Exact(s.Most.Value))}
+			return &Fault{File: file, Column: s.Name, Problem: fmt.Sprintf("all numbers are %s: a target needs different values", quantity.Exact(s.Most.Value))}
 		}
 	case Category, Label:
 		if s.Overflow {
@@ -230,7 +230,7 @@ func (s *survey) check(file string, kind Kind) error {
 func (s *survey) checkClasses(file string, words []string) error {
 	problem := ""
 	if len(words) < 2 {
-		problem = fmt.Sprintf("all labels are %q: there is nothing to find", words)
+		problem = fmt.Sprintf("all labels are %q: want at least two classes", words)
 	}
 	seen := map[float64]string{}
 	for _, w := range words {

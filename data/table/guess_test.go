@@ -55,7 +55,7 @@ func TestDoubtsAreErrors(t *testing.T) {
 		"words of its own":         {goalOf300(func(i int) string { return fmt.Sprint("w", i) }), `300 different words in 300 rows are no classes`},
 		"a fraction among classes": {goalOf300(but("0.5", func(i int) string { return fmt.Sprint(i % 2) })), `line 122: column "y": 0.5 is no whole number, and the other 299 values are 2 different ones`},
 		"one class in two ways":    {goalOf300(but("1.0", func(i int) string { return fmt.Sprint(i % 2) })), `"1" and "1.0" are one number and two classes`},
-		"one target":               {goalOf300(func(int) string { return "4.25" }), `all numbers are 4.25: there is nothing to find`},
+		"one target":               {goalOf300(func(int) string { return "4.25" }), `all numbers are 4.25: a target needs different values`},
 		"missing among targets":    {goalOf300(but("NA", fractions)), `line 122: column "y": no number to find: "NA" is a missing value among numbers`},
 		"missing among numbers":    {goalOf300(but("NA", func(i int) string { return fmt.Sprint(i % 3) })), `line 122: column "y": no label: "NA" is a missing value among numbers`},
 		"an empty class":           {goalOf300(but("", func(i int) string { return []string{"a", "b"}[i%2] })), `line 122: column "y": no label`},
@@ -165,7 +165,7 @@ func TestOtherEncodingsAreErrors(t *testing.T) {
 // again.
 func TestMissingHeadersAreErrors(t *testing.T) {
 	for content, reports := range map[string]string{
-		"5.1,3.5,setosa\n4.9,3.0,setosa\n": `line 1: "5.1" is a number and no name of a column: want a header first, a line with the names of all 3 columns`,
+		"5.1,3.5,setosa\n4.9,3.0,setosa\n": `line 1: "5.1" is a number, not a column name: want a header first, a line with the names of all 3 columns`,
 		"name,2019,y\na,1,2\n":             `"2019" is a number and no name of a column`,
 		"1,2\n3,4\n":                       `want a header with the names of the columns first`,
 		"p,x,s\ne,b,s\np,x,y\ne,b,y\n":     `line 3: column "p": the name of the column is a value of it, too`,
@@ -230,7 +230,7 @@ func TestJoinedFilesAreOneTable(t *testing.T) {
 	if _, err = InferEncoder(all, Options{}, none, strict); err == nil || !strings.HasPrefix(err.Error(), `d/2: line 122: column "c": "sold"`) {
 		t.Errorf("a word in the second file: %v", err)
 	}
-	if _, err = Join("d", []Reader{part("d/1", content), part("d/2", column("z", fractions))}); err == nil || !strings.HasPrefix(err.Error(), "d/2: its columns are x, z, y, and those of d/1 are x, c, y") {
+	if _, err = Join("d", []Reader{part("d/1", content), part("d/2", column("z", fractions))}); err == nil || !strings.HasPrefix(err.Error(), "d/2: its columns are x, z, y, the columns of d/1 are x, c, y") {
 		t.Errorf("other columns: %v", err)
 	}
 }

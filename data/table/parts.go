@@ -19,7 +19,7 @@ func Join(name string, files []Reader) (Reader, error) {
 	want := files[0].Columns()
 	for _, f := range files[1:] {
 		if got := f.Columns(); !slices.Equal(got, want) {
-			return nil, &Fault{File: f.Name(), Problem: fmt.Sprintf("its columns are %s, and those of %s are %s: files of one table have the same columns in the same order", some(got, 12), files[0].Name(), some(want, 12))}
+			return nil, &Fault{File: f.Name(), Problem: fmt.Sprintf("its columns are %s, the columns of %s are %s: want the same columns in the same order in all files of a table", some(got, 12), files[0].Name(), some(want, 12))}
 		}
 	}
 	return &parts{name, files}, nil

@@ -218,11 +218,11 @@ func TestHostileTables(t *testing.T) {
 		"a quote":           {"a,b\n1,2\n1,x\"y\n", "line 3: byte 4 of the line: bare \" in non-quoted"},
 		"an open quote":     {"a,b\n1,2\n1,\"y\n", "line 3"},
 		"one class":         {"a,y\n1,x\n2,x\n", `column "y": all labels are ["x"]`},
-		"nothing left":      {"k,y\n,x\n,z\n", "no column is left that a model could learn from"},
+		"nothing left":      {"k,y\n,x\n,z\n", "no column remains as input of a model"},
 		"columns":           {strings.Repeat("c,", maxColumns) + "c\n", "columns: want 16384 at most"},
 		"a row too long":    {"a,b\n1," + strings.Repeat("x", 2*maxRecord) + "\n", "a row of more than 1048576 bytes"},
 		"a header too long": {"a," + strings.Repeat("x", 2*maxRecord), "a row of more than 1048576 bytes"},
-		"huge numbers":      {"a,y\n1e308,1\n-1e308,0\n1.7e308,1\n", "too large to have a mean"},
+		"huge numbers":      {"a,y\n1e308,1\n-1e308,0\n1.7e308,1\n", "is too large: the mean"},
 	} {
 		r, err := openText(c.content)
 		if err == nil {
