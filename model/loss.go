@@ -9,6 +9,15 @@ func CrossEntropy(t *nn.Tape, b Batch, out Outputs) Loss {
 	return Loss{Mean: mean, Terms: len(b.Labels), Correct: correct}
 }
 
+// CrossEntropyWith returns CrossEntropy with smoothed targets, weights of classes or ignored labels:
+// see nn.CrossEntropy. Terms are the samples that count.
+func CrossEntropyWith(c nn.CrossEntropy) func(t *nn.Tape, b Batch, out Outputs) Loss {
+	return func(t *nn.Tape, b Batch, out Outputs) Loss {
+		mean, correct, counted := t.CrossEntropy(out[0], b.Labels, c)
+		return Loss{Mean: mean, Terms: counted, Correct: correct}
+	}
+}
+
 // BinaryCrossEntropy is the mean of -z·log p - (1-z)·log(1-p) over the samples, with the label z, 0
 // or 1, and p = 1/(1+exp(-x)) for the first output x, [n, 1]. It is computed from x, to avoid
 // overflow.

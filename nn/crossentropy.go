@@ -16,12 +16,16 @@ type CrossEntropy struct {
 	Smoothing float64
 	// Ignored lists labels of samples that do not count, such as padding. They need not be classes.
 	Ignored []int32
+	// Weights has a factor of a sample's loss for each class of a label; nil means 1. The mean is
+	// over the number of samples, not over their weights.
+	Weights []float32
 }
 
 type crossEntropyOp struct {
 	x       *Tensor
 	labels  []int32
 	ignored []int32
+	weights []float32 // none: 1
 	y       Tensor
 
 	smoothing float64
@@ -38,8 +42,9 @@ func (o *crossEntropyOp) result() *Tensor                   { return &o.y }
 // CrossEntropy is SoftmaxCrossEntropy with smoothed targets, over the samples with labels that are
 // not ignored: the mean of
 //
-//	-(1-s)·log p[label] - s/classes·Σ log p[c],  p = softmax of the logits, s = cfg.Smoothing
+//	-w[label]·((1-s)·log p[label] + s/classes·Σ log p[c]),  p = softmax of the logits
 //
+// with s = cfg.Smoothing and w = cfg.Weights.
 // counted is the number of samples that count, and correct the number of these with the label's
 // logit as the largest. If none counts, the loss and its gradient are 0. It panics if another label
 // is not a class, or the smoothing is out of range.
@@ -56,7 +61,9 @@ func (t *Tape) CrossEntropy(logits *Tensor, labels []int32, cfg CrossEntropy) (l
 			panic(fmt.Errorf("nn: %s: sample %d has label %d, but there are %d classes, and it is not ignored", name, i, label, classes))
 		}
 	}
+	require(cfg.Weights == nil || len(cfg.Weights) == classes, name, "one weight per class", len(cfg.Weights), classes)
 	o := record[crossEntropyOp](t)
+	o.weights = append(o.weights[:0], cfg.Weights...)
 	o.x, o.labels, o.smoothing, o.back = logits, labels, cfg.Smoothing, false
 	o.ignored = append(o.ignored[:0], cfg.Ignored...)
 	y := t.begin(o, 1)
@@ -107,22 +114,31 @@ func (o *crossEntropyOp) measure(w *worker, r int, x []float32) {
 	o.rows[r] = lossRow{
 		most:    most,
 		inverse: float32(1 / sum),
-		loss:    math.Log(sum) - target,
+		loss:    (math.Log(sum) - target) * float64(o.weight(r)),
 		correct: x[label] == most && (label == 0 || w.k.Max(x[:label]) < most),
 	}
 }
 
-// slopes is (softmax - target)/counted.
+// weight returns the factor of a sample's loss.
+func (o *crossEntropyOp) weight(r int) float32 {
+	if len(o.weights) == 0 {
+		return 1
+	}
+	return o.weights[o.labels[r]]
+}
+
+// slopes is (softmax - target)/counted, times the weight.
 func (o *crossEntropyOp) slopes(w *worker, r int, x, dx []float32) {
 	if !o.counts(r) {
 		clear(dx)
 		return
 	}
-	w.k.ExpScale(dx, x, o.rows[r].most, o.rows[r].inverse*o.scale)
+	scale := o.scale * o.weight(r)
+	w.k.ExpScale(dx, x, o.rows[r].most, o.rows[r].inverse*scale)
 	if o.smoothing > 0 {
-		addScalar(dx, dx, -o.scale*float32(o.smoothing/float64(len(x))))
+		addScalar(dx, dx, -scale*float32(o.smoothing/float64(len(x))))
 	}
-	dx[o.labels[r]] -= o.scale * float32(1-o.smoothing)
+	dx[o.labels[r]] -= scale * float32(1-o.smoothing)
 }
 
 func (o *crossEntropyOp) backward(t *Tape) {

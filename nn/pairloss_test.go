@@ -67,24 +67,35 @@ func init() {
 				loss, _, _ := t.CrossEntropy(x, labels, CrossEntropy{Smoothing: s, Ignored: []int32{9, -1}})
 				return loss
 			},
-			func(x, _, _ []float64) []float64 { return []float64{twinCrossEntropy(x, labels, s)} }})
+			func(x, _, _ []float64) []float64 { return []float64{twinCrossEntropy(x, labels, s, nil)} }})
+		weights := []float32{3, 1, 0.5, 1, 1, 1, 2}
+		opCases = append(opCases, opCase{fmt.Sprint("weighted cross-entropy smoothed by ", s), []int{5, 7}, nil, nil, true,
+			func(t *Tape, x *Tensor, _ Layer) *Tensor {
+				loss, _, _ := t.CrossEntropy(x, labels, CrossEntropy{Smoothing: s, Ignored: []int32{9, -1}, Weights: weights})
+				return loss
+			},
+			func(x, _, _ []float64) []float64 { return []float64{twinCrossEntropy(x, labels, s, weights)} }})
 	}
 }
 
 // twinCrossEntropy ignores labels that are no classes.
-func twinCrossEntropy(x []float64, labels []int32, smoothing float64) (loss float64) {
+func twinCrossEntropy(x []float64, labels []int32, smoothing float64, weights []float32) (loss float64) {
 	classes, counted := len(x)/len(labels), 0.0
 	for i, label := range labels {
 		if label < 0 || int(label) >= classes {
 			continue
 		}
 		counted++
+		weight := 1.0
+		if weights != nil {
+			weight = float64(weights[label])
+		}
 		for c, p := range twinSoftmax(x[i*classes : (i+1)*classes]) {
 			target := smoothing / float64(classes)
 			if c == int(label) {
 				target += 1 - smoothing
 			}
-			loss -= target * math.Log(p)
+			loss -= weight * target * math.Log(p)
 		}
 	}
 	return loss / counted
@@ -189,6 +200,7 @@ func TestLossFaults(t *testing.T) {
 		"Huber loss: got [-1], want a positive delta":                   func(t *Tape) { t.Huber(x, x, -1) },
 		"cross-entropy: got [1 2], want one label per sample":           func(t *Tape) { t.CrossEntropy(x, []int32{1}, CrossEntropy{}) },
 		"cross-entropy: got [6], want logits [n, classes]":              func(t *Tape) { t.CrossEntropy(NewTensor(6), nil, CrossEntropy{}) },
+		"cross-entropy: got [2 3], want one weight per class":           func(t *Tape) { t.CrossEntropy(x, []int32{1, 1}, CrossEntropy{Weights: make([]float32, 2)}) },
 	} {
 		wantShapeError(t, want, f)
 	}

@@ -105,6 +105,14 @@ type Config struct {
 	// dropout.
 	Dropout float64
 
+	// ClassWeights are factors of a sample's loss in training, for models of classes: "balanced" for
+	// the same share of each class, or weights by name, such as "fraud=5,ok=1"; other classes have
+	// 1. The mean over the training samples is 1. "" means no weights. Evaluations have none.
+	ClassWeights string
+	// LabelSmoothing is the share of the target that training divides over all classes, at least 0
+	// and below 1 (Szegedy and others 2016). Evaluations have none.
+	LabelSmoothing float64
+
 	// Start selects initial values of parameters, and the parameters to train.
 	Start Init
 
@@ -153,6 +161,8 @@ type Config struct {
 	hasSet  bool                           // the data set is an argument, not named by Data
 	encoder *table.Encoder                 // encoding of a checkpoint in use
 	gather  func([]byte) ([][]byte, error) // gathers tables of ranks with tables of their own
+
+	classWeights []float32 // by class, from ClassWeights and the data; nil without weights
 
 	previous *table.Encoder    // encoding of the checkpoint Init.From, or of the resumed run
 	resumed  bool              // previous is of the resumed run
@@ -311,6 +321,7 @@ func (c Config) validateModel(spec model.Spec, f *errorList) {
 	f.add(c.TableRows != 0 && spec.Task != model.Click, "data.table-rows", "%d has no effect on model %s, which hashes no categories: leave it out", c.TableRows, spec.Name)
 	f.add(!(c.Dropout < 1), "training.dropout", "%s: want below 1; negative for none, 0 for the model's own", quantity.Exact(c.Dropout))
 	f.add(c.Dropout > 0 && !spec.Drops, "training.dropout", "%s has no effect on model %s, which drops nothing: leave it out", quantity.Exact(c.Dropout), spec.Name)
+	c.validateLoss(spec, f)
 	f.add(c.ImageSize < 0 || c.ImageSize > MaxImageSize, settingImageSize, "%d: want 1 to %d; 0 for the model's", c.ImageSize, MaxImageSize)
 	if set := c.setName(); c.ImageSize > 0 && !c.hasSet {
 		f.add(!slices.Contains([]string{"images", "imagenet", "shards"}, set), settingImageSize, "%d has no effect on the data set %s: it is for images in folders and shards", c.ImageSize, set)

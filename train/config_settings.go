@@ -61,6 +61,10 @@ func (c *Config) trainingSettings() []setting.Row {
 			About: "L2 penalty on the parameters; with adamw a decay separate from the gradient, of all but biases and normalisations"},
 		{Path: "training.dropout", Flag: "dropout", Unit: "share", Value: setting.Parsed(&c.Dropout, parseDropout, formatDropout),
 			About: "share of values that language models drop in training; default: the model's share"},
+		{Path: settingWeights, Unit: "CLASS=WEIGHT,…", Value: setting.Parsed(&c.ClassWeights, checkedWeights, func(text string) string { return text }),
+			About: "factors of the training loss by class: balanced, for the same share of each class, or weights by name such as fraud=5,ok=1; their mean over the training rows is made 1"},
+		{Path: settingSmoothing, Unit: "share", Value: setting.Float(&c.LabelSmoothing),
+			About: "share of the target that training divides over all classes, at least 0 and below 1"},
 		{Path: "training.threads", OneStart: true, Commands: setting.Ranks, Flag: "threads", Unit: "threads", Scope: setting.PerProcess, Value: setting.Int(&c.Threads),
 			About: "compute threads of each rank, without effect on the result; 0: the ranks started here share this machine's cores, within the quota of its control group"},
 	}

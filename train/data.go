@@ -26,7 +26,8 @@ type runData struct {
 	parts       []data.SamplerConfig
 	fingerprint [sha256.Size]byte
 	shares      dataPartition
-	description string // JSON of data.Description, for checkpoints
+	notes       []string // lines about the loss
+	description string   // JSON of data.Description, for checkpoints
 }
 
 func (d *runData) options() model.Options {

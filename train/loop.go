@@ -58,6 +58,9 @@ func (l *epochLoop) epoch(at *position) error {
 		l.reports.divergenceReported = true
 		l.remark(epoch, "%s", text)
 	}
+	if text := l.reports.past.follow(epoch, e.TrainLoss, e.EvalLoss); text != "" {
+		l.remark(epoch, "%s", text)
+	}
 	if l.cut {
 		return nil // the run was saved before
 	}

@@ -26,6 +26,7 @@ type Replica struct {
 	params  paramPlacement
 	split   *heterParams // nil if the whole model runs on this rank
 	model   model.Model
+	learner model.Model // model, with the loss of training
 	job     *ringo.Job
 	tape    *nn.Tape
 	kernels *simd.Kernels
@@ -82,7 +83,10 @@ func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) 
 	r.params = place(r)
 	r.params.layOut(r.Params)
 	r.model = cfg.Model.Build(r.Params, opts)
-	err := cfg.Start.choose(r.Params, r.Spec.PyTorch)
+	var err error
+	if r.learner, err = cfg.trainingModel(r.model); err == nil {
+		err = cfg.Start.choose(r.Params, r.Spec.PyTorch)
+	}
 	if err == nil {
 		err = freezeSaved(r.Params, cfg.saved)
 	}
@@ -173,7 +177,7 @@ func (r *Replica) backward(b model.Batch, seed uint64, last bool) model.Pass {
 	r.tape.Reset()
 	r.tape.SetSeed(seed)
 	phase := r.rec.BeginPhase(record.Forward, r.rec.Now())
-	pass := r.model.Pass(r.tape, b)
+	pass := r.learner.Pass(r.tape, b)
 	loss := pass.Loss.Mean
 	middle := r.rec.Now()
 	phase.End(middle, -1, false)

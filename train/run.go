@@ -158,6 +158,9 @@ func (r *run) prepare() error {
 	if err := r.data.openData(true); err != nil {
 		return err
 	}
+	if err := r.data.setLoss(); err != nil {
+		return err
+	}
 	r.prepares("building the model")
 	opts, place := r.data.options(), placement(r.cfg, r.peers)
 	if err := r.add(r.cfg, opts, place); err != nil {

@@ -93,6 +93,7 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 
 // prepareSaved loads a saved model, up to the first batch.
 func (r *run) prepareSaved(openData func(saved checkpointInfo) error) error {
+	r.cfg.ClassWeights, r.cfg.LabelSmoothing = "", 0 // of training alone
 	if err := r.cfg.Validate(); err != nil {
 		return err
 	}

@@ -123,6 +123,7 @@ type runHistory struct {
 	Best *BestEpoch `json:"best,omitempty"`
 	health
 	skips
+	overfit
 }
 
 // due reports whether to save after a number of steps of the run: in the middle of an epoch or,
