@@ -58,8 +58,8 @@ func Names() []string {
 	return names
 }
 
-// Lookup finds a model by its name or an alias, and mlp:WIDTHxDEPTH by its sizes. The error for an unknown name lists the known
-// models and similar names.
+// Lookup finds a model by its name or an alias, and mlp:WIDTHxDEPTH by its sizes. The error for an
+// unknown name lists the known models and similar names.
 func Lookup(name string) (model.Spec, error) {
 	if s, ok, err := sizedMLP(name); ok {
 		s.PyTorch = func(name string) string { return PyTorchName("mlp", name) }

@@ -93,7 +93,8 @@ func optionsOf(m model.Spec, classes, vocabulary, rows int) model.Options {
 
 // follow encodes a table like the run's initial checkpoint, because the weights belong to that
 // encoding. A resumed run reads the encoding of its own checkpoint: the initial one may be deleted,
-// and this version of ringo may guess other kinds of columns. Rank 0 reads the file, or every rank without a mesh. The call is collective.
+// and this version of ringo may guess other kinds of columns. Rank 0 reads the file, or every rank
+// without a mesh. The call is collective.
 func (c *Config) follow(job *ringo.Job) error {
 	isTable := data.NameOf(c.Model.Data, c.dataOf()) == "table"
 	if c.encoder != nil || c.Start.From == "" && !(c.Checkpoint.Resume && isTable) {

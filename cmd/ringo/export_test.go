@@ -40,7 +40,7 @@ func TestExportGraphs(t *testing.T) {
 	table := filepath.Join(t.TempDir(), "table.csv")
 	rows := "size,colour,y\n"
 	for i := range 60 {
-		rows += fmt.Sprintf("%d,%s,%d\n", i, []string{"red", "green"}[i%2], i*i)
+		rows += fmt.Sprintf("%d,%s,%d\n", i^1, []string{"red", "green"}[i%2], i*i)
 	}
 	if err := os.WriteFile(table, []byte(rows), 0o666); err != nil {
 		t.Fatal(err)

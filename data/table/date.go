@@ -47,8 +47,8 @@ func checkDate(format string) error {
 	return nil
 }
 
-// tokenOf returns the letter of a part of a date, with repetitions, at the start of a pattern; "" for
-// other characters.
+// tokenOf returns the letter of a part of a date, with repetitions, at the start of a pattern; ""
+// for other characters.
 func tokenOf(pattern string) string {
 	if !strings.ContainsRune("YMDhmsZ", rune(pattern[0])) {
 		return ""
@@ -56,8 +56,8 @@ func tokenOf(pattern string) string {
 	return pattern[:len(pattern)-len(strings.TrimLeft(pattern, pattern[:1]))]
 }
 
-// parseDate reads a date in a format. A time can follow the date if the pattern has none. Times with
-// a zone become UTC.
+// parseDate reads a date in a format. A time can follow the date if the pattern has none. Times
+// with a zone become UTC.
 func parseDate(word, format string) (t time.Time, ok bool) {
 	word = strings.TrimSpace(word)
 	if format == unix || format == unixMilli {
@@ -105,8 +105,8 @@ func (d *dateText) literal(pattern string) {
 	d.rest, d.bad = rest, d.bad || !ok
 }
 
-// token reads a part of a date. fixed reports that no character separates the part from another: the
-// part then has as many digits as letters.
+// token reads a part of a date. fixed reports that no character separates the part from another:
+// the part then has as many digits as letters.
 func (d *dateText) token(token string, fixed bool) {
 	least, most := 1, 2
 	if fixed || token[0] == 'Y' {

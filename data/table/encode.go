@@ -130,7 +130,8 @@ func (c *Column) scaled(v *Vector, i int) float32 {
 	return float32((x - c.Mean) / c.Deviation)
 }
 
-// appendParts appends the inputs of a date, on the scale of the training rows; 0 for a missing date.
+// appendParts appends the inputs of a date, on the scale of the training rows; 0 for a missing
+// date.
 func (c *Column) appendParts(to []float32, v *Vector, i int) []float32 {
 	t, missing, _ := v.time(i, c.Format)
 	all := values(t)

@@ -3,8 +3,8 @@ package table
 import "slices"
 
 // continued returns c with the goal and kinds of Previous where the user sets neither. Columns
-// ignored by a guess of Previous are guessed again, except in a resumed run, and so is the goal's kind: a row without a goal
-// is bad only if the user sets the kind.
+// ignored by a guess of Previous are guessed again, except in a resumed run, and so is the goal's
+// kind: a row without a goal is bad only if the user sets the kind.
 func (c Options) continued(columns []string) Options {
 	if c.Previous == nil {
 		return c

@@ -389,8 +389,8 @@ func (s *survey) learn(w string, one count, at func(string, ...any) *Fault) {
 	s.Words[w] = n.plus(one)
 }
 
-// words returns the different values of training rows, of minCount rows or more, or with held of all
-// rows: numbers in ascending order, then words in alphabetic order.
+// words returns the different values of minCount training rows or more, or with held of all rows:
+// numbers in ascending order, then words in alphabetic order.
 func (s *survey) words(held bool, minCount int64) []string {
 	var out []string
 	for w, n := range s.Words {
