@@ -67,7 +67,7 @@ func TestDoubtsAreErrors(t *testing.T) {
 		"percentages":              {column("c", func(i int) string { return fmt.Sprint(i%7, "%") }), `line 2: column "c": "0%" is a number with a symbol: remove it in the file, or name the column's kind with data.schema: c=number:point% or c=number:comma% or`},
 		"units":                    {column("c", func(i int) string { return fmt.Sprint(i, " bhp") }), `line 2: column "c": "0 bhp" is a number with a unit: remove it in the file, or name the column's kind with data.schema: c=number:pointbhp or c=number:commabhp or`},
 		"the header again":         {column("c", but("c", func(i int) string { return []string{"a", "b"}[i%2] })), `line 122: column "c": the name of the column is a value of it, too: is the header repeated here, or has the file no header`},
-		"a number too large":       {column("c", but("1e300", fractions)), `line 122: column "c": 1e300 is too large to have a mean`},
+		"a number too large":       {column("c", but("1e300", fractions)), `line 122: column "c": 1e300 is too large: the mean`},
 	} {
 		_, err := InferEncoder(text(t, c.content), Options{}, none, strict)
 		if err == nil || !strings.Contains(err.Error(), c.reports) {
@@ -166,7 +166,7 @@ func TestOtherEncodingsAreErrors(t *testing.T) {
 func TestMissingHeadersAreErrors(t *testing.T) {
 	for content, reports := range map[string]string{
 		"5.1,3.5,setosa\n4.9,3.0,setosa\n": `line 1: "5.1" is a number, not a column name: want a header first, a line with the names of all 3 columns`,
-		"name,2019,y\na,1,2\n":             `"2019" is a number and no name of a column`,
+		"name,2019,y\na,1,2\n":             `"2019" is a number, not a column name`,
 		"1,2\n3,4\n":                       `want a header with the names of the columns first`,
 		"p,x,s\ne,b,s\np,x,y\ne,b,y\n":     `line 3: column "p": the name of the column is a value of it, too`,
 		"p,x,x\ne,b,s\n":                   `columns 2 and 3 are both called "x": rename one; the first line is the header`,
