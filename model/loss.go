@@ -9,8 +9,8 @@ func CrossEntropy(t *nn.Tape, b Batch, out Outputs) Loss {
 	return Loss{Mean: mean, Terms: len(b.Labels), Correct: correct}
 }
 
-// CrossEntropyWith returns CrossEntropy with smoothed targets, weights of classes or ignored labels:
-// see nn.CrossEntropy. Terms are the samples that count.
+// CrossEntropyWith returns CrossEntropy with smoothed targets, weights of classes or ignored
+// labels: see nn.CrossEntropy. Terms are the samples that count.
 func CrossEntropyWith(c nn.CrossEntropy) func(t *nn.Tape, b Batch, out Outputs) Loss {
 	return func(t *nn.Tape, b Batch, out Outputs) Loss {
 		mean, correct, counted := t.CrossEntropy(out[0], b.Labels, c)

@@ -105,9 +105,9 @@ type Config struct {
 	// dropout.
 	Dropout float64
 
-	// ClassWeights are factors of a sample's loss in training, for models of classes: "balanced" for
-	// the same share of each class, or weights by name, such as "fraud=5,ok=1"; other classes have
-	// 1. The mean over the training samples is 1. "" means no weights. Evaluations have none.
+	// ClassWeights are factors of a sample's loss in training, for models of classes: "balanced"
+	// for the same share of each class, or weights by name, such as "fraud=5,ok=1"; other classes
+	// have 1. The mean over the training samples is 1. "" means no weights. Evaluations have none.
 	ClassWeights string
 	// LabelSmoothing is the share of the target that training divides over all classes, at least 0
 	// and below 1 (Szegedy and others 2016). Evaluations have none.

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// overfitEpochs is the number of epochs in succession with a worse evaluation loss than the best
-	// epoch's, before a remark.
+	// overfitEpochs is the number of epochs in succession before a remark, with a worse evaluation
+	// loss than the best epoch's.
 	overfitEpochs = 3
 	// overfitRise is the share above the best epoch's loss that counts as worse.
 	overfitRise = 0.01
