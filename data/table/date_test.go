@@ -139,7 +139,7 @@ func TestInvalidDatesAreErrors(t *testing.T) {
 		"a zone among others": {column("c", but("2024-01-01T10:00Z", day)), `line 122: column "c": "2024-01-01T10:00Z" is no date YYYY-MM-DD, and 299`, nil},
 		"undecided":           {column("c", slashed(12)), `line 2: column "c": "1/01/2000" can have the day or the month first, and no value decides: data.schema=c=date:DD/MM/YYYY or c=date:MM/DD/YYYY`, Schema{"c": Date}},
 		"no date":             {column("c", fractions), `line 2: column "c": "0.0" is no date of a known format: name it with data.schema, such as c=date:DD-MMM-YYYY`, Schema{"c": Date}},
-		"a date to find":      {goalOf300(day), `the schema calls it date: want label or target`, Schema{"y": Date}},
+		"a date to find":      {goalOf300(day), `its kind in the schema is date: want label or target`, Schema{"y": Date}},
 	} {
 		_, err := InferEncoder(text(t, c.content), Options{Target: "y", Schema: c.schema}, none, strict)
 		if err == nil || !strings.Contains(err.Error(), c.reports) {
