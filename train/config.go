@@ -112,6 +112,11 @@ type Config struct {
 	// LabelSmoothing is the share of the target that training divides over all classes, at least 0
 	// and below 1 (Szegedy and others 2016). Evaluations have none.
 	LabelSmoothing float64
+	// Average is the decay of an exponential moving average of the weights, from 0 (no average) to
+	// below 1, updated after each step with the decay min(Average, (1+t)/(10+t)) in step t.
+	// Evaluations and readers of checkpoints use the average; a resumed run continues both.
+	// Running statistics are the current ones.
+	Average float64
 
 	// Start selects initial values of parameters, and the parameters to train.
 	Start Init
@@ -285,6 +290,7 @@ func (c Config) Validate() error {
 	c.validateOptimizer(&f)
 	f.join(c.tuning().Validate(), c.Checkpoint.Validate())
 	c.validateExchange(&f)
+	c.validateAverage(&f)
 	c.validateServers(&f)
 	c.validateHeter(&f)
 	f.join(c.unused())

@@ -59,6 +59,8 @@ func (c *Config) trainingSettings() []setting.Row {
 			About: "term that adagrad, adam and adamw add to the divisor; 0: 1e-10 for adagrad, 1e-8 for adam and adamw"},
 		{Path: "training.weight-decay", Flag: "weight-decay", Unit: "factor", Needs: optimizers("sgd", "adagrad", "adamw", OptimizerClick), Value: setting.Float(&c.WeightDecay),
 			About: "L2 penalty on the parameters; with adamw a decay separate from the gradient, of all but biases and normalisations"},
+		{Path: settingAverage, Unit: "decay", Value: setting.Float(&c.Average),
+			About: "decay of an exponential moving average of the weights, such as 0.999, for evaluations, predictions and exports; in step t at most (1+t)/(10+t); 0: no average"},
 		{Path: "training.dropout", Flag: "dropout", Unit: "share", Value: setting.Parsed(&c.Dropout, parseDropout, formatDropout),
 			About: "share of values that language models drop in training; default: the model's share"},
 		{Path: settingWeights, Unit: "CLASS=WEIGHT,…", Value: setting.Parsed(&c.ClassWeights, checkedWeights, func(text string) string { return text }),

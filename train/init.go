@@ -312,6 +312,9 @@ func (r *Replica) chosen() (lines []string) {
 	if frozen.tensors+theirs.tensors > 0 {
 		lines = append(lines, "trained: "+strings.Join(trained, ", "))
 	}
+	if p, ok := r.params.(*replicatedParams); ok && p.average != nil {
+		lines = append(lines, fmt.Sprintf("evaluated and saved: the average of the weights over the steps (decay %s)", quantity.Exact(p.average.decay)))
+	}
 	byRate := map[float64]int{}
 	for _, s := range r.Params.Slots() {
 		if s.Rate != 1 {

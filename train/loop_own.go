@@ -9,6 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/evalmetrics"
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/model"
 )
 
@@ -157,6 +158,9 @@ func (l *Loop) TrainOneBatch(b model.Batch, strategy distopt.Strategy, spars flo
 
 func (l *Loop) choose(strategy distopt.Strategy, spars float64) error {
 	o := l.r.replica.Opt
+	if strategy == distopt.PartialUpdate && l.r.cfg.Average != 0 {
+		return setting.Errorf(settingAverage, "%s: under strategy %s the ranks' parameters differ between steps", quantity.Exact(l.r.cfg.Average), strategy)
+	}
 	if strategy != "" && strategy != o.Strategy() {
 		if err := o.SetStrategy(strategy); err != nil {
 			return err

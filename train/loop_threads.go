@@ -102,6 +102,8 @@ func (l *epochLoop) advance(at *position) error {
 // once over all ranks.
 func (l *epochLoop) evaluate(epoch int) (sum evaluation, err error) {
 	defer l.during(record.Evaluation)()
+	l.replica.params.swapAverage()
+	defer l.replica.params.swapAverage()
 	l.data.shard.Start(epoch)
 	l.replica.ResetState()
 	plan := l.tablePlan()

@@ -41,6 +41,8 @@ type paramPlacement interface {
 	// sync makes the parameters of all ranks equal. A rank calls sync on its first replica, for all
 	// replicas. The call is collective.
 	sync() error
+	// swapAverage exchanges the parameters and their average, if any.
+	swapAverage()
 
 	stored
 
@@ -83,6 +85,7 @@ func placement(c Config, p communicator) func(r *Replica) paramPlacement {
 type replicatedParams struct {
 	replica *Replica
 	rule    *optim.Shared
+	average *weightAverage // nil without Config.Average
 }
 
 func (p *replicatedParams) layOut(ps *nn.Params) { ps.ArenasFrom(p.replica.job.Alloc) }
@@ -99,7 +102,10 @@ func (p *replicatedParams) begin(cfg Config, _ beginning) (err error) {
 	for _, t := range r.Params.Tables() {
 		tables = append(tables, distopt.Table{Name: t.Name, Rows: t.Rows, Dim: t.Dim, Data: t.Data})
 	}
-	return r.optimize(cfg, r.job.Group(), p.rule, tables)
+	if err = r.optimize(cfg, r.job.Group(), p.rule, tables); err == nil {
+		p.average = newAverage(cfg.Average, r.kernels, r.Params)
+	}
+	return err
 }
 
 func (p *replicatedParams) prefetches() bool                                 { return false }
@@ -107,7 +113,6 @@ func (p *replicatedParams) setNextBatch(*data.Batch)                         {}
 func (p *replicatedParams) fetch(b model.Batch, _ bool) (model.Batch, error) { return b, nil }
 func (p *replicatedParams) takeWaitTime() time.Duration                      { return 0 }
 func (p *replicatedParams) setRate(lr, _ float64)                            { p.rule.SetLR(lr) }
-func (p *replicatedParams) end() error                                       { return nil }
 func (p *replicatedParams) sync() error                                      { return p.replica.Opt.Sync() }
 
 func (p *replicatedParams) rowsReady(table int, ids []int32, grads []float32, _ []int32) error {
@@ -115,16 +120,25 @@ func (p *replicatedParams) rowsReady(table int, ids []int32, grads []float32, _ 
 	return nil
 }
 
+func (p *replicatedParams) end() error {
+	if o := p.replica.Opt; p.average != nil && o.Times().Skipped == nil {
+		p.average.update(o.Steps())
+	}
+	return nil
+}
+
+func (p *replicatedParams) swapAverage() { p.average.swap() }
+
 func (p *replicatedParams) arrays() (out []checkpoint.Array) {
 	ps := p.replica.Params
 	for _, v := range ps.List() {
-		out = append(out, checkpoint.Floats(paramName(v.Name), v.Data))
+		out = append(out, arraysOf(paramName(v.Name), v.Data, p.average.ofParam(v))...)
 	}
 	for _, s := range p.rule.State() {
 		out = append(out, checkpoint.Floats("optimizer/"+s.Name, s.Data))
 	}
 	for i, t := range ps.Tables() {
-		out = append(out, checkpoint.Floats(tableName(t.Name), t.Data))
+		out = append(out, arraysOf(tableName(t.Name), t.Data, p.average.ofTable(i))...)
 		for _, s := range p.rule.TableState(i) {
 			out = append(out, checkpoint.Floats("optimizer/"+s.Name+"/"+t.Name, s.Data))
 		}
@@ -134,9 +148,15 @@ func (p *replicatedParams) arrays() (out []checkpoint.Array) {
 
 func (p *replicatedParams) localState() []stream                               { return streamsOf("", p.replica.Opt.State()) }
 func (p *replicatedParams) rows(int) (func(func([]float32) error) error, bool) { return nil, true }
-func (p *replicatedParams) resumed() error                                     { return p.replica.Opt.Broadcast() }
 func (p *replicatedParams) leave() error                                       { return nil }
 func (p *replicatedParams) abort()                                             {}
+
+func (p *replicatedParams) resumed() error {
+	if err := p.replica.Opt.Broadcast(); err != nil {
+		return err
+	}
+	return p.average.broadcast(p.replica.job.Group())
+}
 
 // save makes replicas equal under distopt.PartialUpdate, and gathers the optimizer's state on rank
 // 0.

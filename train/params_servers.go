@@ -103,6 +103,7 @@ func (p *serverParams) begin(cfg Config, at beginning) error {
 	return r.optimize(cfg, p.alone, p.rule, nil)
 }
 
+func (p *serverParams) swapAverage()               {} // Validate rejects an average
 func (p *serverParams) prefetches() bool           { return true }
 func (p *serverParams) setNextBatch(b *data.Batch) { p.following = b }
 

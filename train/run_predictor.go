@@ -22,9 +22,9 @@ type Predictor struct {
 }
 
 // NewPredictor loads a model's checkpoint cfg.Checkpoint.Dir, or the one of that folder by
-// checkpoint.Choose, and opens no data. Training settings are ignored. Parameters on servers are the servers' initial
-// values: see Servers.Start; without servers each rank reads the servers' parts: see
-// Servers.OpenServerCheckpoint. The call is collective, as are Gather and End.
+// checkpoint.Choose, and opens no data. Training settings are ignored. Parameters on servers are
+// the servers' initial values: see Servers.Start; without servers each rank reads the servers'
+// parts: see Servers.OpenServerCheckpoint. The call is collective, as are Gather and End.
 func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (p *Predictor, err error) {
 	cfg.Model, cfg.hasSet = m, true
 	cfg = cfg.settled(job.Size())

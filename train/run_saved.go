@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ringo-ml/ringo"
@@ -50,10 +51,10 @@ type SavedEvaluation struct {
 }
 
 // Evaluate loads a model's checkpoint cfg.Checkpoint.Dir, or the one of that folder by
-// checkpoint.Choose, and evaluates the model as in its run. Training settings are ignored. Parameters on servers are the
-// servers' initial values: see Servers.Start; without servers each rank reads the servers' parts:
-// see Servers.OpenServerCheckpoint. The call is collective: every rank passes the same
-// configuration, and gets the same metrics.
+// checkpoint.Choose, and evaluates the model as in its run. Training settings are ignored.
+// Parameters on servers are the servers' initial values: see Servers.Start; without servers each
+// rank reads the servers' parts: see Servers.OpenServerCheckpoint. The call is collective: every
+// rank passes the same configuration, and gets the same metrics.
 //
 // With as many ranks as in training, metrics equal the run's to the last digit. With another
 // number, counts and orders (accuracy, AUC) are equal, and sums such as the loss differ by
@@ -100,6 +101,7 @@ func (r *run) prepareSaved(openData func(saved checkpointInfo) error) error {
 	if err := r.enter(); err != nil {
 		return err
 	}
+	r.cfg.Average = 0 // the checkpoint's parameters are the average
 	r.prepares("opening the checkpoint")
 	if err := r.resumption.broadcastInfo(r.resumption.openOther); err != nil {
 		return err
@@ -225,8 +227,8 @@ func (r *resumption) loadSaved() error {
 	means := make([]float32, len(r.replica.Params.Buffers()))
 	if r.job.Rank() == 0 {
 		read := r.found.file.Read
-		if r.found.Servers != nil {
-			read = r.found.file.ReadSome // the file may have the state of heter-trainers' optimizer
+		if r.found.Servers != nil || slices.ContainsFunc(r.found.file.Arrays(), func(a checkpoint.Info) bool { return strings.HasPrefix(a.Name, trainedPrefix) }) {
+			read = r.found.file.ReadSome // the file may have the state of heter-trainers' optimizer, or weights without their average
 		}
 		if err := read(r.replica.arrays(means)...); err != nil {
 			return err

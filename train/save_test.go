@@ -26,12 +26,18 @@ func resumable() map[string]Config {
 		"momentum": small(), "adamw": small(), "accumulation": small(), "partialUpdate": small(), "fixed": small(), "schedule": small(),
 		"table": custom(tinyClick()), "adamTable": custom(tinyClick()), "ftrlTable": custom(tinyClick()), "lstm": custom(tinyLSTM()), "norm": custom(tinyNorm()), "bags": custom(tinyBags()),
 		"topk": small(), "int8": small(), "dlgs": small(), "paper": small(), "dgc": small(),
+		"average": small(), "averageTable": custom(tinyClick()),
 	}
 	for name, c := range out {
 		c.Epochs, c.TrainLimit, c.EvalLimit, c.Batch = 2, 168, 37, 8
 		switch name {
 		case "adamw":
 			c.SetOptimizer("adamw")
+		case "average":
+			c.Average = 0.9
+		case "averageTable":
+			c.Average = 0.9
+			c.SetOptimizer("adam")
 		case "fixed":
 			c.Partition = PartitionFixed
 		case "adamTable":
@@ -92,7 +98,7 @@ func checkSame(t *testing.T, what string, got Summary, epochs []Epoch, want Summ
 // stopped and never saved.
 func TestResume(t *testing.T) {
 	for name, cfg := range resumable() {
-		if testing.Short() && !slices.Contains([]string{"accumulation", "partialUpdate", "table", "dlgs"}, name) {
+		if testing.Short() && !slices.Contains([]string{"accumulation", "partialUpdate", "table", "dlgs", "average"}, name) {
 			continue // the others have what these have, and other numbers
 		}
 		for _, np := range []int{1, 2} {

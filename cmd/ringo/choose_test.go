@@ -43,6 +43,32 @@ func TestFolderMeansTheBest(t *testing.T) {
 	}
 }
 
+// TestReadersTakeTheAverage: eval repeats the metrics of a run with an average, and a run that begins with its checkpoint, or with its export,
+// begins with the average.
+func TestReadersTakeTheAverage(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "run")
+	const small = " --data synthetic --set data.train-limit=800 --set data.eval-limit=300 --progress none"
+	status, out, errs := command(t, "train mlp"+small+" --lr 0.1 --epochs 2 --np 2 --json - --set training.average=0.95 --checkpoint "+dir)
+	if status != 0 {
+		t.Fatalf("status %d, %s%s", status, out, errs)
+	}
+	want := lastObject(t, out)["eval_loss"]
+	file := filepath.Join(t.TempDir(), "m.safetensors")
+	if status, _, errs := command(t, "export "+dir+" --out "+file); status != 0 {
+		t.Fatal(errs)
+	}
+	if status, out, errs := command(t, "eval "+dir+" --np 2 --json - --progress none"); status != 0 || lastObject(t, out)["eval_loss"] != want {
+		t.Errorf("eval: status %d, %s%s, want loss %v", status, out, errs, want)
+	}
+	for _, from := range []string{dir, file} { // a rate of 1e-30 leaves the weights as they are
+		status, out, errs := command(t, "train mlp"+small+" --lr 1e-30 --epochs 1 --np 2 --json - --init-from "+from)
+		if status != 0 || lastObject(t, out)["eval_loss"] != want {
+			t.Errorf("%s: status %d, %s%s, want loss %v", from, status, out, errs, want)
+		}
+	}
+}
+
 // withoutChoice is the output of a command without the line about the choice of a checkpoint.
 func withoutChoice(errs string) string {
 	return regexp.MustCompile(`(?m)^ringo: \S+: taking step-\d+.ringo, the last one\n`).ReplaceAllString(errs, "")
