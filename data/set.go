@@ -123,9 +123,10 @@ type Dataset struct {
 	Layout *layout.Layout
 
 	skips      *datafile.Skips
-	emptyFiles []LeftOut   // files without samples
-	images     *imageParts // images to decode by Verify; nil: none
-	open       []io.Closer // open files of samples
+	emptyFiles []LeftOut                          // files without samples
+	images     *imageParts                        // images to decode by Verify; nil: none
+	open       []io.Closer                        // open files of samples
+	where      func(eval bool, sample int) string // place of a table's sample in its files; nil: unknown
 }
 
 // Close closes the files of samples; samples must no longer be read. Sets in memory need no Close.

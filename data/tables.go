@@ -175,7 +175,25 @@ func openTable(c Config, bad *datafile.Skips) (*Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tableSet(enc, in, &train, &eval, share)
+	set, err := tableSet(enc, in, &train, &eval, share)
+	if err == nil && c.Encoder != nil {
+		set.newWords(&train)
+	}
+	if err == nil && len(bad.LeftOut()) == 0 {
+		set.where = func(eval bool, sample int) string {
+			if eval && evalPath != "" {
+				return ""
+			}
+			row := int64(-1)
+			for n := -1; n < sample; {
+				if row++; heldOut(row) == eval {
+					n++
+				}
+			}
+			return table.Place(in, row)
+		}
+	}
+	return set, err
 }
 
 // wholeTable returns the set of all rows of a file, for evaluation with an existing encoder.
@@ -216,6 +234,15 @@ func (s *Dataset) unseen(samples *table.Samples) {
 			also = fmt.Sprintf(", or in fewer than %d rows", c.MinCount)
 		}
 		s.Notes = append(s.Notes, fmt.Sprintf("column %q: in %d of %d rows to evaluate a value that training has not seen%s, which is treated as a missing one", c.Name, n, samples.N, also))
+	}
+}
+
+// newWords adds a note on categories' values to train on that the encoder of a resumed run lacks.
+func (s *Dataset) newWords(samples *table.Samples) {
+	for _, c := range s.Encoder.Columns {
+		if n := samples.Unseen[c.Name]; n > 0 {
+			s.Notes = append(s.Notes, fmt.Sprintf("column %q: in %d of %d rows to train on a value without weights, which is treated as a missing one; a run with --init-from learns new values", c.Name, n, samples.N))
+		}
 	}
 }
 

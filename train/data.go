@@ -28,6 +28,11 @@ type runData struct {
 	shares      dataPartition
 	notes       []string // lines about the loss
 	description string   // JSON of data.Description, for checkpoints
+	digest      string   // JSON of data.Digest, for checkpoints; "" without
+
+	earlier     earlierData // of the checkpoint to resume from
+	grown       []string    // lines about data that differ from the checkpoint's
+	evalChanged bool        // the evaluation samples differ from the checkpoint's
 }
 
 func (d *runData) options() model.Options {
@@ -43,7 +48,7 @@ func (d *runData) openData(train bool) (err error) {
 		if cfg.Partition == PartitionFixed && !d.job.ServersOnly() {
 			cfg.gather = d.peers.gather
 		}
-		if d.set, err = openSet(cfg); err != nil {
+		if d.set, err = d.openContinued(cfg); err != nil {
 			return err
 		}
 		d.opened = d.set

@@ -65,6 +65,9 @@ func (r *resumption) find() error {
 	if err := r.broadcastInfo(r.open); err != nil {
 		return fmt.Errorf("resuming: %w", err)
 	}
+	if err := r.restartEpoch(); err != nil {
+		return err
+	}
 	if f := r.found; f.Epoch > r.cfg.Epochs || f.Epoch == r.cfg.Epochs && f.Done > 0 || f.Done > r.data.steps {
 		return fmt.Errorf("resuming: %s was saved after %s and %s, but this run has %s of %s: give it more epochs",
 			f.File, quantity.Count(f.Epoch, "epoch"), quantity.Count(f.Done, "step"), quantity.Count(r.cfg.Epochs, "epoch"), quantity.Count(r.data.steps, "step"))
@@ -115,6 +118,9 @@ func (r *resumption) resume() (position, error) {
 	r.reports.past = head.Past
 	if err := r.load(head, &p.tally); err != nil {
 		return position{}, fmt.Errorf("resuming: %w", err)
+	}
+	if r.data.grown != nil { // the epoch begins again
+		p.tally = r.replica.newTally()
 	}
 	return p, r.replica.Tuner.Resumed(head.Tuned)
 }
@@ -240,6 +246,7 @@ const (
 	moreServers     = "servers" // parts of servers
 	moreAssignments = "told"    // JSON of Checkpoint.Assignments
 	moreSet         = "set"     // JSON of data.Description
+	moreDigest      = "digest"  // JSON of data.Digest
 )
 
 // load fills every rank's memory from rank 0's file.

@@ -114,7 +114,7 @@ func (r *resumption) compareSettings(h checkpoint.Header) (changed []string, err
 		changed = append(changed, fmt.Sprintf("%s %s instead of %s", d.Path, shown(d.Mine), shown(d.Theirs)))
 	}
 	err = errors.Join(gone, unlike(fixed, saved))
-	if !r.ownLoop && h.More[moreData] != r.data.dataName() {
+	if !r.ownLoop && r.data.grown == nil && h.More[moreData] != r.data.dataName() {
 		err = errors.Join(err, fmt.Errorf("the data are others: their fingerprint is %s, the checkpoint has %s", r.data.dataName(), shown(h.More[moreData])))
 	}
 	return changed, err

@@ -155,10 +155,13 @@ func (r *run) prepare() error {
 			return err
 		}
 	}
+	if err := r.readEarlier(); err != nil {
+		return err
+	}
 	if err := r.data.openData(true); err != nil {
 		return err
 	}
-	if err := r.data.setLoss(); err != nil {
+	if err := errors.Join(r.data.setLoss(), r.data.makeDigest()); err != nil {
 		return err
 	}
 	r.prepares("building the model")

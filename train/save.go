@@ -245,6 +245,9 @@ func (s *saver) more(p position, places string) (map[string]string, error) {
 		return nil, fmt.Errorf("what was chosen cannot be saved: %w", err)
 	}
 	more := map[string]string{moreData: s.data.dataName(), moreSet: s.data.description, morePast: string(past), moreExchange: string(setup), moreTuned: string(tuned)}
+	if s.data.digest != "" {
+		more[moreDigest] = s.data.digest
+	}
 	if c := s.cfg.Checkpoint; c.Assignments != nil {
 		told, err := json.Marshal(c.Assignments)
 		if err != nil {

@@ -1,6 +1,24 @@
 package table
 
-import "slices"
+import (
+	"errors"
+	"slices"
+)
+
+// errFound ends a pass over a table.
+var errFound = errors.New("found")
+
+// Place returns file and line, or row, of a row of a table; "" if the row cannot be read.
+func Place(r Reader, row int64) (text string) {
+	_ = r.Scan(nil, func(error) error { return errFound }, func(c *Chunk) error {
+		if i := row - c.First; i >= 0 && i < int64(c.N) {
+			text = c.place(r.Name(), int(i), "", "").place()
+			return errFound
+		}
+		return nil
+	})
+	return text
+}
 
 // continued returns c with the goal and kinds of Previous where the user sets neither. Columns
 // ignored by a guess of Previous are guessed again, except in a resumed run, and so is the goal's

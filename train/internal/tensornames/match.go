@@ -10,7 +10,8 @@ type Map struct {
 	Was   string // name of the old tensor
 	Shape []int
 	old   []int
-	from  [][]int // along each axis: the old place of each place, or -1
+	from  [][]int  // along each axis: the old place of each place, or -1
+	input [][]bool // along each axis: places of inputs of the model, such as columns
 }
 
 // matchPlaces returns the place in was for each label of now, or -1. Unlabelled axes must have
@@ -55,6 +56,11 @@ func Match(was, now [][]Label, old, shape []int) (m Map, ok bool) {
 			return m, false
 		}
 		m.from = append(m.from, from)
+		input := make([]bool, shape[k])
+		for i, l := range along(now, k) {
+			input[i] = len(input) == len(now[k]) && (l.Kind == ofColumn || l.Kind == ofSlot)
+		}
+		m.input = append(m.input, input)
 	}
 	return m, true
 }
@@ -74,7 +80,8 @@ func (m Map) Moves() bool {
 	return false
 }
 
-// Apply copies old values to their new places in out.
+// Apply copies old values to their new places in out. Weights from a new input to an old place
+// become 0, so that the old outputs remain; their gradients are not 0.
 func (m Map) Apply(out, old []float32) {
 	at := make([]int, len(m.Shape))
 	for i := range out {
@@ -83,15 +90,19 @@ func (m Map) Apply(out, old []float32) {
 			at[k] = rest % m.Shape[k]
 			rest /= m.Shape[k]
 		}
+		mapped, fresh, input := 0, 0, false
 		for k, place := range at {
 			if m.from[k][place] < 0 {
-				from = -1
-				break
+				fresh, input = fresh+1, input || m.input[k][place]
+				continue
 			}
+			mapped++
 			from = from*m.old[k] + m.from[k][place]
 		}
-		if from >= 0 {
+		if fresh == 0 {
 			out[i] = old[from]
+		} else if input && mapped > 0 {
+			out[i] = 0
 		}
 	}
 }

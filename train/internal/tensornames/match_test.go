@@ -21,6 +21,15 @@ func naivePlaces(was, now [][]Label, old, shape []int, values, own []float32) []
 		}
 	}
 	index(shape, func(i int, at []int) {
+		fresh := 0 // axes along which the place has a name that the old tensor has not
+		for k := range at {
+			if now[k] != nil && !slices.Contains(was[k], now[k][at[k]]) {
+				fresh++
+			}
+		}
+		if fresh > 0 && fresh < len(at) {
+			out[i] = 0
+		}
 		index(old, func(j int, before []int) {
 			for k := range at {
 				if now[k] == nil && at[k] != before[k] || now[k] != nil && now[k][at[k]] != was[k][before[k]] {
