@@ -520,7 +520,7 @@ func TestTooManySegments(t *testing.T) {
 // An algorithm that the group cannot have is refused with the reason.
 func TestDirectOfManyGroups(t *testing.T) {
 	_, err := New(mem.NewShared(2, 4096)[0], Config{Algorithm: Direct, ID: shareGroups})
-	if err == nil || !strings.Contains(err.Error(), "room for the groups with the IDs 0 to 23") {
+	if err == nil || !strings.Contains(err.Error(), "group 24 has no slot in shared memory: only groups with the IDs 0 to 23") {
 		t.Error(err)
 	}
 }

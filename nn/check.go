@@ -94,7 +94,7 @@ func (c *gradientCheck) check(x checkedTensor) error {
 			slopes = append(slopes, slope)
 		}
 		if slopes != nil {
-			return fmt.Errorf("nn: gradient of %s: value %d (%v) has %v, and differences of the loss give %.6g: correct the backward pass of the operations that use it", x.name, i, x.values[i], x.grad[i], slopes)
+			return fmt.Errorf("nn: gradient of %s: value %d (%v) has %v, and differences of the loss give %v: correct the backward pass of the operations that use it", x.name, i, x.values[i], x.grad[i], slopes)
 		}
 	}
 	return nil

@@ -32,7 +32,7 @@ func (p *program) hit(rank int, sig syscall.Signal) {
 // checkLost wants a run to have ended well without rank 1, its evaluations whole.
 func checkLost(t *testing.T, p *program, file string) {
 	t.Helper()
-	checkHolds(t, "stdout of "+p.line, p.out.String(), "1 rank lost on the way (1), and the data still to be trained on there\ntest accuracy", "after 40 epochs")
+	checkHolds(t, "stdout of "+p.line, p.out.String(), "1 rank lost on the way (1), and the data still to be trained on there\n", "\ntest accuracy ", " after 40 epochs")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

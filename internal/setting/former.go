@@ -110,8 +110,8 @@ func Harmless(p Path) bool {
 }
 
 // Current returns an assignment with this version's names, a note for the user if a name of the
-// setting or of its value changed, and whether the setting remains given. A removed setting is an error unless its value equals
-// today's behaviour.
+// setting or of its value changed, and whether the setting remains given. A removed setting is an
+// error unless its value equals today's behaviour.
 func Current(a Assignment) (now Assignment, note string, exists bool, err error) {
 	i := slices.IndexFunc(formers(), func(f former) bool {
 		_, word := f.words[a.Text]

@@ -38,7 +38,7 @@ func TestPage(t *testing.T) {
 	for _, part := range []struct {
 		role  Role
 		title string
-	}{{OfRank, "Ranks"}, {OfHost, "Serving process"}, {OfAggregator, "Aggregation servers"}, {OfParameterServer, "Parameter servers"}, {OfServing, "Serving"}} {
+	}{{OfRank, "Ranks"}, {OfHost, "Serving process"}, {OfAggregator, "Aggregation servers"}, {OfParameterServer, "Parameter servers"}, {OfServing, "Prediction server"}} {
 		fmt.Fprintf(&b, "\n### %s\n\n| metric | type | labels | description | source |\n|---|---|---|---|---|\n", part.title)
 		for _, id := range OfRole(part.role) {
 			r := id.Row()

@@ -123,14 +123,14 @@ func lint(t *testing.T, text string) {
 // Every row of the table is told as it says, those of servers, too.
 func TestAllRows(t *testing.T) {
 	all := func() (out []Sample) {
-		for _, role := range []metrics.Role{metrics.OfHost, metrics.OfRank, metrics.OfAggregator, metrics.OfParameterServer} {
+		for _, role := range []metrics.Role{metrics.OfHost, metrics.OfRank, metrics.OfAggregator, metrics.OfParameterServer, metrics.OfServing} {
 			for _, id := range metrics.OfRole(role) {
 				out = append(out, Sample{metrics.Value{ID: id, Value: 1}, make([]string, len(id.Row().Labels()))})
 			}
 		}
 		return out
 	}
-	server := http.Server{Handler: Handler(all, metrics.OfHost, metrics.OfRank, metrics.OfAggregator, metrics.OfParameterServer), ReadHeaderTimeout: time.Second}
+	server := http.Server{Handler: Handler(all, metrics.OfHost, metrics.OfRank, metrics.OfAggregator, metrics.OfParameterServer, metrics.OfServing), ReadHeaderTimeout: time.Second}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	go func() { _ = server.Serve(l) }()
