@@ -87,7 +87,6 @@ func gatherWords(words []string, at *array) *array {
 type rawTable struct {
 	*trial
 	encoder *table.Encoder
-	text    string // rows to predict
 }
 
 const rawHeader = "size,note,colour,when,the town,y\n"

@@ -79,7 +79,9 @@ func (d *runData) openContinued(cfg Config) (*data.Dataset, error) {
 					columns = append(columns, c.Name)
 				}
 			}
-			err = set.Close()
+			if err := set.Close(); err != nil {
+				return nil, fmt.Errorf("resuming: %s: %w", e.File, err)
+			}
 		}
 		cfg.encoder = e.About.Encoder
 		if set, err = openSet(cfg); err != nil {

@@ -49,7 +49,7 @@ func (r Report) Brief() []string {
 }
 
 // String returns the table.
-func (c *ClassReport) String() string { return strings.Join(c.lines(), "\n") }
+func (r *ClassReport) String() string { return strings.Join(r.lines(), "\n") }
 
 // String returns the table.
 func (n *NumberReport) String() string { return strings.Join(n.lines(), "\n") }
@@ -83,15 +83,15 @@ func short(name string, width int) string {
 	return string(runes)
 }
 
-func (c *ClassReport) lines() []string {
+func (r *ClassReport) lines() []string {
 	out := []string{
-		fmt.Sprintf("accuracy %s of %s", percent(c.Accuracy), quantity.Count(c.Samples, "sample")),
-		fmt.Sprintf("accuracy of the majority class alone, %s: %s", short(c.Majority, nameWidth), percent(c.MajorityAccuracy)),
+		fmt.Sprintf("accuracy %s of %s", percent(r.Accuracy), quantity.Count(r.Samples, "sample")),
+		fmt.Sprintf("accuracy of the majority class alone, %s: %s", short(r.Majority, nameWidth), percent(r.MajorityAccuracy)),
 	}
-	if c.Top5 != nil {
-		out = append(out, fmt.Sprintf("top-5 accuracy %s", percent(*c.Top5)))
+	if r.Top5 != nil {
+		out = append(out, fmt.Sprintf("top-5 accuracy %s", percent(*r.Top5)))
 	}
-	rows, rest := c.rows()
+	rows, rest := r.rows()
 	row := func(name, precision, recall, f1, auc, support, predicted string) {
 		out = append(out, fmt.Sprintf("%-*s %9s %9s %9s %9s %10s %10s", nameWidth, name, precision, recall, f1, auc, support, predicted))
 	}
@@ -102,71 +102,71 @@ func (c *ClassReport) lines() []string {
 	if rest != "" {
 		out = append(out, rest)
 	}
-	samples := quantity.Group(c.Samples)
-	row("macro average", c.Macro.Precision.String(), c.Macro.Recall.String(), c.Macro.F1.String(), c.MacroAUC.String(), samples, samples)
-	row("weighted average", c.Weighted.Precision.String(), c.Weighted.Recall.String(), c.Weighted.F1.String(), "", samples, samples)
-	return append(append(out, c.undefined()...), c.confused()...)
+	samples := quantity.Group(r.Samples)
+	row("macro average", r.Macro.Precision.String(), r.Macro.Recall.String(), r.Macro.F1.String(), r.MacroAUC.String(), samples, samples)
+	row("weighted average", r.Weighted.Precision.String(), r.Weighted.Recall.String(), r.Weighted.F1.String(), "", samples, samples)
+	return append(append(out, r.undefined()...), r.confused()...)
 }
 
 // rows returns all classes in order or, of more than maxRows, the worst ones, and a line about the
 // rest.
-func (c *ClassReport) rows() (rows []Class, rest string) {
-	if len(c.Classes) <= maxRows {
-		return c.Classes, ""
+func (r *ClassReport) rows() (rows []Class, rest string) {
+	if len(r.Classes) <= maxRows {
+		return r.Classes, ""
 	}
-	rows = slices.Clone(c.Classes)
+	rows = slices.Clone(r.Classes)
 	slices.SortStableFunc(rows, worse)
 	rest = fmt.Sprintf("and %s with an F1 of at least %s; all are in --json", quantity.Count(len(rows)-maxRows, "class"), rows[maxRows].F1)
 	return rows[:maxRows], rest
 }
 
 // undefined returns lines about undefined metrics.
-func (c *ClassReport) undefined() (out []string) {
-	if c.Unpredicted > 0 {
-		out = append(out, fmt.Sprintf("without predictions: %s; their precision is undefined (-), 0 in averages", quantity.Count(c.Unpredicted, "class")))
+func (r *ClassReport) undefined() (out []string) {
+	if r.Unpredicted > 0 {
+		out = append(out, fmt.Sprintf("without predictions: %s; their precision is undefined (-), 0 in averages", quantity.Count(r.Unpredicted, "class")))
 	}
-	if c.Unlabelled > 0 {
-		out = append(out, fmt.Sprintf("without samples: %s; their recall and AUC are undefined (-)", quantity.Count(c.Unlabelled, "class")))
+	if r.Unlabelled > 0 {
+		out = append(out, fmt.Sprintf("without samples: %s; their recall and AUC are undefined (-)", quantity.Count(r.Unlabelled, "class")))
 	}
-	if c.Classes[0].AUC.Known || c.MacroAUC.Known {
+	if r.Classes[0].AUC.Known || r.MacroAUC.Known {
 		return out
 	}
-	if c.Unlabelled >= len(c.Classes)-1 {
+	if r.Unlabelled >= len(r.Classes)-1 {
 		return append(out, "AUC is undefined (-): all samples have the same class")
 	}
 	return append(out, "AUC is not computed (-): too many samples and classes")
 }
 
 // confused returns the confusion matrix of few classes, or the most frequent errors of many.
-func (c *ClassReport) confused() (out []string) {
+func (r *ClassReport) confused() (out []string) {
 	const cell = 9
-	if len(c.Classes) <= 6 {
+	if len(r.Classes) <= 6 {
 		counts := map[[2]int64]int64{}
-		for _, x := range c.Confusion {
+		for _, x := range r.Confusion {
 			counts[[2]int64{x[0], x[1]}] = x[2]
 		}
 		line := fmt.Sprintf("%-*s", nameWidth, "class \\ prediction")
-		for _, k := range c.Classes {
+		for _, k := range r.Classes {
 			line += fmt.Sprintf(" %*s", cell, short(k.Name, cell))
 		}
 		out = append(out, line)
-		for i, k := range c.Classes {
+		for i, k := range r.Classes {
 			line := fmt.Sprintf("%-*s", nameWidth, short(k.Name, nameWidth))
-			for j := range c.Classes {
+			for j := range r.Classes {
 				line += fmt.Sprintf(" %*d", cell, counts[[2]int64{int64(i), int64(j)}])
 			}
 			out = append(out, line)
 		}
 		return out
 	}
-	wrong := slices.DeleteFunc(slices.Clone(c.Confusion), func(x [3]int64) bool { return x[0] == x[1] })
+	wrong := slices.DeleteFunc(slices.Clone(r.Confusion), func(x [3]int64) bool { return x[0] == x[1] })
 	slices.SortStableFunc(wrong, func(a, b [3]int64) int { return int(b[2] - a[2]) })
 	if len(wrong) == 0 {
 		return []string{"no sample has a wrong prediction"}
 	}
 	out = append(out, "most frequent errors:")
 	for _, x := range wrong[:min(len(wrong), maxPairs)] {
-		out = append(out, fmt.Sprintf("%9s of %s predicted as %s", quantity.Group(x[2]), short(c.Classes[x[0]].Name, nameWidth), short(c.Classes[x[1]].Name, nameWidth)))
+		out = append(out, fmt.Sprintf("%9s of %s predicted as %s", quantity.Group(x[2]), short(r.Classes[x[0]].Name, nameWidth), short(r.Classes[x[1]].Name, nameWidth)))
 	}
 	return out
 }
