@@ -20,7 +20,8 @@ func compared(step, best int64, monitor string) State {
 	return s
 }
 
-// TestChooseTakesTheBest: a folder means its best checkpoint where epochs are compared, else the last one, and both have names.
+// TestChooseTakesTheBest: a folder means its best checkpoint where epochs are compared, else the
+// last one, and both have names.
 func TestChooseTakesTheBest(t *testing.T) {
 	best, plain, other, same := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
 	for _, step := range []int64{10, 20, 30} {
@@ -54,7 +55,8 @@ func TestChooseTakesTheBest(t *testing.T) {
 	}
 }
 
-// TestChooseReportsErrors: no checkpoint, no comparison, a missing best file and a damaged last file are errors.
+// TestChooseReportsErrors: no checkpoint, no comparison, a missing best file and a damaged last
+// file are errors.
 func TestChooseReportsErrors(t *testing.T) {
 	dir, empty := t.TempDir(), t.TempDir()
 	save(t, dir, compared(30, 20, "auc"))

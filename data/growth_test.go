@@ -12,7 +12,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/datatest"
 )
 
-// TestCheckGrowthOfFiles: sets of each kind accept further samples at the end, images anywhere, and report a changed or missing sample.
+// TestCheckGrowthOfFiles: sets of each kind accept further samples at the end, images anywhere, and
+// report a changed or missing sample.
 func TestCheckGrowthOfFiles(t *testing.T) {
 	lines := func(n int, of func(i int) string) (all []string) {
 		for i := range n {
@@ -52,7 +53,8 @@ func TestCheckGrowthOfFiles(t *testing.T) {
 	}
 }
 
-// TestCheckGrowthOfImages: files added to any folder are new samples, and removed ones are reported.
+// TestCheckGrowthOfImages: files added to any folder are new samples, and removed ones are
+// reported.
 func TestCheckGrowthOfImages(t *testing.T) {
 	dir := t.TempDir()
 	put := func(part, class string, names ...string) {
@@ -84,7 +86,8 @@ func TestCheckGrowthOfImages(t *testing.T) {
 	checkGrowth(t, "removed", open(), before, "1 of the 5 training samples of the checkpoint are missing")
 }
 
-// TestDigestOfBlocks: above 65,536 samples a checksum is of several, a difference names the block, and appended rows need no full last block.
+// TestDigestOfBlocks: above 65,536 samples a checksum is of several, a difference names the block,
+// and appended rows need no full last block.
 func TestDigestOfBlocks(t *testing.T) {
 	n := maxSums + 101
 	set := func(n, changed int) *Dataset {

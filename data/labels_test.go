@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestCountLabelsEqualsNaiveTwin counts the labels of sources of each kind, of parts and of heads, as by reading each sample.
+// TestCountLabelsEqualsNaiveTwin counts the labels of sources of each kind, of parts and of heads,
+// as by reading each sample.
 func TestCountLabelsEqualsNaiveTwin(t *testing.T) {
 	mnist, err := Open("mnist", Config{Dir: Synthetic, Seed: 1, TrainLimit: 3000, EvalLimit: 100})
 	if err != nil {

@@ -111,8 +111,8 @@ func TestInputOfImages(t *testing.T) {
 	}
 }
 
-// TestShardsModelReadsImages: a model trained on shards or ImageNet reads image files, with the same
-// pixels and statistics as a model trained on folders.
+// TestShardsModelReadsImages: a model trained on shards or ImageNet reads image files, with the
+// same pixels and statistics as a model trained on folders.
 func TestShardsModelReadsImages(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.png")
 	drawPNG(t, path, 20, 20, color.RGBA{10, 20, 30, 255})

@@ -23,7 +23,8 @@ func slanted(factor float32) *Operation {
 	}}
 }
 
-// A right gradient passes, next to kinks, too; one that is 5 % wrong is named with its tensor and value.
+// A right gradient passes, next to kinks, too; one that is 5 % wrong is named with its tensor and
+// value.
 func TestCheckGradientsNamesWrongOnes(t *testing.T) {
 	for factor, want := range map[float32]string{1: "", 1.05: "gradient of input 0: value 0", 0: "gradient of input 0: value 0"} {
 		ps, x := NewParams(1), NewTensor(3, 4)
@@ -40,7 +41,8 @@ func TestCheckGradientsNamesWrongOnes(t *testing.T) {
 	}
 }
 
-// A parameter's wrong gradient is named, parameters already arranged are accepted, and values stay as they are.
+// A parameter's wrong gradient is named, parameters already arranged are accepted, and values stay
+// as they are.
 func TestCheckGradientsOfParameters(t *testing.T) {
 	ps, x := NewParams(1), NewTensor(2, 3)
 	copy(x.Data, random(rand.New(rand.NewPCG(3, 4)), 6))
@@ -81,7 +83,8 @@ func TestUnusedParameters(t *testing.T) {
 	}
 }
 
-// Map computes each value and its gradient alike for any number of threads, without memory of its own, and no value in a dry run.
+// Map computes each value and its gradient alike for any number of threads, without memory of its
+// own, and no value in a dry run.
 func TestMapComputesEachValue(t *testing.T) {
 	const n = 5 * valuesPart / 2
 	var first []float32

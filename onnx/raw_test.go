@@ -175,7 +175,8 @@ func (c *rawTable) encodedOutputs(t *testing.T, text string) []float32 {
 	return c.outputs(model.Batch{N: s.N, Values: values, IDs: s.IDs})[0]
 }
 
-// A graph of raw columns computes what the encoder and the model compute, for rows of one and of many, missing values and unknown words.
+// A graph of raw columns computes what the encoder and the model compute, for rows of one and of
+// many, missing values and unknown words.
 func TestRawColumnsAgree(t *testing.T) {
 	for _, goal := range []table.Kind{table.Label, table.Target} {
 		c := newRawTable(t, goal)
@@ -235,7 +236,8 @@ func checkClass(t *testing.T, got map[string]*array, i int, logits []float32, cl
 	}
 }
 
-// A number that no training row can have, infinite or too far from the mean for a float32, makes the row's outputs NaN and leaves other rows as they are.
+// A number that no training row can have, infinite or too far from the mean for a float32, makes
+// the row's outputs NaN and leaves other rows as they are.
 func TestRawRejectsInfiniteNumbers(t *testing.T) {
 	c := newRawTable(t, table.Label)
 	text := rawRows(4, 9, false)

@@ -14,8 +14,8 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// TestWeightsOfClasses: balanced weights are scikit-learn's, weights by name have a mean of 1 over the samples, and a class without
-// samples changes none.
+// TestWeightsOfClasses: balanced weights are scikit-learn's, weights by name have a mean of 1 over
+// the samples, and a class without samples changes none.
 func TestWeightsOfClasses(t *testing.T) {
 	names := []string{"ok", "fraud", "a=b", "none"}
 	counts := []int64{60, 30, 10, 0}
@@ -49,8 +49,9 @@ func TestWeightsOfClasses(t *testing.T) {
 	}
 }
 
-// TestEqualWeightsChangeNothing: equal weights of all classes have the bits of a run without weights; smoothing and other weights
-// have other bits, and evaluations have the same loss for the same parameters.
+// TestEqualWeightsChangeNothing: equal weights of all classes have the bits of a run without
+// weights; smoothing and other weights have other bits, and evaluations have the same loss for the
+// same parameters.
 func TestEqualWeightsChangeNothing(t *testing.T) {
 	plain := custom(tinyNorm())
 	plain.Epochs = 1
@@ -105,7 +106,8 @@ func ownClassifier() model.Spec {
 	}}
 }
 
-// TestBalancedWeightsCountAllRanks: ranks with samples of their own count the samples of all ranks, those of a shared set once.
+// TestBalancedWeightsCountAllRanks: ranks with samples of their own count the samples of all ranks,
+// those of a shared set once.
 func TestBalancedWeightsCountAllRanks(t *testing.T) {
 	for want, sets := range map[string][][2]int{
 		"ok 0.5556 (90 rows), fraud 5 (10 rows)": {{60, 10}, {40, 0}},
@@ -130,7 +132,8 @@ func TestBalancedWeightsCountAllRanks(t *testing.T) {
 	}
 }
 
-// TestWeightedLossDoesNotDependOnRanks: the loss of the first step of 60 samples, in one batch or in 2 or 3, is the weighted mean.
+// TestWeightedLossDoesNotDependOnRanks: the loss of the first step of 60 samples, in one batch or
+// in 2 or 3, is the weighted mean.
 func TestWeightedLossDoesNotDependOnRanks(t *testing.T) {
 	var losses []float64
 	for _, np := range []int{1, 2, 3} {
@@ -155,7 +158,8 @@ func TestWeightedLossDoesNotDependOnRanks(t *testing.T) {
 	}
 }
 
-// TestLossSettingsAreRefused for models without classes, other losses, heter-trainers and loops without training rows.
+// TestLossSettingsAreRefused for models without classes, other losses, heter-trainers and loops
+// without training rows.
 func TestLossSettingsAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		cfg  Config

@@ -28,7 +28,8 @@ func idling() model.Spec {
 	}}
 }
 
-// A Loop remarks on a parameter without a gradient once, and on an evaluation that is not finite; a batch with NaN is an error with its row.
+// A Loop remarks on a parameter without a gradient once, and on an evaluation that is not finite; a
+// batch with NaN is an error with its row.
 func TestLoopRemarks(t *testing.T) {
 	nan := float32(math.NaN())
 	sample := func(targets ...float32) model.Batch {

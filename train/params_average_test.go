@@ -15,8 +15,8 @@ import (
 	"github.com/ringo-ml/ringo/distopt"
 )
 
-// TestAverageEqualsItsDefinition: the average after each of 120 steps is that of a loop in float64, of parameters and of a table, and the same
-// on every rank.
+// TestAverageEqualsItsDefinition: the average after each of 120 steps is that of a loop in float64,
+// of parameters and of a table, and the same on every rank.
 func TestAverageEqualsItsDefinition(t *testing.T) {
 	cfg := custom(tinyClick())
 	cfg.Average, cfg.Epochs, cfg.Batch = 0.9, 4, 8
@@ -76,8 +76,8 @@ func TestAverageEqualsItsDefinition(t *testing.T) {
 	}
 }
 
-// TestAverageIsEvaluatedAndSaved: training has the bits of a run without an average, the evaluation has not, and the checkpoint evaluates as the
-// run did.
+// TestAverageIsEvaluatedAndSaved: training has the bits of a run without an average, the evaluation
+// has not, and the checkpoint evaluates as the run did.
 func TestAverageIsEvaluatedAndSaved(t *testing.T) {
 	for name, cfg := range map[string]Config{"mlp": small(), "table": custom(tinyClick())} {
 		for _, np := range []int{1, 2, 3} {
@@ -168,7 +168,8 @@ func TestAverageSkipsSkippedSteps(t *testing.T) {
 	}
 }
 
-// TestAverageIsRefused: a decay out of range, parameters on servers and replicas that differ have errors with the reason.
+// TestAverageIsRefused: a decay out of range, parameters on servers and replicas that differ have
+// errors with the reason.
 func TestAverageIsRefused(t *testing.T) {
 	for want, edit := range map[string]func(*Config){
 		"training.average 1: want a decay above 0 and below 1":                 func(c *Config) { c.Average = 1 },

@@ -38,7 +38,8 @@ func TestBlowsUp(t *testing.T) {
 	}
 }
 
-// A diverging run has one remark and a reason in its summary, under both names in JSON; another run has neither.
+// A diverging run has one remark and a reason in its summary, under both names in JSON; another run
+// has neither.
 func TestSummaryReportsDivergence(t *testing.T) {
 	cfg := small()
 	cfg.Epochs, cfg.TrainLimit = 2, 96

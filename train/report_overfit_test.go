@@ -9,8 +9,8 @@ import (
 	"github.com/ringo-ml/ringo"
 )
 
-// TestOverfitRemark: a remark names the best epoch after 3 worse evaluations in succession with an improving training loss, once, and
-// a checkpoint between two epochs changes no remark.
+// TestOverfitRemark: a remark names the best epoch after 3 worse evaluations in succession with an
+// improving training loss, once, and a checkpoint between two epochs changes no remark.
 func TestOverfitRemark(t *testing.T) {
 	for name, c := range map[string]struct {
 		training, evaluation []float64
@@ -46,7 +46,8 @@ func TestOverfitRemark(t *testing.T) {
 	}
 }
 
-// TestRunRemarksOverfit: a run with opposite labels in the evaluation remarks that its first epoch is the best.
+// TestRunRemarksOverfit: a run with opposite labels in the evaluation remarks that its first epoch
+// is the best.
 func TestRunRemarksOverfit(t *testing.T) {
 	rec := new(recorder)
 	err := ringo.Local(context.Background(), 2, ringo.Config{}, func(job *ringo.Job) error {

@@ -17,7 +17,8 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// evaluatedBy evaluates a checkpoint of a run on several ranks, and compares the reports of the ranks.
+// evaluatedBy evaluates a checkpoint of a run on several ranks, and compares the reports of the
+// ranks.
 func evaluatedBy(t *testing.T, np int, cfg Config) SavedEvaluation {
 	t.Helper()
 	var mu sync.Mutex
@@ -40,8 +41,8 @@ func evaluatedBy(t *testing.T, np int, cfg Config) SavedEvaluation {
 	return all[0]
 }
 
-// TestReportsAreEqualForAnyRanks evaluates models of each kind with 1, 2 and 3 ranks: the tables have the same bits, those of the run,
-// and agree with the metrics of the model.
+// TestReportsAreEqualForAnyRanks evaluates models of each kind with 1, 2 and 3 ranks: the tables
+// have the same bits, those of the run, and agree with the metrics of the model.
 func TestReportsAreEqualForAnyRanks(t *testing.T) {
 	prices := Defaults(zoo("mlp"), houses(t, 600))
 	prices.Epochs, prices.Batch, prices.LR = 4, 32, 0.05
@@ -89,7 +90,8 @@ func TestReportsAreEqualForAnyRanks(t *testing.T) {
 	}
 }
 
-// TestReportOfConstantTarget evaluates a file with one price, and a file with one class: R² and AUC are null in JSON.
+// TestReportOfConstantTarget evaluates a file with one price, and a file with one class: R² and AUC
+// are null in JSON.
 func TestReportOfConstantTarget(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name, text string) string {
@@ -121,7 +123,8 @@ func TestReportOfConstantTarget(t *testing.T) {
 	}
 }
 
-// TestCustomOutputsHaveNoClassTable leaves out the table of a model with a loss that counts no sample as correct.
+// TestCustomOutputsHaveNoClassTable leaves out the table of a model with a loss that counts no
+// sample as correct.
 func TestCustomOutputsHaveNoClassTable(t *testing.T) {
 	spec := tinyNorm()
 	build := spec.Build

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestFolderMeansTheBest: eval, predict, export and --init-from take the best checkpoint of a run with training.monitor and print the choice;
+// TestFolderMeansTheBest: eval, predict, export and --init-from take the best checkpoint of a run
+// with training.monitor and print the choice;
 // --resume takes the last one.
 func TestFolderMeansTheBest(t *testing.T) {
 	t.Parallel()
@@ -43,8 +44,8 @@ func TestFolderMeansTheBest(t *testing.T) {
 	}
 }
 
-// TestReadersTakeTheAverage: eval repeats the metrics of a run with an average, and a run that begins with its checkpoint, or with its export,
-// begins with the average.
+// TestReadersTakeTheAverage: eval repeats the metrics of a run with an average, and a run that
+// begins with its checkpoint, or with its export, begins with the average.
 func TestReadersTakeTheAverage(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run")

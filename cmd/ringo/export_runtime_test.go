@@ -15,7 +15,8 @@ import (
 
 var onnxRuntime = flag.String("onnxruntime", "", "`folder` with node_modules/onnxruntime-node, with which exported graphs are compared")
 
-// mixedRows writes rows of numbers and words, some of which are missing or, with unknown, absent from training.
+// mixedRows writes rows of numbers and words, some of which are missing or, with unknown, absent
+// from training.
 func mixedRows(rows int, seed uint64, unknown bool) string {
 	r := rand.New(rand.NewPCG(seed, 2))
 	pick := func(words ...string) string { return words[r.IntN(len(words))] }
@@ -72,7 +73,8 @@ func apart(a, b answer) float64 {
 	return math.Abs(a.Probability - b.Probability)
 }
 
-// The examples in Python and JavaScript print for raw rows what `ringo predict` prints, to 1e-5: one row, many, missing values and unknown words.
+// The examples in Python and JavaScript print for raw rows what `ringo predict` prints, to 1e-5:
+// one row, many, missing values and unknown words.
 func TestONNXRuntimeAgreesOnRawRows(t *testing.T) {
 	if *onnxRuntime == "" {
 		t.Skip("whether ONNX Runtime computes what predict does was NOT tested: .ci/run does it, by go test ./cmd/ringo -run ONNXRuntime -onnxruntime FOLDER")

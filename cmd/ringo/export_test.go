@@ -79,7 +79,8 @@ func TestExportGraphs(t *testing.T) {
 	}
 }
 
-// Raw inputs of a model that has none, and inputs of a format that has no graph, are errors that say what to do.
+// Raw inputs of a model that has none, and inputs of a format that has no graph, are errors that
+// say what to do.
 func TestExportInputsRefused(t *testing.T) {
 	dir, out := filepath.Join(t.TempDir(), "saved"), filepath.Join(t.TempDir(), "x")
 	line := "train ctr-dnn --data synthetic --set data.train-limit=600 --set data.eval-limit=200 --epochs 1 --progress none --checkpoint " + dir

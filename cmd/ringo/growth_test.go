@@ -11,7 +11,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
-// rowsOf writes a table of n rows in which y depends on two numbers and a word; more appends columns to the header and to each row.
+// rowsOf writes a table of n rows in which y depends on two numbers and a word; more appends
+// columns to the header and to each row.
 func rowsOf(t *testing.T, path string, seed uint64, n int, header string, more func(i int) (word, columns string)) {
 	t.Helper()
 	var b strings.Builder
@@ -43,8 +44,8 @@ func copyRun(t *testing.T, from string) string {
 	return to
 }
 
-// TestResumeWithMoreRows: a resumed run takes appended rows, holds out the same rows as before, and has the same bits each time; the epoch in
-// progress begins again.
+// TestResumeWithMoreRows: a resumed run takes appended rows, holds out the same rows as before, and
+// has the same bits each time; the epoch in progress begins again.
 func TestResumeWithMoreRows(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -86,8 +87,9 @@ func TestResumeWithMoreRows(t *testing.T) {
 	checkHolds(t, "mid-epoch", out+errs, "epoch 3 begins again with the new samples, after 28 steps", "epoch 3/3")
 }
 
-// TestResumeRefusesOtherRows: an earlier row that differs, a missing row, held-out rows among the training rows and a missing column are errors
-// with the place and the remedy; a file of another day and new columns and words are accepted and printed.
+// TestResumeRefusesOtherRows: an earlier row that differs, a missing row, held-out rows among the
+// training rows and a missing column are errors with the place and the remedy; a file of another
+// day and new columns and words are accepted and printed.
 func TestResumeRefusesOtherRows(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -136,7 +138,8 @@ func TestResumeRefusesOtherRows(t *testing.T) {
 	checkHolds(t, "another day", out, "other samples: ", "instead of ", `column "town": in `, "a run with --init-from learns new values", "columns without use, since the checkpoint has none of the name: new; ")
 }
 
-// TestResumeRefusesNewClasses: a class only in the new rows is an error with its line, and image folders with another class list the names.
+// TestResumeRefusesNewClasses: a class only in the new rows is an error with its line, and image
+// folders with another class list the names.
 func TestResumeRefusesNewClasses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -160,8 +163,8 @@ func TestResumeRefusesNewClasses(t *testing.T) {
 	}
 }
 
-// TestInitFromKeepsWithNewColumnsAndWords: two new columns and three new words leave the test R² of a run that begins with another within 0.01
-// before the first step.
+// TestInitFromKeepsWithNewColumnsAndWords: two new columns and three new words leave the test R² of
+// a run that begins with another within 0.01 before the first step.
 func TestInitFromKeepsWithNewColumnsAndWords(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -182,8 +185,9 @@ func TestInitFromKeepsWithNewColumnsAndWords(t *testing.T) {
 	}
 }
 
-// TestAppendedRowsMatchTrainingOnEverything: 8 epochs on 4,000 rows and 4 more with 5 % of rows appended reach the test R² of 12 epochs on all
-// rows, within three deviations of runs with other seeds.
+// TestAppendedRowsMatchTrainingOnEverything: 8 epochs on 4,000 rows and 4 more with 5 % of rows
+// appended reach the test R² of 12 epochs on all rows, within three deviations of runs with other
+// seeds.
 func TestAppendedRowsMatchTrainingOnEverything(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A profile of each rank names phase, layer and operation, for its helpers' threads too. A second of a busy machine may hold
-// few samples, so the profiles of a minute count together.
+// A profile of each rank names phase, layer and operation, for its helpers' threads too. A second
+// of a busy machine may hold few samples, so the profiles of a minute count together.
 func TestProfiles(t *testing.T) {
 	t.Parallel()
 	p := start(t, endless+"--np 2 --threads 2 --http 127.0.0.1:0")

@@ -51,7 +51,8 @@ func TestParseNumberReadsFormats(t *testing.T) {
 	}
 }
 
-// TestSchemaFormatsAreChecked: a schema's formats are read and printed, or rejected with the column.
+// TestSchemaFormatsAreChecked: a schema's formats are read and printed, or rejected with the
+// column.
 func TestSchemaFormatsAreChecked(t *testing.T) {
 	for _, text := range []string{"a=date", "a=date:DD/MM/YYYY", "a=date:unix-ms", "a=date:YYYY-MM-DDThh:mm:ssZ", "a=date:D. MMM YY", "a=number:comma€", "a=target:point%"} {
 		if s, err := ParseSchema(text); err != nil || s.String() != text {

@@ -68,7 +68,8 @@ func TestQuantilesOfTwoRanks(t *testing.T) {
 	checkShares(t, out.String(), 2)
 }
 
-// The layer and the loss have the gradients that differences of the loss give, and quantiles never cross.
+// The layer and the loss have the gradients that differences of the loss give, and quantiles never
+// cross.
 func TestGradientsOfLayerAndLoss(t *testing.T) {
 	ps, r := nn.NewParams(1), rand.New(rand.NewPCG(1, 2))
 	m := build(ps, model.Options{})

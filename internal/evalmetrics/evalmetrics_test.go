@@ -50,7 +50,8 @@ func closeTo(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// classPasses are random passes of a classifier with ties; a class in labels or predictions may be missing.
+// classPasses are random passes of a classifier with ties; a class in labels or predictions may be
+// missing.
 func classPasses(rnd *rand.Rand, classes int) (passes []Pass, logits [][]float32, labels []int32) {
 	used := 1 + rnd.IntN(classes)
 	for range 1 + rnd.IntN(6) {
@@ -75,7 +76,8 @@ func classPasses(rnd *rand.Rand, classes int) (passes []Pass, logits [][]float32
 	return passes, logits, labels
 }
 
-// TestClassesEqualNaiveTwin compares each metric of classes with its definition, sample by sample, for any division.
+// TestClassesEqualNaiveTwin compares each metric of classes with its definition, sample by sample,
+// for any division.
 func TestClassesEqualNaiveTwin(t *testing.T) {
 	for trial := range 100 {
 		rnd := rand.New(rand.NewPCG(2, uint64(trial)))
@@ -163,7 +165,8 @@ func oneIf(b bool) int {
 	return 0
 }
 
-// TestNumbersEqualNaiveTwin compares errors in the target's unit with their definitions, for any division.
+// TestNumbersEqualNaiveTwin compares errors in the target's unit with their definitions, for any
+// division.
 func TestNumbersEqualNaiveTwin(t *testing.T) {
 	for trial := range 100 {
 		rnd := rand.New(rand.NewPCG(3, uint64(trial)))
@@ -209,7 +212,8 @@ func TestNumbersEqualNaiveTwin(t *testing.T) {
 	}
 }
 
-// TestClicksEqualNaiveTwin compares metrics of clicks with their definitions, for logits of one and of two columns.
+// TestClicksEqualNaiveTwin compares metrics of clicks with their definitions, for logits of one and
+// of two columns.
 func TestClicksEqualNaiveTwin(t *testing.T) {
 	for trial := range 100 {
 		rnd := rand.New(rand.NewPCG(4, uint64(trial)))
@@ -310,7 +314,8 @@ func TestUndefinedMetrics(t *testing.T) {
 	}
 }
 
-// TestForeignOutputsHaveNoTables leaves out tables of outputs that are no scores of the classes, or of another shape.
+// TestForeignOutputsHaveNoTables leaves out tables of outputs that are no scores of the classes, or
+// of another shape.
 func TestForeignOutputsHaveNoTables(t *testing.T) {
 	for _, c := range []struct {
 		plan Plan
@@ -334,7 +339,8 @@ func TestForeignOutputsHaveNoTables(t *testing.T) {
 	}
 }
 
-// TestLinesFitTerminal prints tables of few and of many classes, and of numbers and clicks, within 80 columns.
+// TestLinesFitTerminal prints tables of few and of many classes, and of numbers and clicks, within
+// 80 columns.
 func TestLinesFitTerminal(t *testing.T) {
 	for _, classes := range []int{2, 6, 7, 20, 21, 300} {
 		rnd := rand.New(rand.NewPCG(5, uint64(classes)))

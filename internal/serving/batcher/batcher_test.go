@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestDueEndsTheWait: a batch is due when it is full, when the next call has no space in it, or when
-// the first call has waited long enough.
+// TestDueEndsTheWait: a batch is due when it is full, when the next call has no space in it, or
+// when the first call has waited long enough.
 func TestDueEndsTheWait(t *testing.T) {
 	c := Config{Rows: 8, Wait: 10}
 	for _, test := range []struct {

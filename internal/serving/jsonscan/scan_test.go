@@ -36,8 +36,8 @@ func parse(t *testing.T, value []byte) (any, error) {
 	return json.Number(value), nil
 }
 
-// FuzzScan: a text that Check accepts has the value that encoding/json reads, and a repeated name is
-// an error.
+// FuzzScan: a text that Check accepts has the value that encoding/json reads, and a repeated name
+// is an error.
 func FuzzScan(f *testing.F) {
 	for _, text := range []string{`{"a":[1,-2.5e3,null],"b\"\u00e9":{"c":"x\\\"y"}}`, " [ ] ", `[[ ],{ },"",true,false]`, `{"a":1,"a":2}`, `3 `, `"\ud800"`, `nul`, strings.Repeat("[", 40) + strings.Repeat("]", 40), "{\"a\"\t:\n1 , \"b\" :[1 ,2 ]}", "\xff", `["\`} {
 		f.Add([]byte(text))

@@ -14,7 +14,8 @@ func fields() []sample.Field {
 	return []sample.Field{{Name: "age", Kind: sample.Number}, {Name: "city", Kind: sample.Category}, {Name: "tags", Kind: sample.Bag}, {Name: "pixels", Kind: sample.Pixels, Shape: []int{2, 2, 1}}}
 }
 
-// TestParseReadsRequests: a request has its tensors, outputs and identifier, in any order of members.
+// TestParseReadsRequests: a request has its tensors, outputs and identifier, in any order of
+// members.
 func TestParseReadsRequests(t *testing.T) {
 	r, err := Parse([]byte(`{"outputs":[{"name":"b"},{"name":"a","parameters":{}}],"inputs":[{"datatype":"INT64","data":[[1],[2]],"name":"age","shape":[2,1]},
 		{"name":"city","shape":[2],"datatype":"BYTES","parameters":{},"data":["x","y"]}],"id":"","parameters":{}}`), fields())

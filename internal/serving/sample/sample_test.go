@@ -245,7 +245,8 @@ func TestSamplesOfPixelsEqualThoseOfImages(t *testing.T) {
 	}
 }
 
-// TestJSONRejectsRows: a row that misses, repeats or mistypes a column is an error with its position.
+// TestJSONRejectsRows: a row that misses, repeats or mistypes a column is an error with its
+// position.
 func TestJSONRejectsRows(t *testing.T) {
 	d := encoder(t, plain)
 	of := func(d data.Description) *Codec {

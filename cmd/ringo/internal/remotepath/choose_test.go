@@ -10,7 +10,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// TestDownloadHasTheBest: a folder of a store arrives with its last and its best checkpoint, and a file alone.
+// TestDownloadHasTheBest: a folder of a store arrives with its last and its best checkpoint, and a
+// file alone.
 func TestDownloadHasTheBest(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	far := t.TempDir()

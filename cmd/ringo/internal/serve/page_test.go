@@ -154,8 +154,8 @@ func (b *browser) checkQuiet(s *server) {
 	}
 }
 
-// TestPageOfATable: the form has an input for each column, and shows the server's prediction, errors
-// and unknown words as text.
+// TestPageOfATable: the form has an input for each column, and shows the server's prediction,
+// errors and unknown words as text.
 func TestPageOfATable(t *testing.T) {
 	path := people(t, 300, columns)
 	run := trained(t, "mlp", path, nil)

@@ -394,8 +394,8 @@ func TestFullQueueRejects(t *testing.T) {
 	}
 }
 
-// TestSwapLosesNoRequest: during the swap to a newer checkpoint, every request has the answer of one
-// of the two models, and the version names which.
+// TestSwapLosesNoRequest: during the swap to a newer checkpoint, every request has the answer of
+// one of the two models, and the version names which.
 func TestSwapLosesNoRequest(t *testing.T) {
 	path := people(t, 300, columns)
 	old := trained(t, "mlp", path, nil)
