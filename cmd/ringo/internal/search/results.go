@@ -236,23 +236,16 @@ func metricOf(runs []*runlog.Run, name string) (runlog.Metric, error) {
 
 // Sort orders results from the best to the worst, failed ones last, equal ones by number.
 func Sort(all []Result, m runlog.Metric) {
-	slices.SortStableFunc(all, func(a, b Result) int {
+	cost := func(r Result) float64 {
 		switch {
-		case a.Failed() || b.Failed():
-			return cmp.Or(compareBool(a.Failed(), b.Failed()), cmp.Compare(a.Number, b.Number))
+		case r.Failed():
+			return math.Inf(1)
 		case m.Lower:
-			return cmp.Or(cmp.Compare(a.Value, b.Value), cmp.Compare(a.Number, b.Number))
+			return r.Value
 		}
-		return cmp.Or(cmp.Compare(b.Value, a.Value), cmp.Compare(a.Number, b.Number))
-	})
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
+		return -r.Value
 	}
-	return 1
+	slices.SortFunc(all, func(a, b Result) int {
+		return cmp.Or(cmp.Compare(cost(a), cost(b)), cmp.Compare(a.Number, b.Number))
+	})
 }
