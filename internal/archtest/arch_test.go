@@ -320,8 +320,8 @@ var heavy = []struct {
 }
 
 func TestHeavyModules(t *testing.T) {
-	imports := map[string][]string{} // of ours, by package
 	files := source(t)
+	imports := ourImports(files)
 	for _, f := range files {
 		for _, imp := range f.ast.Imports {
 			full, _ := strconv.Unquote(imp.Path.Value)
@@ -329,9 +329,6 @@ func TestHeavyModules(t *testing.T) {
 				if strings.HasPrefix(full, h.module) && !allowed(h.module, f.pkg) && !(f.test() && strings.HasPrefix(f.pkg, "cmd/")) { // nobody imports a command's tests
 					t.Errorf("%s imports %s, which is for %s alone: %s", f.path, full, h.in, h.why)
 				}
-			}
-			if to, ours := strings.CutPrefix(full, module); ours && !f.test() {
-				imports[f.pkg] = append(imports[f.pkg], strings.TrimPrefix(to, "/"))
 			}
 		}
 	}
@@ -352,6 +349,20 @@ func allowed(module, pkg string) bool {
 		}
 	}
 	return false
+}
+
+// ourImports returns this module's packages that each of its packages imports outside tests.
+func ourImports(files []file) map[string][]string {
+	imports := map[string][]string{}
+	for _, f := range files {
+		for _, imp := range f.ast.Imports {
+			full, _ := strconv.Unquote(imp.Path.Value)
+			if to, ours := strings.CutPrefix(full, module); ours && !f.test() {
+				imports[f.pkg] = append(imports[f.pkg], strings.TrimPrefix(to, "/"))
+			}
+		}
+	}
+	return imports
 }
 
 // reaches tells whether a package imports another one, itself or through others.

@@ -90,15 +90,17 @@ func direct(t *testing.T) (n int) {
 	return n
 }
 
-// countLines counts files by their lines. Generated code does not count.
+// countLines counts files by their lines. Generated code does not count; a package that only tests import counts as
+// a test.
 func countLines(t *testing.T, files []file, got map[string]int) {
 	tests, longest := 0, ""
+	linked := linkedPackages(files)
 	for _, f := range files {
 		n := f.fset.File(f.ast.Pos()).LineCount()
 		switch {
 		case ast.IsGenerated(f.ast):
 			continue
-		case f.test():
+		case f.test(), !linked[f.pkg]:
 			tests += n
 			continue
 		}
@@ -110,6 +112,26 @@ func countLines(t *testing.T, files []file, got map[string]int) {
 		}
 	}
 	t.Logf("%d lines of source outside bench/, %d of tests; the longest file is %s", got[sourceLines], tests, longest)
+}
+
+// linkedPackages returns the folders of programs, of public packages, and of what they import outside tests.
+func linkedPackages(files []file) map[string]bool {
+	imports, linked := ourImports(files), map[string]bool{}
+	for _, f := range files {
+		if !f.test() && (f.ast.Name.Name == "main" || f.public()) {
+			link(linked, imports, f.pkg)
+		}
+	}
+	return linked
+}
+
+func link(linked map[string]bool, imports map[string][]string, pkg string) {
+	if !linked[pkg] {
+		linked[pkg] = true
+		for _, to := range imports[pkg] {
+			link(linked, imports, to)
+		}
+	}
 }
 
 func countFunctions(t *testing.T, files []file, got map[string]int) {
