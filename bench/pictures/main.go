@@ -22,7 +22,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/steptrace"
-	"github.com/ringo-ml/ringo/internal/watch/trace"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // width is that of pictures in px: texts of 12 px can be read where a telephone shows them on 320.
@@ -134,7 +134,7 @@ func gradient(text string) (chart, error) {
 }
 
 // drawn are the tracks that a picture of a step has.
-var drawn = []trace.Track{trace.Forward, trace.Backward, trace.Exchange, trace.Update}
+var drawn = []record.Phase{record.Forward, record.Backward, record.Exchange, record.Update}
 
 // timeline draws the last whole step of all ranks: that which was updated last, because later ones
 // were cut when the timeline was full.
@@ -147,7 +147,7 @@ func timeline(text string) (chart, error) {
 	last, spans := int64(0), make([][][]steptrace.Span, len(file.Ranks)) // by rank and track
 	for _, r := range file.Ranks {
 		for _, s := range r.Spans {
-			if s.Track == trace.Update {
+			if s.Track == record.Update {
 				last = max(last, s.Step)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ringo-ml/ringo/internal/watch/trace"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // Kinds of file errors, for errors.Is.
@@ -222,7 +222,7 @@ func (r *reader) event() error {
 
 // span adds a complete event to its rank, after checking the lengths.
 func (r *reader) span(e event) error {
-	track := slices.IndexFunc(tracks[:], func(t trace.Track) bool { return t.String() == e.Category })
+	track := slices.IndexFunc(tracks[:], func(t record.Phase) bool { return t.String() == e.Category })
 	if track < 0 {
 		return formatf("an event of category %.40q", e.Category)
 	}

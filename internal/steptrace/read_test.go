@@ -34,10 +34,10 @@ func write(t testing.TB, to io.Writer, n, steps int) {
 			for step := range steps {
 				rec.BeginStep(int64(step))
 				at := func(us int) int64 { return rec.At(begin.Add(time.Duration(1000*step+us) * time.Microsecond)) }
-				rec.Span(trace.Data, 0, at(0), at(100+50*rank))
-				rec.Span(trace.Backward, 0, at(200), at(400))
-				rec.Add(&record.Event{Kind: record.PhaseKind, Phase: trace.Exchange, Name: rec.Name(`bucket 0 "fc"`), Algorithm: rec.Name("ring"), Sent: 4096, Begun: at(300), Done: at(700)})
-				rec.Span(trace.Update, 0, at(700), at(720))
+				rec.Span(record.Data, 0, at(0), at(100+50*rank))
+				rec.Span(record.Backward, 0, at(200), at(400))
+				rec.Add(&record.Event{Kind: record.PhaseKind, Phase: record.Exchange, Name: rec.Name(`bucket 0 "fc"`), Algorithm: rec.Name("ring"), Sent: 4096, Begun: at(300), Done: at(700)})
+				rec.Span(record.Update, 0, at(700), at(720))
 			}
 			if err == nil {
 				err = line.Write(g, to)
@@ -66,7 +66,7 @@ func TestReadsWhatRunsWrite(t *testing.T) {
 			t.Errorf("rank %d: %d spans, %d left out, clock ± %d", i, len(r.Spans), r.LeftOut, r.ClockError)
 		}
 		s := r.Spans[2]
-		if line.Name(s) != `bucket 0 "fc"` || line.How(s) != "ring" || s.Bytes != 4096 || s.Step != 0 || s.End-s.Start != 400e3 || s.Track != trace.Exchange {
+		if line.Name(s) != `bucket 0 "fc"` || line.How(s) != "ring" || s.Bytes != 4096 || s.Step != 0 || s.End-s.Start != 400e3 || s.Track != record.Exchange {
 			t.Errorf("rank %d: %+v", i, s)
 		}
 	}

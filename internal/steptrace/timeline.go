@@ -12,7 +12,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/ringo-ml/ringo/internal/watch/trace"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // Limits of a timeline: a file uses at most about 400 MB of memory.
@@ -66,7 +66,7 @@ type Span struct {
 	Start, End  int64
 	Bytes, Step int64
 	name, how   uint32 // indexes into the timeline's names
-	Track       trace.Track
+	Track       record.Phase
 }
 
 // Name returns the object of a span, such as a bucket.
@@ -76,8 +76,8 @@ func (t *Timeline) Name(s Span) string { return t.names[s.name] }
 func (t *Timeline) How(s Span) string { return t.names[s.how] }
 
 // tracks are all tracks, in the order of their values.
-var tracks = [...]trace.Track{
-	trace.Data, trace.Forward, trace.Backward, trace.Compress, trace.Exchange, trace.Update, trace.Evaluation, trace.Checkpoint,
+var tracks = [...]record.Phase{
+	record.Data, record.Forward, record.Backward, record.Compress, record.Exchange, record.Update, record.Evaluation, record.Checkpoint,
 }
 
 // spanKind is a use of a rank's time.
@@ -98,13 +98,13 @@ func (k spanKind) String() string {
 	return [...]string{"computation", "waiting for data", "evaluation and checkpoints", "exchange", "idle"}[k]
 }
 
-func kindOf(t trace.Track) spanKind {
+func kindOf(t record.Phase) spanKind {
 	switch t {
-	case trace.Data:
+	case record.Data:
 		return kindData
-	case trace.Exchange:
+	case record.Exchange:
 		return kindExchange
-	case trace.Evaluation, trace.Checkpoint:
+	case record.Evaluation, record.Checkpoint:
 		return kindOther
 	}
 	return kindCompute

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ringo-ml/ringo/internal/watch/trace"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // drawn is a timeline of whole numbers in which ranks do what they never would.
@@ -90,7 +90,7 @@ func (n *naive) lastStarter(rank, span int) (who int, start int64) {
 	s := n.Ranks[rank].Spans[span]
 	nth := func(r Rank, until int) (count int) {
 		for _, o := range r.Spans[:until] {
-			if o.Track == trace.Exchange && o.Step == s.Step && o.name == s.name {
+			if o.Track == record.Exchange && o.Step == s.Step && o.name == s.name {
 				count++
 			}
 		}
@@ -99,7 +99,7 @@ func (n *naive) lastStarter(rank, span int) (who int, start int64) {
 	who, start = -1, -1
 	for i, r := range n.Ranks {
 		for j, o := range r.Spans {
-			if o.Track == trace.Exchange && o.Step == s.Step && o.name == s.name && nth(r, j) == nth(n.Ranks[rank], span) && o.Start > start {
+			if o.Track == record.Exchange && o.Step == s.Step && o.name == s.name && nth(r, j) == nth(n.Ranks[rank], span) && o.Start > start {
 				who, start = i, o.Start
 			}
 		}
@@ -192,19 +192,19 @@ func TestSummaryIsThatOfItsNaiveTwin(t *testing.T) {
 // scene is two ranks of which the second reads its data slowly: the first waits for it.
 func scene() *Timeline {
 	ms := func(x float64) int64 { return int64(x * 1e6) }
-	span := func(track trace.Track, name uint32, step int64, from, to float64) Span {
+	span := func(track record.Phase, name uint32, step int64, from, to float64) Span {
 		s := Span{Start: ms(from), End: ms(to), Track: track, name: name, Step: step, Bytes: -1}
-		if track == trace.Exchange {
+		if track == record.Exchange {
 			s.how, s.Bytes = 3, 4096
 		}
 		return s
 	}
 	return &Timeline{names: []string{"", "bucket 0", "data", "ring", "x"}, Ranks: []Rank{
 		{ClockError: 100, Spans: []Span{
-			span(trace.Data, 2, 0, 0, 1), span(trace.Forward, 4, 0, 1, 3), span(trace.Backward, 4, 0, 3, 8), span(trace.Exchange, 1, 0, 6, 17), span(trace.Update, 4, 0, 17, 18),
+			span(record.Data, 2, 0, 0, 1), span(record.Forward, 4, 0, 1, 3), span(record.Backward, 4, 0, 3, 8), span(record.Exchange, 1, 0, 6, 17), span(record.Update, 4, 0, 17, 18),
 		}},
 		{ClockError: 100, Spans: []Span{
-			span(trace.Data, 2, 0, 0, 9), span(trace.Forward, 4, 0, 9, 11), span(trace.Backward, 4, 0, 11, 16), span(trace.Exchange, 1, 0, 14, 17), span(trace.Update, 4, 0, 17, 18),
+			span(record.Data, 2, 0, 0, 9), span(record.Forward, 4, 0, 9, 11), span(record.Backward, 4, 0, 11, 16), span(record.Exchange, 1, 0, 14, 17), span(record.Update, 4, 0, 17, 18),
 		}},
 	}}
 }

@@ -1,44 +1,30 @@
 package trace
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strconv"
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// chrome writes parts in Chrome's trace event format: a process per rank, a thread per row,
-// complete events ("X") in microseconds. Perfetto drops negative times and treats process and
-// thread 0 specially, so both numbers start from 1.
-type chrome struct {
-	w     *bufio.Writer
-	wrote bool // an event has been written
-	ranks []rankNote
-	err   error // first write error
-}
-
-type rankNote struct {
-	Rank    int    `json:"rank"`
-	Offset  micros `json:"clock_offset_us"` // correction added to the times
-	Bound   micros `json:"clock_error_us"`  // maximum error, if clocks drift linearly
-	Spans   int    `json:"spans"`
-	Dropped int64  `json:"spans_left_out"`
-}
+// chrome is the events of a rank as text in Chrome's trace event format, each after a comma: a
+// process per rank, a thread per row, complete events ("X") in microseconds. Perfetto drops negative
+// times and treats process and thread 0 specially, so both numbers start from 1.
+type chrome struct{ text []byte }
 
 type event struct {
-	Phase    string `json:"ph"`
-	Name     string `json:"name"`
-	Category string `json:"cat,omitempty"`
-	Process  int    `json:"pid"`
-	Thread   int    `json:"tid,omitempty"`
-	Start    micros `json:"ts,omitzero"`
-	Length   micros `json:"dur,omitzero"`
-	Scope    string `json:"s,omitempty"`
-	Args     any    `json:"args,omitempty"`
+	Phase    string  `json:"ph"`
+	Name     string  `json:"name"`
+	Category string  `json:"cat,omitempty"`
+	Process  int     `json:"pid"`
+	Thread   int     `json:"tid,omitempty"`
+	Start    *micros `json:"ts,omitempty"`
+	Length   *micros `json:"dur,omitempty"`
+	Scope    string  `json:"s,omitempty"`
+	Args     any     `json:"args,omitempty"`
 }
 
 // micros is a time in nanoseconds, written in microseconds.
@@ -54,29 +40,9 @@ func (m micros) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(b, ".%03d", m%1000), nil
 }
 
-func newChrome(w io.Writer) *chrome {
-	t := &chrome{w: bufio.NewWriterSize(w, 1<<16)}
-	t.text(`{"displayTimeUnit":"ms","traceEvents":[`)
-	return t
-}
-
-func (t *chrome) text(s string) {
-	if t.err == nil {
-		_, t.err = t.w.WriteString(s)
-	}
-}
-
 func (t *chrome) event(e event) {
-	line, err := json.Marshal(e)
-	if t.err == nil {
-		t.err = err
-	}
-	if t.wrote {
-		t.text(",")
-	}
-	t.wrote = true
-	t.text("\n")
-	t.text(string(line))
+	line, _ := json.Marshal(e) // texts and numbers always encode
+	t.text = append(append(t.text, ",\n"...), line...)
 }
 
 func (t *chrome) named(process, thread int, what string, args any) {
@@ -93,7 +59,7 @@ type orderArg struct {
 	Index int `json:"sort_index"`
 }
 
-// part writes a rank's spans, and sorts them.
+// part adds a rank's spans, and sorts them.
 func (t *chrome) part(p part) {
 	process := p.rank + 1
 	t.named(process, 0, "process_name", nameArg{fmt.Sprintf("rank %d", p.rank)})
@@ -102,26 +68,25 @@ func (t *chrome) part(p part) {
 		t.named(process, 0, "process_labels", labelsArg{"clock ± " + quantity.Duration(time.Duration(p.bound))})
 	}
 	sortSpans(p.spans)
-	thread, end := 1, int64(0)
+	thread, end := 1, micros(0)
 	for rest := p.spans; len(rest) > 0; {
 		n := 0
 		for n < len(rest) && rest[n].track == rest[0].track {
-			end = max(end, rest[n].start+rest[n].length)
+			end = max(end, micros(rest[n].start+rest[n].length))
 			n++
 		}
 		thread += t.track(process, thread, rest[:n])
 		rest = rest[n:]
 	}
 	if p.dropped > 0 {
-		t.event(event{Phase: "i", Scope: "p", Name: fmt.Sprintf("cut: %d later spans were left out", p.dropped), Process: process, Thread: 1, Start: micros(end)})
+		t.event(event{Phase: "i", Scope: "p", Name: fmt.Sprintf("cut: %d later spans were left out", p.dropped), Process: process, Thread: 1, Start: &end})
 	}
-	t.ranks = append(t.ranks, rankNote{p.rank, micros(p.offset), micros(p.bound), len(p.spans), p.dropped})
 }
 
-// track writes the spans of a track to threads from first on, and returns the number of threads.
+// track adds the spans of a track to threads from first on, and returns the number of threads.
 func (t *chrome) track(process, first int, spans []span) int {
 	track := spans[0].track
-	rows, n := rowsOf(spans, track != Exchange)
+	rows, n := rowsOf(spans, track != record.Exchange)
 	for row := range n {
 		name := track.String()
 		if row > 0 {
@@ -143,7 +108,7 @@ type spanArgs struct {
 	Bytes     *int64 `json:"bytes_sent,omitempty"`
 }
 
-// span writes a complete event. Its time and length are written even if 0.
+// span adds a complete event.
 func (t *chrome) span(process, thread int, s span) {
 	args := spanArgs{Algorithm: s.detail}
 	if s.step >= 0 {
@@ -152,29 +117,6 @@ func (t *chrome) span(process, thread int, s span) {
 	if s.bytes >= 0 {
 		args.Bytes = &s.bytes
 	}
-	line, err := json.Marshal(struct {
-		event
-		Start  micros   `json:"ts"`
-		Length micros   `json:"dur"`
-		Args   spanArgs `json:"args"`
-	}{event{Phase: "X", Name: s.name, Category: s.track.String(), Process: process, Thread: thread}, micros(s.start), micros(s.length), args})
-	if t.err == nil {
-		t.err = err
-	}
-	t.text(",\n")
-	t.text(string(line))
-}
-
-func (t *chrome) close() error {
-	notes, err := json.Marshal(t.ranks)
-	if t.err == nil {
-		t.err = err
-	}
-	t.text("\n],\"otherData\":{\"ranks\":")
-	t.text(string(notes))
-	t.text("}}\n")
-	if t.err == nil {
-		t.err = t.w.Flush()
-	}
-	return t.err
+	start, length := micros(s.start), micros(s.length)
+	t.event(event{Phase: "X", Name: s.name, Category: s.track.String(), Process: process, Thread: thread, Start: &start, Length: &length, Args: args})
 }

@@ -3,6 +3,8 @@ package trace
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 func nests(outer, inner span) bool {
@@ -31,7 +33,7 @@ func TestRowsHoldWhatAViewerCanShow(t *testing.T) {
 	for trial := range 300 {
 		spans := make([]span, 1+rnd.IntN(30))
 		for i := range spans {
-			spans[i] = span{track: Exchange, start: rnd.Int64N(40), length: 1 + rnd.Int64N(20)}
+			spans[i] = span{track: record.Exchange, start: rnd.Int64N(40), length: 1 + rnd.Int64N(20)}
 		}
 		sortSpans(spans)
 		for _, nest := range []bool{false, true} {

@@ -22,21 +22,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// Track is an activity of a rank, displayed as a row of the timeline.
-type Track = record.Phase
-
-// Values of Track, in the order of the rows.
-const (
-	Data       = record.Data
-	Forward    = record.Forward
-	Backward   = record.Backward
-	Compress   = record.Compress
-	Exchange   = record.Exchange
-	Update     = record.Update
-	Evaluation = record.Evaluation
-	Checkpoint = record.Checkpoint
-	tracks     = Checkpoint + 1
-)
+// tracks is the number of phases with a row in the timeline: the first ones.
+const tracks = record.Checkpoint + 1
 
 // DefaultSpans is the default number of spans per rank: 9 MiB.
 const DefaultSpans = 1 << 17
@@ -88,7 +75,7 @@ type span struct {
 	start, length int64
 	bytes         int64 // bytes sent by an exchange; -1: none
 	step          int64 // -1: outside steps
-	track         Track
+	track         record.Phase
 }
 
 // New returns a Timeline of rec's events from now on. Errors: an invalid configuration.
@@ -174,7 +161,7 @@ func (r *Timeline) add(e *record.Event) {
 	if s.name == "" {
 		s.name = boxes[e.Phase]
 	}
-	if e.Phase > Update {
+	if e.Phase > record.Update {
 		s.step = -1
 	}
 	r.spans = append(r.spans, s)

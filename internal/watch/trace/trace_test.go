@@ -30,7 +30,7 @@ func newRecorder(t testing.TB, cfg Config) timelined { return newTimeline(t, cfg
 
 // sent records the exchange of a bucket.
 func (r timelined) sent(name, how string, bytes, begun, done int64) {
-	r.Add(&record.Event{Kind: record.PhaseKind, Phase: Exchange, Name: r.Name(name), Algorithm: r.Name(how), Sent: bytes, Begun: begun, Done: done})
+	r.Add(&record.Event{Kind: record.PhaseKind, Phase: record.Exchange, Name: r.Name(name), Algorithm: r.Name(how), Sent: bytes, Begun: begun, Done: done})
 }
 
 func TestNilFollowsNothing(t *testing.T) {
@@ -51,14 +51,14 @@ func TestBounds(t *testing.T) {
 	r := newRecorder(t, Config{Steps: 2, Spans: 5})
 	for step := range int64(4) {
 		r.BeginStep(step)
-		r.Span(Forward, 0, 10*step, 10*step+1)
+		r.Span(record.Forward, 0, 10*step, 10*step+1)
 	}
 	if n, dropped := r.SpanCounts(); n != 2 || dropped != 2 {
 		t.Errorf("of 4 steps kept %d spans and dropped %d, want 2 and 2", n, dropped)
 	}
 	r = newRecorder(t, Config{Spans: 5})
 	for i := range int64(8) {
-		r.Span(Forward, 0, i, i)
+		r.Span(record.Forward, 0, i, i)
 	}
 	if n, dropped := r.SpanCounts(); n != 5 || dropped != 3 {
 		t.Errorf("of 8 spans kept %d and dropped %d, want 5 and 3", n, dropped)
@@ -68,22 +68,22 @@ func TestBounds(t *testing.T) {
 // What is no phase of the timeline's, and what is recorded after its end, is not in it.
 func TestSpansKnowTheirStep(t *testing.T) {
 	r := newRecorder(t, Config{})
-	r.Span(Data, 0, 1, 2)
+	r.Span(record.Data, 0, 1, 2)
 	r.BeginStep(7)
 	r.sent("bucket 0", "ring", 44, 3, 5)
-	r.Span(Checkpoint, 0, 6, 5) // a clock that went back
+	r.Span(record.Checkpoint, 0, 6, 5) // a clock that went back
 	r.Span(record.Exposed, 0, 6, 7)
 	r.Add(&record.Event{Kind: record.Step, Begun: 1, Done: 9})
 	r.Add(&record.Event{Kind: record.Operation, Begun: 1, Done: 9})
 	r.Timeline.Close()
-	r.Span(Forward, 0, 8, 9)
+	r.Span(record.Forward, 0, 8, 9)
 	if n, dropped := r.SpanCounts(); n != 3 || dropped != 0 {
 		t.Errorf("kept %d and dropped %d", n, dropped)
 	}
 	want := []span{
-		{track: Data, name: "data", start: 1, length: 1, bytes: -1, step: -1},
-		{track: Exchange, name: "bucket 0", detail: "ring", start: 3, length: 2, bytes: 44, step: 7},
-		{track: Checkpoint, name: "checkpoint", start: 6, bytes: -1, step: -1},
+		{track: record.Data, name: "data", start: 1, length: 1, bytes: -1, step: -1},
+		{track: record.Exchange, name: "bucket 0", detail: "ring", start: 3, length: 2, bytes: 44, step: 7},
+		{track: record.Checkpoint, name: "checkpoint", start: 6, bytes: -1, step: -1},
 	}
 	if !slices.Equal(r.spans, want) {
 		t.Errorf("spans %+v, want %+v", r.spans, want)
@@ -95,7 +95,7 @@ func TestManySpansAreFollowed(t *testing.T) {
 	r := newRecorder(t, Config{Spans: 30000})
 	const spans = 8 * record.DefaultPhases
 	for i := range int64(spans) {
-		r.Span(Forward, 0, i, i)
+		r.Span(record.Forward, 0, i, i)
 		if i%1024 == 1023 {
 			r.drain() // as the other goroutine does if it gets to run
 		}
@@ -106,7 +106,7 @@ func TestManySpansAreFollowed(t *testing.T) {
 	slow := newRecorder(t, Config{})
 	slow.mu.Lock()
 	for i := range int64(record.DefaultPhases + 100) {
-		slow.Span(Forward, 0, i, i)
+		slow.Span(record.Forward, 0, i, i)
 	}
 	slow.mu.Unlock()
 	if n, dropped := slow.SpanCounts(); n != record.DefaultPhases || dropped != 100 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/collective"
+	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
 // file is what a viewer reads.
@@ -132,14 +133,14 @@ func TestTimelineOfSeveralRanks(t *testing.T) {
 		for step := range 3 {
 			r.BeginStep(int64(step))
 			t0 := 1000 * step
-			r.Span(Forward, 0, at(t0), at(t0+100))
-			r.Span(Backward, 0, at(t0+100), at(t0+300))
-			r.Span(Compress, r.Name(`bucket 0 "fc"`), at(t0+180), at(t0+200))
+			r.Span(record.Forward, 0, at(t0), at(t0+100))
+			r.Span(record.Backward, 0, at(t0+100), at(t0+300))
+			r.Span(record.Compress, r.Name(`bucket 0 "fc"`), at(t0+180), at(t0+200))
 			r.sent(`bucket 0 "fc"`, "ring", 4096, at(t0+200), at(t0+400))
 			r.sent("bucket 1", "split", 12, at(t0+300), at(t0+350))
-			r.Span(Update, 0, at(t0+400), at(t0+450))
+			r.Span(record.Update, 0, at(t0+400), at(t0+450))
 		}
-		r.Span(Evaluation, 0, at(5000), at(6000))
+		r.Span(record.Evaluation, 0, at(5000), at(6000))
 		var w *bytes.Buffer
 		if g.Rank() == 0 {
 			w = &out
@@ -214,7 +215,7 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 func TestAFileThatCannotBeWritten(t *testing.T) {
 	errs := onRanks(t, 1, func(g *collective.Group) error {
 		r := newRecorder(t, Config{})
-		r.Span(Forward, 0, 0, 1)
+		r.Span(record.Forward, 0, 0, 1)
 		return r.Write(g, full{})
 	})
 	if errs[0] == nil || !strings.Contains(errs[0].Error(), "no space left") {
