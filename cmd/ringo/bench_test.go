@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/servers"
+	"github.com/ringo-ml/ringo/internal/cli"
 )
 
 const (
@@ -114,7 +115,7 @@ func TestBenchStep(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "step.json")
 		status, out, errs := command(t, "bench step mlp --batch 4 --threads 1 --steps 3 --json "+file+" "+c.flags)
 		out = withoutPlace(out)
-		if status != 0 || errs != "" || !strings.HasPrefix(out, "step mlp  batch 4 x "+counted(c.np, "rank")) {
+		if status != 0 || errs != "" || !strings.HasPrefix(out, "step mlp  batch 4 x "+cli.Counted(c.np, "rank")) {
 			t.Fatalf("%s: status %d, stdout %q, stderr %q", c.flags, status, out, errs)
 		}
 		text, err := os.ReadFile(file)

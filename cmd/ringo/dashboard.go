@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,7 +32,7 @@ func (f *jobFlags) watched(cmd *cobra.Command, do func() error) error {
 	if f.worker {
 		return do()
 	}
-	say := func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
+	say := tells(cmd)
 	h := dashboard.NewHub()
 	f.hub, f.sight = h, new(launch.ProcessTable)
 	h.Owns(f.jobPIDs)
@@ -92,7 +91,7 @@ func (f *jobFlags) entered() (leave func(), err error) {
 	if err != nil {
 		return func() {}, err
 	}
-	f.hub.Identify(entry.Name(), strings.Join(os.Args, " "), f.look)
+	f.hub.Identify(entry.Name(), strings.Join(os.Args, " "), f.sight.List)
 	l, err := entry.Listen()
 	if err != nil {
 		entry.Leave()
@@ -111,17 +110,7 @@ func (f *jobFlags) jobPIDs() (pids []int) {
 	return pids
 }
 
-// look lists the launcher's processes, or the ranks that are goroutines of this process.
-func (f *jobFlags) look() []launch.ProcessInfo {
-	if seen := f.sight.List(); len(seen) > 0 {
-		return seen
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.ranks)
-}
-
-// trackRank wraps body: look then lists the rank.
+// trackRank wraps body: the table of processes then lists the rank, a goroutine of this process.
 func (f *jobFlags) trackRank(body func(*ringo.Job) error) func(*ringo.Job) error {
 	if f.worker {
 		return body
@@ -129,25 +118,14 @@ func (f *jobFlags) trackRank(body func(*ringo.Job) error) func(*ringo.Job) error
 	return func(job *ringo.Job) error {
 		glance := func(phases int) (*record.Snapshot, error) { return job.Recorder().Glance(phases), nil }
 		is := launch.ProcessInfo{Name: fmt.Sprintf("rank %d", job.Rank()), Role: "rank", Index: job.Rank(), PID: os.Getpid(), Glance: glance}
-		f.sees(is)
+		f.sight.Set(job.Rank(), is)
 		err := body(job)
 		if is.Ended = true; err != nil {
 			is.ExitStatus = "with a fault"
 		}
-		f.sees(is)
+		f.sight.Set(job.Rank(), is)
 		return err
 	}
-}
-
-// sees adds or replaces a rank of this process in the list.
-func (f *jobFlags) sees(is launch.ProcessInfo) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	at, known := slices.BinarySearchFunc(f.ranks, is.Index, func(s launch.ProcessInfo, rank int) int { return s.Index - rank })
-	if !known {
-		f.ranks = slices.Insert(f.ranks, at, is)
-	}
-	f.ranks[at] = is
 }
 
 // tellWaits appends the waits between all ranks to the output of --json. Rank 0, which writes the

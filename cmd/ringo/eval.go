@@ -11,6 +11,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/progress"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/train"
@@ -33,16 +34,19 @@ func (c *evalCommand) command() *cobra.Command {
 			"is used if the run had training.monitor, else the last one (RUN/last).\n" +
 			"With as many ranks as in training, the metrics equal the run's to the last digit.",
 		Example: "  ringo eval ./checkpoints\n  ringo eval ./checkpoints/step-1874.ringo --data ./mnist --np 2 --json -",
-		Args: func(cmd *cobra.Command, words []string) error {
-			if len(words) != 1 {
-				return usagef("`%s` needs one checkpoint, a file or the folder of --checkpoint, got %q; see `%s --help`", cmd.CommandPath(), words, cmd.CommandPath())
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, words []string) error { return withCheckpoint(cmd, words, c.execute) },
+		Args:    oneCheckpoint,
+		RunE:    func(cmd *cobra.Command, words []string) error { return withCheckpoint(cmd, words, c.execute) },
 	}
 	c.register(cmd.Flags(), setting.Eval)
 	return cmd
+}
+
+// oneCheckpoint requires one argument, a checkpoint.
+func oneCheckpoint(cmd *cobra.Command, words []string) error {
+	if len(words) != 1 {
+		return cli.Usagef("`%s` needs one checkpoint, a file or the folder of --checkpoint, got %q; see `%s --help`", cmd.CommandPath(), words, cmd.CommandPath())
+	}
+	return nil
 }
 
 // notForEval reports whether a command that reads a checkpoint ignores a setting of the run:
@@ -63,9 +67,9 @@ func (g *commandSettings) reading(given []setting.Assignment) ([]setting.Assignm
 	}
 	if file.File == "" {
 		if _, err := os.Stat(g.checkpointPath); err != nil {
-			return nil, usageError{err}
+			return nil, cli.Usage(err)
 		}
-		return nil, usagef("%s: no checkpoint is there; name a file, or the folder of --checkpoint", g.checkpointPath)
+		return nil, cli.Usagef("%s: no checkpoint is there; name a file, or the folder of --checkpoint", g.checkpointPath)
 	}
 	saved := slices.DeleteFunc(file.Assignments, notForEval)
 	if slices.ContainsFunc(given, func(a setting.Assignment) bool { return a.Path == "data.dir" }) { // replaces the files
@@ -116,9 +120,10 @@ func (c *evalCommand) execute(cmd *cobra.Command, words []string) error {
 		return errors.Join(errs...)
 	}
 	if err := errors.Join(append(errs, c.faults(c.ValidateTraining()))...); err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
-	cfg := c.config()
+	cfg := c.training()
+	cfg.Checkpoint.Dir = c.checkpoint
 	if cfg.Data != data.Synthetic && !c.worker {
 		if err := train.FindData(cfg); err != nil {
 			return err
@@ -128,16 +133,6 @@ func (c *evalCommand) execute(cmd *cobra.Command, words []string) error {
 		return err
 	}
 	return c.run(cmd, words, func(job *ringo.Job) error { return c.evaluate(cmd, job, cfg) })
-}
-
-func (c *evalCommand) config() train.Config {
-	start := 0
-	if c.start != nil {
-		start = c.start.Number
-	}
-	cfg := c.Training(start)
-	cfg.Checkpoint.Dir = c.checkpoint
-	return cfg
 }
 
 func (c *evalCommand) evaluate(cmd *cobra.Command, job *ringo.Job, cfg train.Config) error {

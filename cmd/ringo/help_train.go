@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
@@ -40,7 +41,7 @@ func shortHelp(to io.Writer) {
 		fmt.Fprintf(&b, "  --%-15s %s\n", f[0], f[1])
 	}
 	b.WriteString("\nMore: `ringo help train models`, `ringo help train all`, or of one group:\n")
-	fmt.Fprint(to, b.String()+inLines(groupNames())+"\n")
+	fmt.Fprint(to, b.String()+cli.InLines(groupNames())+"\n")
 }
 
 func groupNames() (names []string) {
@@ -77,7 +78,7 @@ func helpOnTrain(cmd *cobra.Command, topic string) error {
 		groupHelp(to, g)
 	}
 	if !found {
-		return usagef("%q is no topic of `ringo help train`%s; there are %s", topic, spelling.Hint(topic, trainTopics()...), strings.Join(trainTopics(), ", "))
+		return cli.Usagef("%q is no topic of `ringo help train`%s; there are %s", topic, spelling.Hint(topic, trainTopics()...), strings.Join(trainTopics(), ", "))
 	}
 	return nil
 }
@@ -107,16 +108,16 @@ func groupHelp(to io.Writer, g job.SettingGroup) {
 	if name == "" {
 		name = "job"
 	}
-	fmt.Fprintf(to, "%s: %s\n\n%s", name, g.About, flags.FlagUsagesWrapped(helpColumns(to)))
+	fmt.Fprintf(to, "%s: %s\n\n%s", name, g.About, flags.FlagUsagesWrapped(cli.HelpColumns(to)))
 	if paths.HasFlags() {
 		// Paths have no hyphens in front.
-		usages := strings.ReplaceAll(paths.FlagUsagesWrapped(helpColumns(to)), "      --", "      ")
+		usages := strings.ReplaceAll(paths.FlagUsagesWrapped(cli.HelpColumns(to)), "      --", "      ")
 		fmt.Fprintf(to, "\nBy --set PATH=VALUE, or in a job file:\n\n%s", usages)
 	}
 	if g.Name != "" {
 		fmt.Fprintf(to, "\nIn job files they stand below `%s:`", g.Name)
 		if len(renamed) > 0 {
-			fmt.Fprintf(to, ", where these have other names than their flags:\n%s", inLines(renamed))
+			fmt.Fprintf(to, ", where these have other names than their flags:\n%s", cli.InLines(renamed))
 		}
 		fmt.Fprintln(to, ".")
 	}
@@ -129,13 +130,13 @@ func newHelp() *cobra.Command {
 		RunE: func(cmd *cobra.Command, words []string) error {
 			of, rest, err := cmd.Root().Find(words)
 			if err != nil || of == nil || of == cmd.Root() && len(rest) > 0 {
-				return onlySubcommands(cmd.Root(), words)
+				return cli.OnlySubcommands(cmd.Root(), words)
 			}
 			if of.Name() == "train" {
 				return helpOnTrain(of, strings.Join(rest, " "))
 			}
 			if len(rest) > 0 {
-				return usagef("`ringo help %s` has no topics, got %q", strings.TrimPrefix(of.CommandPath(), "ringo "), rest)
+				return cli.Usagef("`ringo help %s` has no topics, got %q", strings.TrimPrefix(of.CommandPath(), "ringo "), rest)
 			}
 			of.InitDefaultHelpFlag()
 			return of.Help()

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/heter/worker"
 	"github.com/ringo-ml/ringo/internal/job"
@@ -43,7 +44,7 @@ func newHeter() *cobra.Command {
 			"(--set heter.addresses). It ends when all ranks have left.",
 		Example: "  ringo heter --index 0 --set model=ctr-dnn --np 4 --set heter.addresses=host2:6000,host3:6000\n" +
 			"  ringo heter --index 1 --job job.yaml",
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.execute(cmd) },
 	}
 	c.register(cmd.Flags(), setting.Heter)
@@ -53,10 +54,10 @@ func newHeter() *cobra.Command {
 
 func (c *heterRole) execute(cmd *cobra.Command) (err error) {
 	if c.launched, err = startedAsHeter(); err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	if err := errors.Join(c.check(cmd)...); err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	cfg := ringo.Config{Times: c.Times, Network: c.Network, Collective: c.Collective, ServersOnly: c.ContinueOnLoss()}
 	if c.Transport == ringo.TransportTCP {
@@ -75,18 +76,18 @@ func startedAsHeter() (launched bool, err error) {
 
 // check resolves the settings and reports every error.
 func (c *heterRole) check(cmd *cobra.Command) []error {
-	var faults faultList
-	if faults.addAll(c.resolve(cmd, c.model)); c.Spec == nil {
+	var faults cli.Faults
+	if faults.Error(c.resolve(cmd, c.model)); c.Spec == nil {
 		return faults
 	}
 	if c.launched {
 		if cmd.Flags().Changed("index") {
-			faults.add("--index %d, but a launcher has already placed this process: leave it out", c.index)
+			faults.Add("--index %d, but a launcher has already placed this process: leave it out", c.index)
 		}
 		return faults
 	}
-	faults.addAll(c.faults(c.byHand()))
-	faults.addAll(c.faults(c.ValidateProcesses()))
+	faults.Error(c.faults(c.byHand()))
+	faults.Error(c.faults(c.ValidateProcesses()))
 	return faults
 }
 
@@ -115,15 +116,15 @@ func (c *heterRole) serve(cmd *cobra.Command, me *ringo.Job) error {
 		Stateless: c.Sync != job.BSP, Sessions: training.Servers.Threads,
 		Open: func(about []byte) (*heter.Cut, heter.Device, error) { return c.open(cmd, training, place.Index, about) },
 		Up: func(addr net.Addr) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s is up at %s, for %s, on %s\n", name, addr, counted(place.Trainers*max(1, training.Servers.Threads), "trainer"), counted(training.Threads, "thread"))
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s is up at %s, for %s, on %s\n", name, addr, cli.Counted(place.Trainers*max(1, training.Servers.Threads), "trainer"), cli.Counted(training.Threads, "thread"))
 		},
-		Report: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) },
+		Report: tells(cmd),
 	})
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s is done: %s, %s of %s, busy %s, starved %s, agreed and updated %s, %s received, %s sent, %s in shared memory\n", name,
-		counted(int(f.Steps), "step"), counted(int(f.MicroBatches), "micro-batch"), counted(int(f.Samples), "sample"),
+		cli.Counted(int(f.Steps), "step"), cli.Counted(int(f.MicroBatches), "micro-batch"), cli.Counted(int(f.Samples), "sample"),
 		quantity.Duration(f.Busy), quantity.Duration(f.Starved), quantity.Duration(f.Agreed), bytesOf(f.Read), bytesOf(f.Written), bytesOf(f.Shared))
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/launch/hosts"
 	"github.com/ringo-ml/ringo/internal/pathname"
@@ -28,7 +29,7 @@ func newAgent() *cobra.Command {
 	return &cobra.Command{
 		Use:    attendCommand,
 		Hidden: true,
-		Args:   noArguments,
+		Args:   cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a reader that ends first causes a write error
 			self, err := os.Executable()

@@ -42,7 +42,7 @@ func (f *jobFlags) answer(cmd *cobra.Command, h *dashboard.Collector) (a metrics
 	fault := func(err error) (metricsServer, error) {
 		return metricsServer{}, setting.Errorf("output.http", "%s: %w", at, err)
 	}
-	tell := func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
+	tell := tells(cmd)
 	token, shown, err := tokenOf()
 	if err != nil {
 		return a, err

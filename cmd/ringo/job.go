@@ -10,13 +10,13 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/dashboard"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/placement"
@@ -34,33 +34,31 @@ type jobFlags struct {
 	hub      *dashboard.Collector // nil in a worker
 	answers  metricsServer
 	sight    *launch.ProcessTable
-	mu       sync.Mutex
-	ranks    []launch.ProcessInfo // ranks of this process, by number
-	spent    string               // stage times of this rank, for the final line
+	spent    string // stage times of this rank, for the final line
 }
 
 // check resolves the settings and reports every error of the job's processes.
 func (f *jobFlags) check(cmd *cobra.Command, model string) []error {
-	var faults faultList
-	if faults.addAll(f.resolve(cmd, model)); f.Spec == nil {
+	var faults cli.Faults
+	if faults.Error(f.resolve(cmd, model)); f.Spec == nil {
 		return faults
 	}
 	if f.worker && f.Transport == job.TransportMem {
-		faults.addAll(f.faults(setting.Errorf("job.transport", "mem keeps all ranks in one process: it cannot be used by a single rank")))
+		faults.Error(f.faults(setting.Errorf("job.transport", "mem keeps all ranks in one process: it cannot be used by a single rank")))
 	}
 	if f.worker && f.ByHand() {
-		faults.add("--rank %d, but %s is set too: a launcher has already placed this process", f.Rank, launch.RankVar)
+		faults.Add("--rank %d, but %s is set too: a launcher has already placed this process", f.Rank, launch.RankVar)
 	}
 	if !f.worker {
-		faults.addAll(f.idleFaults())
-		faults.addAll(f.faults(f.atHand()))
+		faults.Error(f.idleFaults())
+		faults.Error(f.faults(f.atHand()))
 	}
 	if f.worker && len(f.env.Tables) > 0 && !f.Sync.UsesParameterServers() && f.accepts("sync") {
-		faults.add("the launcher has started servers that keep parameters, %d of them: say what it was told, --sync bsp, ssp, async or geo", len(f.env.Tables))
+		faults.Add("the launcher has started servers that keep parameters, %d of them: say what it was told, --sync bsp, ssp, async or geo", len(f.env.Tables))
 	}
-	faults.addAll(f.faults(errors.Join(f.ValidateProcesses(), f.orders(), f.partFault())))
-	faults.addAll(f.faults(f.tuning.load(f.Spec)))
-	f.progress = progressStyle(f.Output.Progress, cmd.ErrOrStderr())
+	faults.Error(f.faults(errors.Join(f.ValidateProcesses(), f.orders(), f.partFault())))
+	faults.Error(f.faults(f.tuning.load(f.Spec)))
+	f.progress, _ = cli.StyleFor(f.Output.Progress, cmd.ErrOrStderr()) // a known style; workers write to pipes and get the launcher's
 	return faults
 }
 
@@ -133,9 +131,9 @@ func (f *jobFlags) play(cmd *cobra.Command, words []string, body func(*ringo.Job
 	}
 	switch {
 	case f.worker || f.ByHand():
-		cfg.Report = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
+		cfg.Report = tells(cmd)
 		if f.externalLauncher != "" && f.Rank == 0 {
-			cfg.Report(fmt.Sprintf("%s, placed by %s", counted(f.Ranks, "rank"), f.externalLauncher))
+			cfg.Report(fmt.Sprintf("%s, placed by %s", cli.Counted(f.Ranks, "rank"), f.externalLauncher))
 		}
 		return f.runRank(cmd.Context(), cfg, f.roleTold(cmd, body))
 	case f.InProcess():
@@ -166,7 +164,7 @@ func (f *jobFlags) roleTold(cmd *cobra.Command, body func(*ringo.Job) error) fun
 		return body
 	}
 	return func(job *ringo.Job) error {
-		fmt.Fprintf(cmd.ErrOrStderr(), "trainer %d of %d is up, with %s\n", job.Rank(), job.Size(), counted(max(job.Servers(), job.ParameterServers()), "server"))
+		fmt.Fprintf(cmd.ErrOrStderr(), "trainer %d of %d is up, with %s\n", job.Rank(), job.Size(), cli.Counted(max(job.Servers(), job.ParameterServers()), "server"))
 		err := body(job)
 		if err == nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "trainer %d of %d is done%s\n", job.Rank(), job.Size(), f.spent)
@@ -335,29 +333,7 @@ func launchProgram(cmd *cobra.Command, cfg launch.Config) error {
 // terminalOf returns the width of stderr, 0 without a terminal, and whether both outputs are
 // terminals.
 func terminalOf(stdout, stderr io.Writer) (columns int, both bool) {
-	return columnsOf(stderr), isTerminal(stderr) && isTerminal(stdout)
-}
-
-type faultList []error
-
-func (l *faultList) add(format string, args ...any) { *l = append(*l, fmt.Errorf(format, args...)) }
-
-func (l *faultList) addAll(err error) {
-	if err != nil {
-		*l = append(*l, err)
-	}
+	return cli.Columns(stderr), cli.IsTerminal(stderr) && cli.IsTerminal(stdout)
 }
 
 func oneOf(s string, known ...string) bool { return slices.Contains(known, s) }
-
-// progressStyle resolves auto: a bar on a terminal, else plain lines. A launcher decides for its
-// workers, because they write to pipes.
-func progressStyle(style string, to io.Writer) string {
-	switch {
-	case style != "auto":
-		return style
-	case isTerminal(to):
-		return "bar"
-	}
-	return "plain"
-}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/job/jobfile"
@@ -37,7 +38,7 @@ func newJobs() *cobra.Command {
 			}
 			text, known := job.Preset(names[0])
 			if !known {
-				return usagef("%q is no job that comes with ringo%s; there are %s", names[0], spelling.Hint(names[0], job.Presets()...), strings.Join(job.Presets(), ", "))
+				return cli.Usagef("%q is no job that comes with ringo%s; there are %s", names[0], spelling.Hint(names[0], job.Presets()...), strings.Join(job.Presets(), ", "))
 			}
 			_, err := fmt.Fprint(out, text)
 			return err

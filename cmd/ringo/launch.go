@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/launch"
 )
 
@@ -13,7 +14,7 @@ func newWatchdog() *cobra.Command {
 	return &cobra.Command{
 		Use:    guardCommand,
 		Hidden: true,
-		Args:   noArguments,
+		Args:   cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return launch.Watchdog(cmd.InOrStdin())
 		},

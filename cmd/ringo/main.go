@@ -133,7 +133,6 @@ func launched() bool {
 // outcome returns the exit status and the text to print for err: a line per error in the user's
 // input; otherwise a single line, unless a dead rank's last lines are quoted.
 func outcome(ctx context.Context, err error) (status int, text string) {
-	var usage usageError
 	var death *launch.LostProcessError
 	switch name := signalled(ctx, err); {
 	case err == nil:
@@ -142,7 +141,7 @@ func outcome(ctx context.Context, err error) (status int, text string) {
 		return statusOf(name), signalledText(name, err)
 	case ctx.Err() != nil:
 		return exitInterrupted, "interrupted"
-	case errors.As(err, &usage) || cli.IsUsage(err):
+	case cli.IsUsage(err):
 		return exitUsage, eachOnALine(err)
 	case errors.As(err, &death):
 		return exitFailed, err.Error()
@@ -182,12 +181,6 @@ func splitErrors(err error) (faults []error) {
 	return faults
 }
 
-// usageError is an error of the command line, found before any process starts.
-type usageError struct{ error }
-
-// Unwrap returns the embedded error.
-func (e usageError) Unwrap() error { return e.error }
-
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "ringo",
@@ -200,13 +193,13 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 			}
 		},
 		SilenceUsage: true,
-		Args:         onlySubcommands,
+		Args:         cli.OnlySubcommands,
 		RunE:         func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpColumns(stdout))))
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", cli.HelpColumns(stdout))))
 	root.CompletionOptions.DisableDefaultCmd = true // ours is shorter
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())

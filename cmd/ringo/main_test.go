@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/bench/servers"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/spf13/cobra"
 )
@@ -122,8 +123,8 @@ func TestOutcome(t *testing.T) {
 		{context.Background(), nil, 0, ""},
 		{ended, nil, 0, ""}, // it came too late
 		{ended, errors.New("x"), exitInterrupted, "interrupted"},
-		{context.Background(), usagef("a %d", 1), exitUsage, "a 1"},
-		{context.Background(), usageError{errors.Join(errors.New("a"), errors.New("b"))}, exitUsage, "a\nringo: b"},
+		{context.Background(), cli.Usagef("a %d", 1), exitUsage, "a 1"},
+		{context.Background(), cli.Usage(errors.Join(errors.New("a"), errors.New("b"))), exitUsage, "a\nringo: b"},
 		{context.Background(), errors.Join(errors.New("a"), errors.New("b")), exitFailed, "a; b"},
 		{context.Background(), death, exitFailed, death.Error()},
 	} {

@@ -18,9 +18,9 @@ func (f *jobFlags) checkOutputs(json, trace string) error {
 	save := f.tuning.save
 	switch {
 	case trace == "-" || save == "-":
-		return usagef("--trace and --cost-profile want a file: only --json writes to stdout with -")
+		return cli.Usagef("--trace and --cost-profile want a file: only --json writes to stdout with -")
 	case trace != "" && trace == json || save != "" && oneOf(save, json, trace):
-		return usagef("--json, --trace and --cost-profile want a file each")
+		return cli.Usagef("--json, --trace and --cost-profile want a file each")
 	}
 	return errors.Join(cli.Writable("--json", json), cli.Creatable("--trace", trace), cli.Creatable("--cost-profile", save))
 }
@@ -32,7 +32,7 @@ func (f *jobFlags) checkFolder(flag, dir string) error {
 		return nil
 	}
 	if dir == "-" {
-		return usagef("%s wants a folder: only --json writes to stdout with -", flag)
+		return cli.Usagef("%s wants a folder: only --json writes to stdout with -", flag)
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return fmt.Errorf("%s: %w", flag, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/dashboard"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/cluster"
 	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
 	"github.com/ringo-ml/ringo/internal/launch"
@@ -69,9 +70,9 @@ func (c *serverRole) keepTables(cmd *cobra.Command, cfg server.Config) error {
 	if err = c.answerPeople(&cfg); err != nil {
 		return errors.Join(err, cfg.Listener.Close())
 	}
-	cfg.Report = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
+	cfg.Report = tells(cmd)
 	name := fmt.Sprintf("parameter server %d of %d", cfg.Index, cfg.Servers)
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s is up at %s, for %s, %s\n", name, cfg.Listener.Addr(), counted(cfg.Trainers, "trainer"), cfg.Mode)
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s is up at %s, for %s, %s\n", name, cfg.Listener.Addr(), cli.Counted(cfg.Trainers, "trainer"), cfg.Mode)
 	if cfg.Admin != nil && cfg.Admin.Addr().Network() != "unix" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s answers at http://%s: GET /healthz, /stats, /metrics; POST /save, /shrink\n", name, cfg.Admin.Addr())
 		if cfg.AdminToken != "" {
@@ -98,8 +99,8 @@ func (c *serverRole) keepTables(cmd *cobra.Command, cfg server.Config) error {
 	if n := figures.Tables.Saved; n > 0 {
 		saved = fmt.Sprintf(", its newest checkpoint is number %d", n)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s %s: %s, %s pulled, %s pushed, %s received, %s sent%s\n", name, end, counted(int(rows), "row"),
-		grouped(int(figures.RowsPulled)), grouped(int(figures.RowsPushed)), bytesOf(figures.BytesRead), bytesOf(figures.BytesWritten), saved)
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s %s: %s, %s pulled, %s pushed, %s received, %s sent%s\n", name, end, cli.Counted(int(rows), "row"),
+		cli.Grouped(int(figures.RowsPulled)), cli.Grouped(int(figures.RowsPushed)), bytesOf(figures.BytesRead), bytesOf(figures.BytesWritten), saved)
 	return err
 }
 
@@ -125,7 +126,7 @@ func (c *serverRole) tableConfig(cmd *cobra.Command) (server.Config, error) {
 	if cfg.Ticket, err = c.ticket(); err != nil {
 		return cfg, err
 	}
-	if cfg.Listener, err = cluster.Listen(cmd.Context(), c.Servers.Addresses[index], c.Times.Join, c.tellsOfAway(cmd)); err != nil {
+	if cfg.Listener, err = cluster.Listen(cmd.Context(), c.Servers.Addresses[index], c.Times.Join, tells(cmd)); err != nil {
 		return cfg, setting.Errorf("ps.addresses", "has the place of parameter server %d, where it cannot listen: %w", index, err)
 	}
 	return cfg, nil

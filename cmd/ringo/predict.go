@@ -49,12 +49,7 @@ func (c *predictCommand) command() *cobra.Command {
 			"  zcat day.tsv.gz | ringo predict RUN --data - --np 1\n" +
 			"  ringo predict RUN --data photos --top 3 --np 2\n" +
 			"  ringo predict RUN --prompt \"It was\" --tokens 200 --temperature 0.8",
-		Args: func(cmd *cobra.Command, words []string) error {
-			if len(words) != 1 {
-				return usagef("`%s` needs one checkpoint, a file or the folder of --checkpoint, got %q; see `%s --help`", cmd.CommandPath(), words, cmd.CommandPath())
-			}
-			return nil
-		},
+		Args: oneCheckpoint,
 		RunE: func(cmd *cobra.Command, words []string) error { return withCheckpoint(cmd, words, c.execute) },
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { predictHelp(cmd.OutOrStdout()) })
@@ -107,7 +102,7 @@ func (c *predictCommand) execute(cmd *cobra.Command, words []string) error {
 	}
 	errs = append(errs, c.faults(c.ValidateTraining()), c.faults(c.suits(cmd)))
 	if err := errors.Join(errs...); err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	if !c.worker && c.Rank <= 0 {
 		if err := cli.Creatable("--out", c.out); err != nil {
@@ -120,40 +115,40 @@ func (c *predictCommand) execute(cmd *cobra.Command, words []string) error {
 // suits reports conflicting flags before any process starts. A launched rank has the launcher's
 // settings without their origins: the launcher checks the requested data.
 func (c *predictCommand) suits(cmd *cobra.Command) error {
-	var faults faultList
+	var faults cli.Faults
 	asked := slices.ContainsFunc(c.flags, func(a setting.Assignment) bool { return a.Path == "data.dir" }) || c.isGiven("data.dir") && !fromCheckpoint(c.table.Origin("data.dir"))
 	given := func(names ...string) {
 		for _, name := range names {
 			if f := cmd.Flags().Lookup(name); f.Changed && c.prompted {
-				faults.add("--%s has no effect with --prompt", name)
+				faults.Add("--%s has no effect with --prompt", name)
 			} else if f.Changed {
-				faults.add("--%s has no effect without --prompt", name)
+				faults.Add("--%s has no effect without --prompt", name)
 			}
 		}
 	}
 	language := c.Train.Model.Task == model.Language
 	switch {
 	case c.prompted && !language:
-		faults.add("--prompt has no effect on %s, which is no language model", c.Train.Model.Name)
+		faults.Add("--prompt has no effect on %s, which is no language model", c.Train.Model.Name)
 	case !c.prompted && language:
-		faults.add("%s is a language model, which writes text: give it --prompt TEXT", c.Train.Model.Name)
+		faults.Add("%s is a language model, which writes text: give it --prompt TEXT", c.Train.Model.Name)
 	case c.prompted && asked && !c.worker:
-		faults.add("--prompt with --data: a language model goes on from one of them, a text")
+		faults.Add("--prompt with --data: a language model goes on from one of them, a text")
 	case !c.prompted && !asked && !c.worker:
-		faults.add("say what to predict with --data FILE, or - for the standard input; a language model takes --prompt TEXT")
+		faults.Add("say what to predict with --data FILE, or - for the standard input; a language model takes --prompt TEXT")
 	case c.prompted && c.Ranks > 1:
-		faults.add("--np %d: a text is written by one rank, on --threads", c.Ranks)
+		faults.Add("--np %d: a text is written by one rank, on --threads", c.Ranks)
 	case !c.prompted && c.Train.Data == data.Stdin && !c.InProcess():
-		faults.add("--data - is read by this process alone, and the ranks are others: name a file, or leave --np out")
+		faults.Add("--data - is read by this process alone, and the ranks are others: name a file, or leave --np out")
 	case !c.prompted && c.Train.Data == data.Stdin && c.Ranks > 1:
-		faults.add("--data - is read by one rank, which others would wait for, as reading a row takes longer than the model: leave --np out; --threads is what helps")
+		faults.Add("--data - is read by one rank, which others would wait for, as reading a row takes longer than the model: leave --np out; --threads is what helps")
 	}
 	if c.prompted {
 		given("format", "top", "columns")
-		faults.addAll(c.text.Validate())
+		faults.Error(c.text.Validate())
 	} else {
 		given("tokens", "temperature", "seed")
-		faults.addAll(c.output.Validate())
+		faults.Error(c.output.Validate())
 	}
 	return errors.Join(faults...)
 }
@@ -162,11 +157,7 @@ func (c *predictCommand) suits(cmd *cobra.Command) error {
 func fromCheckpoint(o setting.Origin) bool { return len(o) > 15 && o[:15] == "the checkpoint " }
 
 func (c *predictCommand) predict(cmd *cobra.Command, job *ringo.Job) (err error) {
-	start := 0
-	if c.start != nil {
-		start = c.start.Number
-	}
-	cfg := c.Training(start)
+	cfg := c.training()
 	cfg.Checkpoint.Dir = c.checkpoint
 	p, err := train.NewPredictor(cmd.Context(), job, cfg.Model, cfg)
 	if err != nil {
@@ -187,7 +178,7 @@ func (c *predictCommand) predict(cmd *cobra.Command, job *ringo.Job) (err error)
 func (c *predictCommand) find(cmd *cobra.Command, job *ringo.Job, p *train.Predictor, cfg train.Config, out io.Writer) error {
 	if c.prompted {
 		return predict.Write(p, c.text, out, func(words []string) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "the model does not know %s of the prompt: %s\n", counted(len(words), "word"), strings.Join(words, ", "))
+			fmt.Fprintf(cmd.ErrOrStderr(), "the model does not know %s of the prompt: %s\n", cli.Counted(len(words), "word"), strings.Join(words, ", "))
 		})
 	}
 	in, err := data.OpenInput(p.Description(), data.InputConfig{
@@ -198,7 +189,7 @@ func (c *predictCommand) find(cmd *cobra.Command, job *ringo.Job, p *train.Predi
 	}
 	defer in.Close()
 	how := c.output
-	progress := cli.Progress{Style: c.progress, To: cmd.ErrOrStderr(), Unit: "rows", Columns: columnsOf(cmd.ErrOrStderr())}
+	progress := cli.Progress{Style: c.progress, To: cmd.ErrOrStderr(), Unit: "rows", Columns: cli.Columns(cmd.ErrOrStderr())}
 	if job.Rank() == 0 {
 		file, _ := p.Checkpoint()
 		how.Progress = func(rows int64) { progress.Update(fmt.Sprintf("%s by %s", cfg.Data, file), rows, -1) }
@@ -218,7 +209,7 @@ func (c *predictCommand) find(cmd *cobra.Command, job *ringo.Job, p *train.Predi
 	}
 	for _, name := range slices.Sorted(maps.Keys(unseen)) {
 		if job.Rank() == 0 {
-			fmt.Fprintf(cmd.ErrOrStderr(), "column %q: in %s a value that training has not seen, which is treated as a missing one\n", name, counted(unseen[name], "row"))
+			fmt.Fprintf(cmd.ErrOrStderr(), "column %q: in %s a value that training has not seen, which is treated as a missing one\n", name, cli.Counted(unseen[name], "row"))
 		}
 	}
 	left, err := leftOfAll(p, in.LeftOut(), cfg.SkipBad)
@@ -230,59 +221,55 @@ func (c *predictCommand) find(cmd *cobra.Command, job *ringo.Job, p *train.Predi
 	return err
 }
 
-// unseenOfAll adds up the ranks' rows by column with a word that training lacks. It is a collective
-// call.
-func unseenOfAll(p *train.Predictor, own map[string]int) (map[string]int, error) {
+// gathered returns the values of all ranks by rank; what names a value in errors. It is a
+// collective call.
+func gathered[T any](p *train.Predictor, own T, what string) ([]T, error) {
 	text, err := json.Marshal(own)
 	if err != nil {
 		return nil, err
 	}
 	all, err := p.Gather(text)
-	if err != nil {
-		return nil, err
-	}
-	sum := map[string]int{}
+	out := make([]T, len(all))
 	for rank, text := range all {
-		var other map[string]int
-		if err := json.Unmarshal(text, &other); err != nil {
-			return nil, fmt.Errorf("the unseen values of rank %d: %w", rank, err)
+		if err := json.Unmarshal(text, &out[rank]); err != nil {
+			return nil, fmt.Errorf(what+": %w", rank, err)
 		}
+	}
+	return out, err
+}
+
+// unseenOfAll adds up the ranks' rows by column with a word that training lacks. It is a collective
+// call.
+func unseenOfAll(p *train.Predictor, own map[string]int) (map[string]int, error) {
+	all, err := gathered(p, own, "the unseen values of rank %d")
+	sum := map[string]int{}
+	for _, other := range all {
 		for name, n := range other {
 			sum[name] += n
 		}
 	}
-	return sum, nil
+	return sum, err
 }
 
 // leftOfAll merges the samples that the ranks' inputs leave out, without duplicates, and returns an
 // error if bad samples exceed limit. It is a collective call.
 func leftOfAll(p *train.Predictor, own []data.LeftOut, limit int) (left []data.LeftOut, err error) {
-	text, err := json.Marshal(own)
+	all, err := gathered(p, own, "what rank %d leaves out")
 	if err != nil {
 		return nil, err
 	}
-	all, err := p.Gather(text)
-	if err != nil {
-		return nil, err
-	}
-	for rank, text := range all {
-		var other []data.LeftOut
-		if err := json.Unmarshal(text, &other); err != nil {
-			return nil, fmt.Errorf("what rank %d leaves out: %w", rank, err)
+	for _, o := range slices.Concat(all...) {
+		i := slices.IndexFunc(left, func(l data.LeftOut) bool { return l.Kind == o.Kind })
+		if i < 0 {
+			left = append(left, o)
+			continue
 		}
-		for _, o := range other {
-			i := slices.IndexFunc(left, func(l data.LeftOut) bool { return l.Kind == o.Kind })
-			if i < 0 {
-				left = append(left, o)
-				continue
-			}
-			l := &left[i]
-			known := len(l.Names)
-			l.Names = append(l.Names, o.Names...)
-			slices.Sort(l.Names)
-			l.Names = slices.Compact(l.Names)
-			l.Count += len(l.Names) - known
-		}
+		l := &left[i]
+		known := len(l.Names)
+		l.Names = append(l.Names, o.Names...)
+		slices.Sort(l.Names)
+		l.Names = slices.Compact(l.Names)
+		l.Count += len(l.Names) - known
 	}
 	for _, l := range left {
 		if l.Kind != data.BadSample {

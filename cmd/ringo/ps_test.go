@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/server/export"
@@ -46,10 +47,10 @@ func TestSavedByServers(t *testing.T) {
 	}
 	binary, text := filepath.Join(t.TempDir(), "rows.bin"), ""
 	status, out, errs = command(t, "ps export --format binary --progress plain --out "+binary+" "+two)
-	if want := fmt.Sprintf("%s has %s rows of embedding with 10 weights each\n", binary, grouped(int(shown.Tables[0].Rows))); status != 0 || out != want {
+	if want := fmt.Sprintf("%s has %s rows of embedding with 10 weights each\n", binary, cli.Grouped(int(shown.Tables[0].Rows))); status != 0 || out != want {
 		t.Errorf("status %d: %s%s", status, out, errs)
 	}
-	checkHolds(t, "stderr", errs, "embedding: "+grouped(int(shown.Tables[0].Rows))+" rows\n")
+	checkHolds(t, "stderr", errs, "embedding: "+cli.Grouped(int(shown.Tables[0].Rows))+" rows\n")
 	if status, text, errs = command(t, "ps export --table embedding --progress none --out - "+two); status != 0 || errs != "" {
 		t.Errorf("status %d: %s", status, errs)
 	}

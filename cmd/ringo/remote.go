@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/remotepath"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/launch/hosts"
 	"github.com/ringo-ml/ringo/internal/remote"
@@ -58,7 +59,7 @@ func (g *commandSettings) spooled(cmd *cobra.Command, said, placed []setting.Ass
 		if err := hostedElsewhere(a, last["job.hosts"].Text); err != nil {
 			return err
 		}
-		spool, err := remotepath.Open(cmd.Context(), a.Text, g.remote.below, want, g.tellsOfAway(cmd))
+		spool, err := remotepath.Open(cmd.Context(), a.Text, g.remote.below, want, tells(cmd))
 		var held *remotepath.HeldError
 		if errors.As(err, &held) {
 			return setting.Errorf(a.Path, "%v: go on with it (%v), name another folder, or remove its checkpoints", held, setting.Path("checkpoint.resume"))
@@ -106,8 +107,8 @@ func hostedElsewhere(a setting.Assignment, list string) error {
 	return nil
 }
 
-// tellsOfAway returns a function that prints a line to stderr.
-func (g *commandSettings) tellsOfAway(cmd *cobra.Command) func(line string) {
+// tells returns a function that prints a line to stderr.
+func tells(cmd *cobra.Command) func(line string) {
 	return func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
 }
 
@@ -125,7 +126,7 @@ func (g *commandSettings) brought(cmd *cobra.Command, all []setting.Assignment) 
 			}
 			checked = true
 		}
-		path, err := remotepath.Data(cmd.Context(), a.Text, g.tellsOfAway(cmd))
+		path, err := remotepath.Data(cmd.Context(), a.Text, tells(cmd))
 		if err != nil {
 			return setting.Errorf(a.Path, "%w", err)
 		}
@@ -209,9 +210,9 @@ func withServerCheckpoint(group *cobra.Command) *cobra.Command {
 			case !remote.IsURL(words[0]):
 				return do(cmd, words)
 			case changes:
-				return usagef("`%s` changes the folder, and %s lies elsewhere: bring it here, and name the folder", cmd.CommandPath(), remote.Shown(words[0]))
+				return cli.Usagef("`%s` changes the folder, and %s lies elsewhere: bring it here, and name the folder", cmd.CommandPath(), remote.Shown(words[0]))
 			}
-			path, err := remotepath.Data(cmd.Context(), words[0], func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) })
+			path, err := remotepath.Data(cmd.Context(), words[0], tells(cmd))
 			if err != nil {
 				return err
 			}

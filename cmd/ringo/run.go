@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/cluster"
 	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/launch"
@@ -40,7 +41,7 @@ func (c *runRole) command() *cobra.Command {
 			"  ringo run --np 4 --servers 2 --sync bsp --checkpoint RUN --resume -- ./my-click-model",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("`ringo run` needs a program: ringo run --np N -- PROGRAM ARGS…")
+				return cli.Usagef("`ringo run` needs a program: ringo run --np N -- PROGRAM ARGS…")
 			}
 			return nil
 		},
@@ -54,7 +55,7 @@ func (c *runRole) command() *cobra.Command {
 
 func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 	if err := errors.Join(c.check(cmd)...); err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	c.shortenSlices()
 	self, err := os.Executable()
@@ -102,15 +103,15 @@ func (c *runRole) saving(cfg *launch.Config) error {
 
 // check resolves the flags and reports every error.
 func (c *runRole) check(cmd *cobra.Command) []error {
-	var faults faultList
-	if faults.addAll(c.resolve(cmd, "")); c.Spec == nil {
+	var faults cli.Faults
+	if faults.Error(c.resolve(cmd, "")); c.Spec == nil {
 		return faults
 	}
-	faults.addAll(launch.CheckSingle(os.LookupEnv))
+	faults.Error(launch.CheckSingle(os.LookupEnv))
 	if c.Servers.Count > 0 && !c.isGiven("sync") {
 		c.Sync = job.Aggregate
 	}
-	faults.addAll(c.idleFaults())
+	faults.Error(c.idleFaults())
 	var errs []error
 	if c.isGiven("job.transport") && !oneOf(c.Transport, "shm", "tcp") {
 		errs = append(errs, setting.Errorf("job.transport", "%s: want shm or tcp: the program's ranks are processes", c.Transport))
@@ -134,7 +135,7 @@ func (c *runRole) check(cmd *cobra.Command) []error {
 	}
 	given := c.Transport
 	c.Transport = "shm" // ranks are always processes
-	faults.addAll(c.faults(errors.Join(append(errs, c.ValidateProcesses(), c.orders(), c.partFault())...)))
+	faults.Error(c.faults(errors.Join(append(errs, c.ValidateProcesses(), c.orders(), c.partFault())...)))
 	c.Transport = given
 	return faults
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/serve"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/httpguard"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/setting"
@@ -43,13 +44,8 @@ func newServe() *cobra.Command {
 			"Open Inference Protocol at /v2, metrics at /metrics, and a form at /. CHECKPOINT is a\n" +
 			"file, or a run's folder, where a newer checkpoint replaces the model.",
 		Example: "  ringo serve RUN\n  ringo serve RUN --http 0.0.0.0:8080 --batch 128 --batch-wait 5ms",
-		Args: func(cmd *cobra.Command, words []string) error {
-			if len(words) != 1 {
-				return usagef("`%s` needs one checkpoint, a file or the folder of --checkpoint, got %q; see `%s --help`", cmd.CommandPath(), words, cmd.CommandPath())
-			}
-			return nil
-		},
-		RunE: c.execute,
+		Args:    oneCheckpoint,
+		RunE:    c.execute,
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&c.address, "http", "127.0.0.1:8080", "`HOST:PORT` to listen at; other hosts need the token in "+launch.AdminTokenVar)
@@ -70,10 +66,10 @@ func newServe() *cobra.Command {
 
 // validate returns all errors of flags.
 func (c *serveCommand) validate() error {
-	var faults faultList
+	var faults cli.Faults
 	atLeast := func(name string, n, least int64) {
 		if n < least {
-			faults.add("--%s %d: want at least %d", name, n, least)
+			faults.Add("--%s %d: want at least %d", name, n, least)
 		}
 	}
 	atLeast("batch", int64(c.Batch.Rows), 1)
@@ -82,14 +78,14 @@ func (c *serveCommand) validate() error {
 	atLeast("max-body", c.Body, 1)
 	atLeast("threads", int64(c.threads), 0)
 	if c.Batch.Queue < c.Rows {
-		faults.add("--queue %d: want at least the rows of a request, --max-rows %d", c.Batch.Queue, c.Rows)
+		faults.Add("--queue %d: want at least the rows of a request, --max-rows %d", c.Batch.Queue, c.Rows)
 	}
 	if c.Memory < c.Body {
-		faults.add("--max-memory %d: want at least the bytes of a request, --max-body %d", c.Memory, c.Body)
+		faults.Add("--max-memory %d: want at least the bytes of a request, --max-body %d", c.Memory, c.Body)
 	}
 	within := func(name string, d, least, most time.Duration) {
 		if d < least || d > most {
-			faults.add("--%s %v: want %v to %v", name, d, least, most)
+			faults.Add("--%s %v: want %v to %v", name, d, least, most)
 		}
 	}
 	within("batch-wait", c.Batch.Wait, 0, time.Second)
@@ -118,7 +114,7 @@ func (c *serveCommand) token() (string, error) {
 func (c *serveCommand) execute(cmd *cobra.Command, words []string) error {
 	token, err := c.token()
 	if err := errors.Join(c.validate(), err); err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	path, end, err := checkpointHere(cmd.Context(), words[0])
 	if err != nil {
@@ -130,7 +126,7 @@ func (c *serveCommand) execute(cmd *cobra.Command, words []string) error {
 
 func (c *serveCommand) serve(cmd *cobra.Command, token string) error {
 	debug.SetGCPercent(100) // requests allocate: the small heap of training would be collected often
-	c.Version, c.Report = ringo.Version, func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
+	c.Version, c.Report = ringo.Version, tells(cmd)
 	c.Find = func() (string, error) {
 		file, _, err := checkpoint.Choose(c.path)
 		return file, err
@@ -140,7 +136,7 @@ func (c *serveCommand) serve(cmd *cobra.Command, token string) error {
 	}
 	site, err := httpguard.NewSite(c.address, token, c.Report)
 	if err != nil {
-		return usageError{setting.Errorf("output.http", "%w", err)}
+		return cli.Usage(setting.Errorf("output.http", "%w", err))
 	}
 	site.Connections = 2 * c.Requests
 	s, err := serve.New(cmd.Context(), c.Config)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/setting"
@@ -15,6 +16,8 @@ import (
 
 // serverCommand is the command that launchers start as a server.
 const serverCommand = "server"
+
+func bytesOf(n int64) string { return cli.Bytes(float64(n)) }
 
 // serverRole is `ringo server`.
 type serverRole struct {
@@ -39,7 +42,7 @@ func (c *serverRole) command() *cobra.Command {
 		Example: "  ringo server --index 0 --servers 2 --np 4 --rendezvous host0:4000\n" +
 			"  ringo server --index 0 --np 4 --sync async --ps-addresses host0:5000,host1:5000\n" +
 			"  ringo server --index 0 --job job.yaml",
-		Args: noArguments,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.carried(func() error { return c.execute(cmd) }) },
 	}
 	c.register(cmd.Flags(), setting.Server)
@@ -49,7 +52,7 @@ func (c *serverRole) command() *cobra.Command {
 
 func (c *serverRole) execute(cmd *cobra.Command) error {
 	if err := errors.Join(c.check(cmd)...); err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	c.shortenSlices()
 	if c.Sync.UsesParameterServers() {
@@ -66,23 +69,23 @@ func (c *serverRole) execute(cmd *cobra.Command) error {
 	place := ringo.Serving{Index: max(0, c.index)}
 	figures, err := ringo.Serve(cmd.Context(), cfg, func(s ringo.Serving) {
 		place = s
-		fmt.Fprintf(cmd.ErrOrStderr(), "server %d of %d is up (rank %d), for %s\n", s.Index, s.Servers, s.Rank, counted(s.Trainers, "trainer"))
+		fmt.Fprintf(cmd.ErrOrStderr(), "server %d of %d is up (rank %d), for %s\n", s.Index, s.Servers, s.Rank, cli.Counted(s.Trainers, "trainer"))
 	})
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "server %d of %d is done: %s, %s received, %s sent\n", place.Index, place.Servers,
-		counted(int(figures.Exchanges), "exchange"), bytesOf(figures.Received), bytesOf(figures.Sent))
+		cli.Counted(int(figures.Exchanges), "exchange"), bytesOf(figures.Received), bytesOf(figures.Sent))
 	return nil
 }
 
 // check resolves the settings and reports every error.
 func (c *serverRole) check(cmd *cobra.Command) []error {
-	var faults faultList
+	var faults cli.Faults
 	if cmd.Flags().Changed("index") { // all servers are started by hand
 		c.remote.below = fmt.Sprintf("server-%d/", c.index)
 	}
-	if faults.addAll(c.resolve(cmd, "")); c.Spec == nil {
+	if faults.Error(c.resolve(cmd, "")); c.Spec == nil {
 		return faults
 	}
 	var err error
@@ -93,16 +96,16 @@ func (c *serverRole) check(cmd *cobra.Command) []error {
 	if c.Sync == job.AllReduce && !c.isGiven("sync") {
 		c.Sync, c.Servers.Count = job.Aggregate, max(1, c.Servers.Count)
 	} else if c.Sync == job.AllReduce {
-		faults.add("--sync %s has no servers: want sum, bsp, ssp, async or geo", c.Sync)
+		faults.Add("--sync %s has no servers: want sum, bsp, ssp, async or geo", c.Sync)
 	}
 	if c.Sync == job.Aggregate && cmd.Flags().Changed("http") {
-		faults.add("--http has no effect on an aggregation server: the ranks of its host serve its metrics")
+		faults.Add("--http has no effect on an aggregation server: the ranks of its host serve its metrics")
 	}
 	if c.Transport == job.TransportMem {
-		faults.addAll(c.faults(setting.Errorf("job.transport", "mem keeps all ranks in one process: they have no servers")))
+		faults.Error(c.faults(setting.Errorf("job.transport", "mem keeps all ranks in one process: they have no servers")))
 	}
 	if placed && cmd.Flags().Changed("index") {
-		faults.add("--index %d, but a launcher has already placed this process: leave it out", c.index)
+		faults.Add("--index %d, but a launcher has already placed this process: leave it out", c.index)
 	}
 	if c.launched {
 		c.Servers.Count, c.Ranks = len(c.place.Addrs), c.place.WorldSize
@@ -110,9 +113,9 @@ func (c *serverRole) check(cmd *cobra.Command) []error {
 		c.Servers.Count = len(c.Servers.Addresses)
 	}
 	if !placed {
-		faults.addAll(c.faults(c.byHand()))
+		faults.Error(c.faults(c.byHand()))
 	}
-	faults.addAll(c.faults(errors.Join(c.ValidateProcesses(), c.awayFault())))
+	faults.Error(c.faults(errors.Join(c.ValidateProcesses(), c.awayFault())))
 	return faults
 }
 

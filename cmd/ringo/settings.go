@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringo-ml/ringo/checkpoint"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/blackboxcmd"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/job/jobfile"
 	"github.com/ringo-ml/ringo/internal/launch"
@@ -184,7 +185,7 @@ func (g *commandSettings) resolve(cmd *cobra.Command, model string) error {
 	} else if all, err = g.gather(cmd, told, model); errors.As(err, new(*checkpoint.DamageError)) {
 		return err
 	} else if err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	if notes := g.notes; len(notes) > 0 && !g.worker {
 		slices.Sort(notes)
@@ -329,19 +330,13 @@ const bySet setting.Origin = "--set"
 
 // faults formats errors of settings for the user, with the file and line of the value, or the flag.
 func (g *commandSettings) faults(err error) error {
-	if err == nil {
-		return nil
-	}
 	var errs []error
 	for _, line := range setting.Format(err, g.faultText) {
 		if line != "" {
 			errs = append(errs, errors.New(line))
 		}
 	}
-	if len(errs) == 0 {
-		return nil
-	}
-	return usageError{errors.Join(errs...)}
+	return cli.Usage(errors.Join(errs...))
 }
 
 func (g *commandSettings) faultText(f *setting.Error) string {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
@@ -20,7 +21,7 @@ func flagError(cmd *cobra.Command, err error) error {
 			hint = " (did you mean --" + strings.Join(meant, " or --") + "?)"
 		}
 	}
-	return usagef("%w%s; see `%s --help`", err, hint, cmd.CommandPath())
+	return cli.Usagef("%w%s; see `%s --help`", err, hint, cmd.CommandPath())
 }
 
 // givenFlag returns the name of an unknown flag, "" for other errors. -np is a name here, not two

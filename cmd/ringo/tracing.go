@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/watch/trace"
 )
@@ -62,9 +63,9 @@ func (t *traced) end(err error, say io.Writer) error {
 		return fmt.Errorf("the timeline: %w", err)
 	}
 	spans, dropped := t.line.SpanCounts()
-	text := fmt.Sprintf("timeline of %s in %s: open it with ui.perfetto.dev", counted(t.job.Size(), "rank"), t.path)
+	text := fmt.Sprintf("timeline of %s in %s: open it with ui.perfetto.dev", cli.Counted(t.job.Size(), "rank"), t.path)
 	if dropped > 0 {
-		text += fmt.Sprintf("; cut: it has the first %s of each rank and leaves out %s", counted(spans, "span"), grouped(int(dropped)))
+		text += fmt.Sprintf("; cut: it has the first %s of each rank and leaves out %s", cli.Counted(spans, "span"), cli.Grouped(int(dropped)))
 	}
 	fmt.Fprintln(say, text)
 	return nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/steptrace"
 )
 
@@ -70,7 +71,7 @@ func TestTraceOfATraining(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "trace.json")
 		status, _, errs := command(t, "train mlp "+small+c.flags+" --trace "+file)
-		if status != 0 || !strings.HasPrefix(errs, "timeline of "+counted(c.ranks, "rank")) || strings.Contains(errs, "cut:") != (c.cut > 0) {
+		if status != 0 || !strings.HasPrefix(errs, "timeline of "+cli.Counted(c.ranks, "rank")) || strings.Contains(errs, "cut:") != (c.cut > 0) {
 			t.Fatalf("%s: status %d, stderr %q", c.flags, status, errs)
 		}
 		line, got := readTrace(t, file)

@@ -39,7 +39,7 @@ func (c *trainCommand) command() *cobra.Command {
 		Short: "Train a model on N ranks",
 		Args: func(cmd *cobra.Command, words []string) error {
 			if len(words) > 1 {
-				return usagef("`%s` takes one model, got %q", cmd.CommandPath(), words)
+				return cli.Usagef("`%s` takes one model, got %q", cmd.CommandPath(), words)
 			}
 			return nil // a job file may name the model
 		},
@@ -58,9 +58,9 @@ func modelList() string {
 	var b strings.Builder
 	for _, s := range models.All() {
 		names := strings.Join(append([]string{s.Name}, s.Aliases...), ", ")
-		fmt.Fprintf(&b, "  %s (%s parameters)\n      %s\n", names, grouped(s.Params), s.About)
+		fmt.Fprintf(&b, "  %s (%s parameters)\n      %s\n", names, cli.Grouped(s.Params), s.About)
 		d := s.Defaults
-		fmt.Fprintf(&b, "      data %s, batch %d, %s, %s, lr %s", s.Data, d.Batch, counted(d.Epochs, "epoch"), d.Optimizer, quantity.Exact(d.LR))
+		fmt.Fprintf(&b, "      data %s, batch %d, %s, %s, lr %s", s.Data, d.Batch, cli.Counted(d.Epochs, "epoch"), d.Optimizer, quantity.Exact(d.LR))
 		if d.GlobalBatch > 0 {
 			fmt.Fprintf(&b, " for a global batch of %d", d.GlobalBatch)
 		}
@@ -80,13 +80,13 @@ func modelList() string {
 // oneModel rejects a missing, second or unknown model.
 func oneModel(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return usagef("`%s` needs a model, for instance `%s mnist`; see `%s --help`", cmd.CommandPath(), cmd.CommandPath(), cmd.CommandPath())
+		return cli.Usagef("`%s` needs a model, for instance `%s mnist`; see `%s --help`", cmd.CommandPath(), cmd.CommandPath(), cmd.CommandPath())
 	}
 	if len(args) > 1 {
-		return usagef("`%s` takes one model, got %q", cmd.CommandPath(), args)
+		return cli.Usagef("`%s` takes one model, got %q", cmd.CommandPath(), args)
 	}
 	if _, err := models.Lookup(args[0]); err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func dataAsModel(cmd *cobra.Command, words []string) error {
 	if set := data.NameOf("images", data.Config{Dir: path}); set == "images" || set == "shards" {
 		model = "resnet50"
 	}
-	return usagef("%s is no model, but data: name the model first, for instance `%s %s --data %s`", path, cmd.CommandPath(), model, path)
+	return cli.Usagef("%s is no model, but data: name the model first, for instance `%s %s --data %s`", path, cmd.CommandPath(), model, path)
 }
 
 // settle resolves the settings and reports every error.
@@ -126,7 +126,7 @@ func (c *trainCommand) settle(cmd *cobra.Command, words []string) error {
 	c.tracing = tracing(c.Output.Trace)
 	errs = append(errs, c.faults(errors.Join(c.awayFault(), c.ValidateTraining())))
 	if err := errors.Join(errs...); err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	return nil
 }
@@ -138,7 +138,8 @@ func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
 	if err := c.settle(cmd, words); err != nil {
 		return err
 	}
-	cfg := c.config()
+	cfg := c.training()
+	cfg.Checkpoint.Assignments = c.checkpointAssignments()
 	if cfg.Data != data.Synthetic && !c.worker { // the launcher reports once for all ranks
 		if err := train.FindData(cfg); err != nil {
 			return err
@@ -168,21 +169,19 @@ func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
 	})
 }
 
-func (c *trainCommand) config() train.Config {
-	start := 0
-	if c.start != nil {
-		start = c.start.Number
+// training returns the configuration of a rank in the current attempt.
+func (g *commandSettings) training() train.Config {
+	if g.start != nil {
+		return g.Training(g.start.Number)
 	}
-	cfg := c.Training(start)
-	cfg.Checkpoint.Assignments = c.checkpointAssignments()
-	return cfg
+	return g.Training(0)
 }
 
 func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Config) error {
 	feed := c.feed()
 	defer feed.Close()
 	cfg.EachStep = feed.Steps(job.Rank(), cfg.LogEvery > 0)
-	cfg.Heter.Note = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ringo:", line) }
+	cfg.Heter.Note = tells(cmd)
 	if !c.worker { // otherwise the launcher reports lost processes
 		cfg.Heter.Report = cfg.Heter.Note
 	}

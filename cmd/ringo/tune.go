@@ -73,11 +73,11 @@ func (c *tuneCommand) execute(cmd *cobra.Command, model string) error {
 
 // settle validates the flags and the settings of every trial.
 func (c *tuneCommand) settle(cmd *cobra.Command, model string) ([]search.Trial, search.Config, error) {
-	var faults faultList
+	var faults cli.Faults
 	fail := func() ([]search.Trial, search.Config, error) {
-		return nil, search.Config{}, usageError{errors.Join(faults...)}
+		return nil, search.Config{}, cli.Usage(errors.Join(faults...))
 	}
-	faults.addAll(errors.Join(c.check(cmd, model)...))
+	faults.Error(errors.Join(c.check(cmd, model)...))
 	if c.Spec == nil {
 		return fail()
 	}
@@ -86,32 +86,32 @@ func (c *tuneCommand) settle(cmd *cobra.Command, model string) ([]search.Trial, 
 	})
 	for _, a := range base {
 		if ownSetting(a.Path) {
-			faults.add("%s is of one run, and `ringo tune` runs several: train the best settings with it afterwards", flagOf(a.Path))
+			faults.Add("%s is of one run, and `ringo tune` runs several: train the best settings with it afterwards", flagOf(a.Path))
 		}
 	}
 	switch {
 	case c.worker || c.part != nil:
-		faults.add("`ringo tune` starts its trials' ranks itself: start it once, without another launcher")
+		faults.Add("`ringo tune` starts its trials' ranks itself: start it once, without another launcher")
 	case c.out == "":
-		faults.add("`ringo tune` needs --out DIR, for the results")
+		faults.Add("`ringo tune` needs --out DIR, for the results")
 	case c.trials < 0 || c.parallel < 0:
-		faults.add("--trials %d, --parallel %d: want 0 or more", c.trials, c.parallel)
+		faults.Add("--trials %d, --parallel %d: want 0 or more", c.trials, c.parallel)
 	}
 	_, table, err := job.New() // parsing of --try changes fields
 	if err != nil {
 		return nil, search.Config{}, err
 	}
 	if monitor := c.Train.Best.Metric; monitor != "" && c.metric != "" && c.metric != monitor {
-		faults.add("--metric %s, and %s %s: a run's best evaluation is chosen by one metric: give one of both", c.metric, setting.Path("training.monitor"), monitor)
+		faults.Add("--metric %s, and %s %s: a run's best evaluation is chosen by one metric: give one of both", c.metric, setting.Path("training.monitor"), monitor)
 	}
 	space, err := search.Parse(c.try, table)
-	faults.addAll(err)
+	faults.Error(err)
 	if len(faults) > 0 {
 		return fail()
 	}
 	trials, err := space.Trials(c.trials)
-	faults.addAll(err)
-	faults.addAll(c.validTrials(base, space, trials))
+	faults.Error(err)
+	faults.Error(c.validTrials(base, space, trials))
 	if len(faults) > 0 {
 		return fail()
 	}

@@ -115,7 +115,7 @@ func (j *job) start(c *roleGroup, index, restarts int) (*process, error) {
 		_ = errors.Join(p.memory.Close(), p.log.Close()) // a nil memory or log closes without effect
 		return nil, &StartError{Program: c.Command[0], Err: err}
 	}
-	j.cfg.Sight.add(p)
+	j.cfg.Sight.Set(p.number, p.info(false))
 	if j.cfg.OnStart != nil {
 		j.cfg.OnStart(p.number, p.pid())
 	}
@@ -257,7 +257,7 @@ func (j *job) watch(p *process) {
 	j.judge(p)
 	p.drain()
 	_ = p.log.Close() // a nil log closes without effect
-	j.cfg.Sight.end(p)
+	j.cfg.Sight.Set(p.number, p.info(true))
 	if j.cfg.OnExit != nil {
 		j.cfg.OnExit(p.number, p.how)
 	}

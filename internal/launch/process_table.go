@@ -28,66 +28,47 @@ type ProcessInfo struct {
 
 // ProcessTable exposes a running job's processes: see Config.Sight. Safe for concurrent use.
 type ProcessTable struct {
-	mu    sync.Mutex
-	procs []processEntry // entries by number
+	mu     sync.Mutex
+	procs  []ProcessInfo // by number; without a name before the start
+	closed bool
 }
 
-// processEntry is a process, nil before the start, and its exit status.
-type processEntry struct {
-	*process
-	over bool
-	how  string
-}
-
-// add records a started process, in the entry of the process before a restart.
-func (s *ProcessTable) add(p *process) {
+// Set records the process of a number when it has started or ended, also after a restart.
+func (s *ProcessTable) Set(number int, p ProcessInfo) {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.procs) <= p.number {
-		s.procs = append(s.procs, processEntry{})
-	}
-	s.procs[p.number] = processEntry{process: p}
-}
-
-func (s *ProcessTable) end(p *process) {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p.number < len(s.procs) { // false if the job has ended already
-		s.procs[p.number].over, s.procs[p.number].how = true, p.how
+	if !s.closed {
+		s.procs = append(s.procs, make([]ProcessInfo, max(0, number+1-len(s.procs)))...)
+		s.procs[number] = p
 	}
 }
 
-// close removes all entries before their memory is released.
+// close removes all processes before their memory is released.
 func (s *ProcessTable) close() {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.procs = nil
+	s.procs, s.closed = nil, true
 }
 
 // List returns the current processes by number: none before the start and after the job's end.
-func (s *ProcessTable) List() (out []ProcessInfo) {
+func (s *ProcessTable) List() []ProcessInfo {
 	s.mu.Lock()
-	procs := slices.Clone(s.procs)
-	s.mu.Unlock()
-	for _, p := range procs {
-		if p.process != nil {
-			out = append(out, p.info())
-		}
-	}
-	return out
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.procs), func(p ProcessInfo) bool { return p.Name == "" })
 }
 
-func (p processEntry) info() ProcessInfo {
-	s := ProcessInfo{Name: p.name(), Role: p.role.Name, Index: p.index, Serves: !p.role.isMain, PID: p.pid(), Restarts: p.restarts, Ended: p.over, ExitStatus: p.how}
+// info describes a process that has started or, with its exit status, ended.
+func (p *process) info(ended bool) ProcessInfo {
+	s := ProcessInfo{Name: p.name(), Role: p.role.Name, Index: p.index, Serves: !p.role.isMain, PID: p.pid(), Restarts: p.restarts, Ended: ended}
+	if ended {
+		s.ExitStatus = p.how
+	}
 	if p.role.Mesh && s.Serves {
 		s.Name += fmt.Sprintf(" (%s %d)", s.Role, s.Index)
 	}

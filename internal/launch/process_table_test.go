@@ -29,10 +29,10 @@ func TestSight(t *testing.T) {
 		return &process{role: c, index: number, number: number, memory: of, cmd: &exec.Cmd{Process: &os.Process{Pid: 100 + number}}}
 	}
 	second := made(1, "rank", true, nil)
-	s.add(second)
-	s.add(made(0, "rank", true, memory))
+	s.Set(1, second.info(false))
+	s.Set(0, made(0, "rank", true, memory).info(false))
 	second.how = "exit status 3"
-	s.end(second)
+	s.Set(1, second.info(true))
 	again := made(1, "rank", true, nil)
 	got := s.List()
 	record, err := got[0].Glance(0)
@@ -40,7 +40,7 @@ func TestSight(t *testing.T) {
 		!got[1].Ended || got[1].ExitStatus != "exit status 3" || got[1].Glance != nil || got[1].Serves {
 		t.Errorf("seen: %+v", got)
 	}
-	s.add(again)
+	s.Set(1, again.info(false))
 	if got := s.List(); got[1].Ended {
 		t.Error("one that was started again is told to have ended")
 	}
@@ -52,6 +52,6 @@ func TestSight(t *testing.T) {
 	if got := s.List(); len(got) != 0 {
 		t.Errorf("after the job: %v", got)
 	}
-	(*ProcessTable)(nil).add(again)
-	(*ProcessTable)(nil).end(again)
+	(*ProcessTable)(nil).Set(1, again.info(true))
+	(*ProcessTable)(nil).close()
 }
