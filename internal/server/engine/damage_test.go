@@ -26,7 +26,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 	saved, err := e.Save(context.Background(), false)
 	must(t, err)
 	must(t, e.Close())
-	for _, file := range []string{"MANIFEST", "dense-0", "table-0/rows"} {
+	for _, file := range []string{"MANIFEST", "dense-0", "table-0/memory"} {
 		path := filepath.Join(saved.Dir, file)
 		good, err := os.ReadFile(path)
 		must(t, err)

@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/server/rows"
+	"github.com/ringo-ml/ringo/internal/server/shard"
 )
 
 // mapped is a Table that is a plain map: each row knows what it has of each session, so
 // that checkpoints may hold rows of different moments, and deltas are easy.
 type mapped struct {
-	c  rows.Config
+	Table // nil: tests of this table call no other methods
+	c     rows.Config
 	mu sync.Mutex
 	mappedRows
 	since map[uint64]uint64 // epoch of each row's last change
@@ -63,7 +65,7 @@ func (m *mapped) Push(session int, seq uint64, keys []uint64, grads []float32, s
 
 func (m *mapped) Save(_ context.Context, dir, _ string, since uint64) (uint64, error) {
 	if since > m.done {
-		return 0, fmt.Errorf("a delta to what was not committed: %w", ErrWhole)
+		return 0, fmt.Errorf("a delta to what was not committed: %w", shard.ErrTooLate)
 	}
 	m.mu.Lock()
 	m.epoch++
@@ -113,7 +115,8 @@ func (m *mapped) Deltas() bool                                           { retur
 func (m *mapped) Committed(epoch uint64)                                 { m.done = epoch }
 func (m *mapped) Replayed() error                                        { return nil }
 func (m *mapped) Peek(keys []uint64, dst []float32) error                { return m.Pull(keys, dst) }
-func (m *mapped) Stats() TableStats                                      { return TableStats{} }
+func (m *mapped) Stats() shard.Stats                                     { return shard.Stats{} }
+func (m *mapped) CountsPulls() bool                                      { return false }
 func (m *mapped) Close() error                                           { return nil }
 
 // Chains of deltas, the first one to what Open wrote, written while trainers push to a table whose rows are saved at different

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/server/rows"
+	"github.com/ringo-ml/ringo/internal/server/shard"
 	"github.com/ringo-ml/ringo/internal/server/wal"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/optim"
@@ -72,8 +73,7 @@ type sparse struct {
 	rated optim.Rated
 	rule  optim.CountedRule // nil if the rule needs no counts
 
-	counter counter // nil if keys are not counted before they have a row
-	width   int     // values per row of a push: gradient and counts
+	width int // values per row of a push: gradient and counts
 
 	rowBytes int64 // approximate bytes of a row in a checkpoint: key, usage, weights and state
 }
@@ -126,7 +126,7 @@ var noRate = math.Float64bits(-1)
 func (e *Engine) makeTables() error {
 	newTable := e.cfg.Make
 	if newTable == nil {
-		newTable = newMemory
+		newTable = func(_ int, c rows.Config) (Table, error) { return shard.New(shard.Config{Rows: c}) }
 	}
 	for i, t := range e.schema.Sparse {
 		c, err := e.cfg.rowsConfig(t)
@@ -143,11 +143,7 @@ func (e *Engine) makeTables() error {
 		for _, part := range c.Rule.Parts(t.Dim) {
 			values += part.Width
 		}
-		pulls, _ := table.(counter)
-		if pulls != nil && !pulls.CountsPulls() {
-			pulls = nil
-		}
-		e.sparse = append(e.sparse, &sparse{Sparse: t, table: table, counter: pulls, rated: rated, rule: counted, width: t.Dim + optim.Counts(c.Rule), rowBytes: 12 + 4*int64(values)})
+		e.sparse = append(e.sparse, &sparse{Sparse: t, table: table, rated: rated, rule: counted, width: t.Dim + optim.Counts(c.Rule), rowBytes: 12 + 4*int64(values)})
 	}
 	for _, d := range e.schema.Dense {
 		a, err := newDense(e.cfg, d)
@@ -285,19 +281,10 @@ func (e *Engine) WaitsFor(step uint64) int { return e.clocks.slowestTrainer(step
 // they have a row, a repeated pull with the same id is not counted again, and PullRows returns when
 // the counts are durable (Config.Durability).
 func (e *Engine) PullRows(id rows.PullID, table int, keys []uint64, dst []float32) error {
-	if table >= 0 && table < len(e.sparse) && e.sparse[table].counter != nil {
+	if table >= 0 && table < len(e.sparse) && e.sparse[table].table.CountsPulls() {
 		return e.pullCounted(id, table, keys, dst)
 	}
 	return e.pullRows(table, keys, dst, Table.Pull)
-}
-
-// counter is a Table that counts keys before they have a row.
-type counter interface {
-	CountsPulls() bool
-	// PullCounted is Pull with a callback log for counted keys, and Recount repeats the counts: see
-	// shard.Table.
-	PullCounted(id rows.PullID, keys []uint64, dst []float32, log func(part uint64, keys []uint64) error) error
-	Recount(id rows.PullID, part uint64, keys []uint64) error
 }
 
 func (e *Engine) pullCounted(id rows.PullID, table int, keys []uint64, dst []float32) error {
@@ -308,7 +295,7 @@ func (e *Engine) pullCounted(id rows.PullID, table int, keys []uint64, dst []flo
 		if err := e.Err(); err != nil {
 			return err
 		}
-		return e.sparse[table].counter.PullCounted(id, keys, dst, func(part uint64, keys []uint64) (err error) {
+		return e.sparse[table].table.PullCounted(id, keys, dst, func(part uint64, keys []uint64) (err error) {
 			c := change{kind: kindPull, session: id.Session, table: table, seq: part, step: id.Oldest, at: id.Process, keys: keys}
 			if e.log != nil && c.size() > e.most {
 				return fmt.Errorf("%d keys to count: the log takes %d bytes at once: ask for less, or raise its buffer", len(keys), e.most)
@@ -355,21 +342,15 @@ func (e *Engine) Clocked() uint64 {
 
 // Prefetch loads rows of a table from the tier below memory into free memory, for PullRows of a
 // later step. It changes no result, and ends early with ctx and at an error, which the pull will
-// return. Tables without such a tier have no Prefetch.
+// return.
 func (e *Engine) Prefetch(ctx context.Context, table int, keys []uint64) {
 	if table < 0 || table >= len(e.sparse) {
-		return
-	}
-	t, ok := e.sparse[table].table.(interface {
-		Prefetch(ctx context.Context, keys []uint64) (brought int)
-	})
-	if !ok {
 		return
 	}
 	for some := range slices.Chunk(keys, prefetchKeys) {
 		e.gate.RLock() // released between parts
 		if e.Err() == nil && ctx.Err() == nil {
-			t.Prefetch(ctx, some)
+			e.sparse[table].table.Prefetch(ctx, some)
 		}
 		e.gate.RUnlock()
 	}
@@ -401,24 +382,16 @@ func (e *Engine) PullDense(array, lo int, dst []float32) error {
 
 // Each passes the rows of a table to do, in batches and in no order: keys, and Dim weights for
 // each, valid during the call. Pushes may continue, so that batches are from different moments.
-// Tables without Each return an error.
 func (e *Engine) Each(ctx context.Context, table int, do func(keys []uint64, weights []float32) error) error {
 	if table < 0 || table >= len(e.sparse) {
 		return fmt.Errorf("tables: table %d of %d", table, len(e.sparse))
-	}
-	t := e.sparse[table]
-	all, ok := t.table.(interface {
-		Each(ctx context.Context, do func(keys []uint64, weights []float32) error) error
-	})
-	if !ok {
-		return fmt.Errorf("tables: table %q cannot hand out all of its rows: load its checkpoint into one that can", t.Name)
 	}
 	e.saving.Lock() // excludes Close
 	defer e.saving.Unlock()
 	if err := e.Err(); err != nil {
 		return err
 	}
-	return all.Each(ctx, func(keys []uint64, weights []float32) error {
+	return e.sparse[table].table.Each(ctx, func(keys []uint64, weights []float32) error {
 		if err := e.Err(); err != nil {
 			return err
 		}

@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/server/wal"
-	"github.com/ringo-ml/ringo/ps/schema"
 )
 
 // A log that takes no more stops the server. What was acknowledged is there when it
@@ -133,33 +130,6 @@ func FuzzDenseFile(f *testing.F) {
 			if d.load(context.Background(), bytes.NewReader(b), "", own) == nil && (d.set < 0 || d.set > d.hi-d.lo) {
 				t.Fatalf("%d values of %d are set", d.set, d.hi-d.lo)
 			}
-		}
-	})
-}
-
-func FuzzMemoryFile(f *testing.F) {
-	s := schema.Sparse{Name: "t", Dim: 2, Rule: schema.Rule{Name: "adagrad", LR: 1}}
-	c, err := Config{MaxRows: 1000}.rowsConfig(s)
-	must(f, err)
-	made, err := newMemory(0, c)
-	must(f, err)
-	must(f, made.Push(1, 5, []uint64{1, 2, 3}, make([]float32, 6), 1))
-	dir := filepath.Join(f.TempDir(), "table")
-	_, err = made.Save(context.Background(), dir, "", 0)
-	must(f, err)
-	must(f, made.Close())
-	good, err := os.ReadFile(filepath.Join(dir, memoryFile))
-	must(f, err)
-	f.Add(good)
-	f.Add(good[:len(good)-9])
-	f.Fuzz(func(t *testing.T, b []byte) {
-		made, err := newMemory(0, c)
-		must(t, err)
-		defer made.Close()
-		dir := t.TempDir()
-		must(t, os.WriteFile(filepath.Join(dir, memoryFile), b, 0o666))
-		if _, err := made.Load(context.Background(), dir, "", nil); err == nil && made.Stats().Rows > int64(len(b)/16) {
-			t.Fatalf("%d rows of %d bytes", made.Stats().Rows, len(b))
 		}
 	})
 }

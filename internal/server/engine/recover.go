@@ -359,11 +359,7 @@ func (e *Engine) recount(c *change) error {
 	if c.table >= len(e.sparse) || len(c.values) > 0 {
 		return fmt.Errorf("counts of table %d of %d, with %d values", c.table, len(e.sparse), len(c.values))
 	}
-	t := e.sparse[c.table]
-	if t.counter == nil {
-		return fmt.Errorf("counts of table %q, which admits keys without counting: give its admission as it was", t.Name)
-	}
-	return t.counter.Recount(rows.PullID{Session: c.session, Process: c.at, Oldest: c.step}, c.seq, c.keys)
+	return e.sparse[c.table].table.Recount(rows.PullID{Session: c.session, Process: c.at, Oldest: c.step}, c.seq, c.keys)
 }
 
 func (e *Engine) redoOne(number uint64, l *session, c *change, had bool) error {

@@ -184,7 +184,7 @@ func TestSavesWhileTrainersPush(t *testing.T) {
 // A sum of many keys is pushed in chunks, by several threads. Checkpoints that have some
 // chunks and not others, of rows at different moments, and the log give each key its sum once.
 func TestChunksOnce(t *testing.T) {
-	for _, newTable := range []func(int, rows.Config) (Table, error){newMemory, newMapped} {
+	for _, newTable := range []func(int, rows.Config) (Table, error){newShard, newMapped} {
 		chunksOnce(t, newTable)
 	}
 }
@@ -454,12 +454,8 @@ func TestEach(t *testing.T) {
 		t.Errorf("%d rows were not handed out", len(want.rows))
 	}
 	stop := errors.New("stop")
-	if err := e.Each(context.Background(), 0, func([]uint64, []float32) error { return stop }); err != stop {
+	if err := e.Each(context.Background(), 0, func([]uint64, []float32) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("stopped: %v", err)
-	}
-	other := open(t, Config{Trainers: 1, Mode: Async, Durability: None, Make: newMapped}, s)
-	if err := other.Each(context.Background(), 0, func([]uint64, []float32) error { return nil }); err == nil {
-		t.Error("a table that cannot hand out its rows did")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/internal/server/rows"
+	"github.com/ringo-ml/ringo/internal/server/shard"
 	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/ps/schema"
 )
@@ -46,6 +47,11 @@ func whole(dim int) schema.Schema {
 		Sparse: []schema.Sparse{{Name: "counts", Dim: dim, Rule: one}},
 		Dense:  []schema.Dense{{Name: "sums", Len: 40, Rule: one}},
 	}
+}
+
+// newShard makes the tables of servers, with deltas.
+func newShard(_ int, c rows.Config) (Table, error) {
+	return shard.New(shard.Config{Rows: c, Deltas: true})
 }
 
 func open(t testing.TB, c Config, s schema.Schema) *Engine {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/server/shard"
 	"github.com/ringo-ml/ringo/internal/server/snapshot"
 )
 
@@ -40,9 +41,6 @@ type Saved struct {
 	Bytes  int64         `json:"bytes"`
 	Took   time.Duration `json:"took_ns"`
 }
-
-// ErrWhole is Table.Save's error if a delta is no longer possible: the table must be saved whole.
-var ErrWhole = errors.New("it has to be saved whole")
 
 func (e *Engine) checkpoints() string { return CheckpointDir(e.cfg.Dir) }
 
@@ -79,7 +77,7 @@ func (e *Engine) saveHeld(ctx context.Context, delta bool, step uint64) (Saved, 
 	}
 	begun := time.Now()
 	s, err := e.save(ctx, delta, step)
-	if errors.Is(err, ErrWhole) {
+	if errors.Is(err, shard.ErrTooLate) {
 		s, err = e.save(ctx, false, step)
 	}
 	s.Took = time.Since(begun)

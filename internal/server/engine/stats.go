@@ -3,6 +3,7 @@ package engine
 import (
 	"math"
 
+	"github.com/ringo-ml/ringo/internal/server/shard"
 	"github.com/ringo-ml/ringo/internal/server/wal"
 )
 
@@ -29,7 +30,7 @@ type Stats struct {
 // TableInfo describes a sparse table.
 type TableInfo struct {
 	Name string `json:"name"`
-	TableStats
+	shard.Stats
 }
 
 // ArrayInfo describes an array.

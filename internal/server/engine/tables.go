@@ -53,6 +53,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/server/rows"
+	"github.com/ringo-ml/ringo/internal/server/shard"
 	"github.com/ringo-ml/ringo/internal/server/wal"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/optim"
@@ -139,63 +140,32 @@ type Config struct {
 	// LogFloor is the minimum log after the newest checkpoint, in bytes, before LogDue asks for the
 	// next one; for larger tables their size is used. 0 means DefaultLogFloor.
 	LogFloor int64
-	// Make creates the server's part of table i. nil creates a table in memory without shrinking
-	// and deltas; checkpoints of it block pushes; internal/server/tiers has other tables.
+	// Make creates the server's part of table i. nil creates a table in memory, without admission,
+	// shrinking and deltas; internal/server/tiers has other tables.
 	Make func(i int, c rows.Config) (Table, error)
 }
 
-// Table is a server's part of a sparse table. Its methods are safe for concurrent use, except that
-// a session's pushes are sequential.
+// Table is a server's part of a sparse table: a shard.Table, which describes the methods. Tests have
+// a naive twin.
 type Table interface {
-	// Pull writes the weights of keys' rows to dst, and creates missing rows. Keys may be
-	// duplicate.
 	Pull(keys []uint64, dst []float32) error
-	// Peek is Pull without creating, moving or counting rows. New keys have initial weights.
 	Peek(keys []uint64, dst []float32) error
-	// Push applies gradients, times scale; counts that the rule needs follow each row's gradient,
-	// unscaled. Rows that already include the session's number skip the push. A duplicate key is
-	// rows.ErrDuplicate, without an effect. After other errors the push may be repeated.
 	Push(session int, seq uint64, keys []uint64, grads []float32, scale float32) error
-	// Shrink ages rows by days and deletes those due.
-	Shrink(ctx context.Context, days int) (deleted int64, err error)
-	// Save writes the table to a new directory, during use: whole, or the changes since the epoch
-	// of an earlier Save; see Deltas. of is the files' owner string.
-	Save(ctx context.Context, dir, of string, since uint64) (epoch uint64, err error)
-	// Deltas reports whether Save accepts a nonzero since.
-	Deltas() bool
-	// Committed reports that Save's output is durable.
-	Committed(epoch uint64)
-	// Load loads Save's output: first a whole table, then deltas. With a nil keep Load includes the
-	// marks, and the log's pushes follow until Replayed; otherwise Load takes another server's
-	// rows, filtered by keep. Files with another owner than of are an error.
-	Load(ctx context.Context, dir, of string, keep func(key uint64) bool) (epoch uint64, err error)
-	// Replayed ends the loading.
-	Replayed() error
-	// Stats returns the table's size and counters.
-	Stats() TableStats
-	Close() error
-}
+	Prefetch(ctx context.Context, keys []uint64) (brought int)
+	Each(ctx context.Context, do func(keys []uint64, weights []float32) error) error
 
-// TableStats has the size and counters of a table on this server.
-type TableStats struct {
-	Rows        int64 `json:"rows"`         // rows in memory
-	StoredRows  int64 `json:"stored_rows"`  // rows in the tier below
-	Bytes       int64 `json:"bytes"`        // resident bytes of the rows in memory
-	StoredBytes int64 `json:"stored_bytes"` // bytes in the tier below
-	// Pulled and Pushed count keys since the table was created, and Missed those not in memory, for
-	// tables with a tier below; otherwise they are 0.
-	Pulled int64 `json:"pulled_keys"`
-	Pushed int64 `json:"pushed_keys"`
-	Missed int64 `json:"missed_keys"`
-	// Found counts missed keys that the tier below had, Denied keys without a row, Evicted rows
-	// that left memory, Deleted rows deleted by Shrink.
-	Found   int64 `json:"found_keys"`
-	Denied  int64 `json:"denied_keys"`
-	Evicted int64 `json:"evicted_rows"`
-	Deleted int64 `json:"deleted_rows"`
-	// Prefetched counts rows loaded from the tier below before a waiting pull was answered: they
-	// were not missed.
-	Prefetched int64 `json:"prefetched_rows"`
+	CountsPulls() bool
+	PullCounted(by rows.PullID, keys []uint64, dst []float32, log func(part uint64, keys []uint64) error) error
+	Recount(by rows.PullID, part uint64, keys []uint64) error
+
+	Shrink(ctx context.Context, days int) (deleted int64, err error)
+	Save(ctx context.Context, dir, of string, since uint64) (epoch uint64, err error)
+	Deltas() bool
+	Committed(epoch uint64)
+	Load(ctx context.Context, dir, of string, keep func(key uint64) bool) (epoch uint64, err error)
+	Replayed() error
+	Stats() shard.Stats
+	Close() error
 }
 
 func (c Config) filled() Config {

@@ -135,8 +135,8 @@ func TestAdmissionByShare(t *testing.T) {
 		for i := range keys {
 			rows += int(x[i*dim])
 		}
-		if math.Abs(float64(rows)-n/4) > 100 || tb.Stats().MemoryRows != rows {
-			t.Errorf("store %s: %d of %d keys are admitted, %d rows", name, rows, n, tb.Stats().MemoryRows)
+		if math.Abs(float64(rows)-n/4) > 100 || statsOf(tb).MemoryRows != rows {
+			t.Errorf("store %s: %d of %d keys are admitted, %d rows", name, rows, n, statsOf(tb).MemoryRows)
 		}
 	}
 }
@@ -191,7 +191,7 @@ func TestEvictedRowIsNotCountedAgain(t *testing.T) {
 	_, err := tb.Evict(len(keys))
 	must(t, err)
 	must(t, tb.Pull(keys, dst))
-	if s := tb.Stats(); s.Denied != int64(len(keys)) {
+	if s := statsOf(tb); s.Denied != int64(len(keys)) {
 		t.Errorf("%d keys were denied a row, want the first pull of %d alone", s.Denied, len(keys))
 	}
 }
@@ -203,7 +203,7 @@ func TestCheckpointNeedsItsAdmission(t *testing.T) {
 	first := newTable(t, cfg)
 	must(t, first.Pull(sequence(1, 10), make([]float32, 10*dim)))
 	dir := filepath.Join(t.TempDir(), "table")
-	_, err := first.Save(context.Background(), dir, "of")
+	_, err := first.Save(context.Background(), dir, "of", 0)
 	must(t, err)
 	cfg.Admission.Count = 3
 	_, err = newTable(t, cfg).Load(context.Background(), dir, "of", nil)

@@ -33,7 +33,7 @@ func TestBegin(t *testing.T) {
 				keys[i] = uint64(i * 7)
 			}
 			must(t, tb.Begin(keys, weights))
-			if st := tb.Stats(); s != nil && st.StoreRows == 0 {
+			if st := statsOf(tb); s != nil && st.StoreRows == 0 {
 				t.Errorf("all rows are in memory: %+v", st)
 			}
 			part, grads := keys[:1000], slices.Repeat([]float32{1, -2, 3}, 1000)
@@ -50,14 +50,13 @@ func TestBegin(t *testing.T) {
 			}
 			check(tb)
 			dir := filepath.Join(t.TempDir(), "saved")
-			saved, err := tb.Save(context.Background(), dir, "")
-			if err != nil || saved.Rows < int64(n) {
-				t.Errorf("%+v, %v", saved, err)
+			if saved := save(t, tb, dir); saved.Rows < int64(n) {
+				t.Errorf("%+v", saved)
 			}
 			plain := cfg
 			plain.Store, plain.MemoryBytes = nil, 0
 			loaded := newTable(t, plain)
-			_, err = loaded.Load(context.Background(), dir, "", nil)
+			_, err := loaded.Load(context.Background(), dir, "", nil)
 			must(t, err)
 			check(loaded)
 			if err := tb.Begin(keys[:2], weights[:5]); err == nil || !strings.Contains(err.Error(), "5 weights for 2 keys") {

@@ -20,7 +20,6 @@ type memoryBudget struct {
 	begun, ended uint64 // rounds of eviction
 	err          error  // error of the last finished round
 	news         chan struct{}
-	waits        int64
 }
 
 func newRoom(most int, limit time.Duration) *memoryBudget {
@@ -62,7 +61,6 @@ func (r *memoryBudget) try(n int) bool {
 }
 
 func (r *memoryBudget) await(n int) error {
-	r.waits++
 	r.waiting += n
 	defer func() { r.waiting -= n }()
 	timer := time.NewTimer(r.limit)
@@ -136,11 +134,4 @@ func (r *memoryBudget) end(err error) {
 	defer r.mu.Unlock()
 	r.ended, r.err = r.begun, err
 	r.notify()
-}
-
-// counts returns the rows in memory, the limit and the number of waits.
-func (r *memoryBudget) counts() (rows, most int, waits int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.rows, r.maxRows, r.waits
 }

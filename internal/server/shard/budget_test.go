@@ -45,13 +45,13 @@ func TestBudget(t *testing.T) {
 			x := make([]float32, len(keys)*width)
 			must(t, tb.Pull(keys, x))
 			must(t, tb.Push(0, seq+1, keys, x, 1))
-			s := tb.Stats()
+			s := statsOf(tb)
 			if countsPages && int64(s.Memory.Resident()) > c.MemoryBytes {
 				t.Fatalf("width %d: %d bytes are resident, the budget is %d", width, s.Memory.Resident(), c.MemoryBytes)
 			}
 			most = max(most, s.MemoryRows)
 		}
-		if s := tb.Stats(); most > s.MostRows || most < s.MostRows*3/4 || s.MostRows < 10_000 || s.Evicted == 0 {
+		if s := statsOf(tb); most > s.MostRows || most < s.MostRows*3/4 || s.MostRows < 10_000 || s.Evicted == 0 {
 			t.Errorf("width %d: up to %d rows in memory: %+v", width, most, s)
 		}
 	}
@@ -96,7 +96,7 @@ func TestFullWithoutStore(t *testing.T) {
 	c := small(nil)
 	c.MemoryBytes = costOf(c.Rows, 5000) + 1<<20
 	tb := newTable(t, c)
-	n := tb.Stats().MostRows
+	n := statsOf(tb).MostRows
 	must(t, tb.Pull(sequence(0, n), make([]float32, n*dim)))
 	if err := tb.Pull(sequence(uint64(n), 1), make([]float32, dim)); !errors.Is(err, rows.ErrFull) {
 		t.Errorf("a row beyond %d: %v", n, err)
@@ -248,8 +248,8 @@ func TestRoomWaits(t *testing.T) {
 		if !errors.Is(late, broken) {
 			t.Error(late)
 		}
-		if rows, most, waits := r.counts(); rows != 90 || most != 100 || waits != 4 {
-			t.Errorf("%d rows of %d, %d waits", rows, most, waits)
+		if r.rows != 90 || r.waiting != 0 {
+			t.Errorf("%d rows, waits for %d", r.rows, r.waiting)
 		}
 	})
 }

@@ -19,9 +19,8 @@ type writer struct {
 	values int
 	buf    []byte // current piece
 	n      int    // rows or keys of the piece
-	rows   int64  // totals of the file: rows, pieces and bytes
-	pieces int64
-	bytes  int64
+	rows   uint64 // totals of the file
+	pieces uint64
 }
 
 func create(path string, h *header) (*writer, error) {
@@ -41,8 +40,7 @@ func create(path string, h *header) (*writer, error) {
 }
 
 func (w *writer) write(b []byte) error {
-	n, err := w.f.Write(b)
-	w.bytes += int64(n)
+	_, err := w.f.Write(b)
 	return err // the error names the file
 }
 
@@ -94,15 +92,14 @@ func (w *writer) flush() error {
 	}
 	binary.LittleEndian.PutUint32(w.buf[4:], uint32(w.n))
 	w.buf = binary.LittleEndian.AppendUint32(w.buf, sumOf(w.buf))
-	w.rows += int64(w.n)
+	w.rows += uint64(w.n)
 	w.pieces++
 	return w.write(w.buf)
 }
 
 // finish writes the end, then syncs and closes the file.
 func (w *writer) finish() error {
-	total, pieces := w.rows, w.pieces
-	w.begin(endPiece, uint64(total), uint64(pieces), nil)
+	w.begin(endPiece, w.rows, w.pieces, nil)
 	return errors.Join(w.flush(), dirlock.SyncFile(w.f), w.f.Close())
 }
 

@@ -56,6 +56,21 @@ func newTable(t testing.TB, cfg Config) *Table {
 }
 
 // tiered is a small table over a store in memory.
+// tableStats are the counters and sizes that the tests compare.
+type tableStats struct {
+	Memory               rows.Stats
+	MemoryRows, MostRows int
+	StoreRows, StoreHits int64
+	Pulled, Missed, Made int64
+	Denied, Prefetched   int64
+	Evicted, Written     int64
+}
+
+func statsOf(t *Table) tableStats {
+	s, c, m := t.Stats(), &t.counts, t.rows.Stats()
+	return tableStats{m, int(s.Rows), m.MaxRows, s.StoredRows, s.Found, s.Pulled, s.Missed, c.made.Load(), c.denied.Load(), s.Prefetched, s.Evicted, c.written.Load()}
+}
+
 func tiered(t testing.TB) *Table { return newTable(t, small(store.NewMemory(0))) }
 
 func must(t testing.TB, err error) {
@@ -224,13 +239,15 @@ func tiers(t *testing.T, tb *Table) {
 		})
 		must(t, err)
 	}
-	if s := tb.Stats(); s.MemoryRows != n || s.StoreRows != int64(len(have)-both) || n > s.MostRows {
+	if s := statsOf(tb); s.MemoryRows != n || s.StoreRows != int64(len(have)-both) || n > s.MostRows {
 		t.Fatalf("%d rows in memory, %d in the store alone, %d at most; the table says %+v", n, len(have)-both, s.MostRows, s)
 	}
-	if in, _, _ := tb.room.counts(); in != n {
-		t.Fatalf("room counts %d rows, memory has %d", in, n)
+	tb.room.mu.Lock()
+	defer tb.room.mu.Unlock()
+	if tb.room.rows != n {
+		t.Fatalf("room counts %d rows, memory has %d", tb.room.rows, n)
 	}
-	if b := tb.Stats().Memory.Resident(); countsPages && int64(b) > tb.cfg.MemoryBytes {
+	if b := statsOf(tb).Memory.Resident(); countsPages && int64(b) > tb.cfg.MemoryBytes {
 		t.Fatalf("%d bytes are resident, the budget is %d", b, tb.cfg.MemoryBytes)
 	}
 }

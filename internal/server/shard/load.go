@@ -13,16 +13,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/store"
 )
 
-// Loaded describes the rows that a checkpoint had for this table.
-type Loaded struct {
-	// Epoch is the checkpoint's Saved.Epoch.
-	Epoch uint64
-	// Rows counts a row twice if both tiers had it.
-	Rows, Deleted int64
-}
-
-// Load loads a checkpoint's rows into a table before its use: a full checkpoint first, then deltas
-// in order.
+// Load loads a checkpoint's rows into a table before its use, and returns its epoch: a full
+// checkpoint first, then deltas in order.
 //
 // With a nil keep all rows are loaded, and the marks of their pieces are retained until Replayed,
 // so that a Push skips rows that already include the push. Otherwise Load loads the keys that keep
@@ -34,12 +26,12 @@ type Loaded struct {
 //
 // The owner of must be the same as in Save. Damage returns a *DamageError, another version
 // errVersion. After an error only Close is allowed.
-func (t *Table) Load(ctx context.Context, dir, of string, keep func(key uint64) bool) (Loaded, error) {
+func (t *Table) Load(ctx context.Context, dir, of string, keep func(key uint64) bool) (epoch uint64, err error) {
 	t.slow.Lock()
 	defer t.slow.Unlock()
 	l := &loader{t: t, of: of, keep: keep}
-	err := l.load(ctx, dir)
-	return l.out, t.fault("loading "+dir, err)
+	err = l.load(ctx, dir)
+	return l.h.Epoch, t.fault("loading "+dir, err)
 }
 
 type loader struct {
@@ -48,7 +40,6 @@ type loader struct {
 	keep   func(key uint64) bool
 	h      header
 	later  uint16 // epochs between the checkpoint and the table
-	out    Loaded
 	pieces []heldPiece
 
 	// keys and the next fields are buffers for a piece's rows.
@@ -72,7 +63,6 @@ func (l *loader) load(ctx context.Context, dir string) error {
 		t.loaded = l.h.Epoch
 		t.replay.Store(&replay{l.pieces})
 	}
-	l.out.Epoch = l.h.Epoch
 	return nil
 }
 
@@ -212,10 +202,8 @@ func (l *loader) apply(p *piece, name section) error {
 		l.usage = append(l.usage, f)
 	}
 	if name == deletedSection {
-		l.out.Deleted += int64(len(l.keys))
 		return l.remove()
 	}
-	l.out.Rows += int64(len(l.keys))
 	if t.store == nil {
 		_, err := t.rows.Import(l.keys, l.values, l.usage, true)
 		return err

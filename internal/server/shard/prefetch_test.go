@@ -20,11 +20,11 @@ func TestPrefetch(t *testing.T) {
 	want := make([]float32, n*dim)
 	must(t, tb.Peek(keys, want))
 
-	before := tb.Stats()
+	before := statsOf(tb)
 	if got := tb.Prefetch(t.Context(), sequence(0, n+100)); got != n {
 		t.Fatalf("brought %d rows, want %d", got, n)
 	}
-	s := tb.Stats()
+	s := statsOf(tb)
 	if s.MemoryRows != n || s.Prefetched != n || s.Pulled != before.Pulled || s.Missed != before.Missed || s.Made != before.Made || s.StoreHits != before.StoreHits {
 		t.Errorf("%+v, before %+v", s, before)
 	}
@@ -32,7 +32,7 @@ func TestPrefetch(t *testing.T) {
 		t.Errorf("brought %d rows that were there", again)
 	}
 	must(t, tb.Pull(keys, x))
-	if s := tb.Stats(); s.Missed != before.Missed || !slices.Equal(x, want) {
+	if s := statsOf(tb); s.Missed != before.Missed || !slices.Equal(x, want) {
 		t.Errorf("the pull missed %d rows", s.Missed-before.Missed)
 	}
 	tiers(t, tb)

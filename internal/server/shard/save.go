@@ -12,14 +12,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/rows"
 )
 
-// Saved describes a written checkpoint.
-type Saved struct {
-	// Epoch is the base of the next delta, once this checkpoint is durable.
-	Epoch uint64
-	// Rows counts a row twice if both tiers had it.
-	Rows, Deleted, Bytes int64
-}
-
 // progress is the position of Save's walk over memory. upkeep guards it, except for next, which
 // only grows during a walk.
 type progress struct {
@@ -31,45 +23,36 @@ type progress struct {
 // be newer than its snapshot.
 func (p *progress) bars(hash uint64) bool { return p.walking && hash >= p.next.Load() }
 
-// Save writes all rows of both tiers to a directory, which must not exist and appears atomically.
+// Save writes the rows of both tiers to a directory, which must not exist and appears atomically:
+// all rows or, with a nonzero since, those that were pulled, pushed or deleted since the epoch of an
+// earlier checkpoint, loaded after that checkpoint. A delta needs Config.Deltas. Save returns the
+// checkpoint's epoch: the base of the next delta, once this checkpoint is durable.
+//
 // Pulls, pushes and evictions continue; changed rows stay in memory until the walk has passed them.
-// Cost: one read of both tiers, and a write of equal size.
+// Cost: one read of both tiers, and a write of the saved rows.
 //
 // The marks of a piece are the pushes that its rows include; other pieces may include later pushes.
 //
 // Each file has the owner of: the job, server, table and checkpoint. Load requires the same value.
-func (t *Table) Save(ctx context.Context, dir, of string) (Saved, error) {
-	return t.save(ctx, dir, header{Of: of})
-}
-
-// SaveDelta is Save of the rows that were pulled, pushed or deleted since the epoch of an earlier
-// checkpoint, and is loaded after that checkpoint. It reads both tiers completely, but writes
-// little. It needs Config.Deltas.
-func (t *Table) SaveDelta(ctx context.Context, dir, of string, since uint64) (Saved, error) {
-	return t.save(ctx, dir, header{Of: of, Delta: true, Since: since})
-}
-
-func (t *Table) save(ctx context.Context, dir string, h header) (Saved, error) {
+func (t *Table) Save(ctx context.Context, dir, of string, since uint64) (epoch uint64, err error) {
 	t.slow.Lock()
 	defer t.slow.Unlock()
-	fail := func(err error) (Saved, error) { return Saved{}, t.fault("saving "+dir, err) }
 	if t.closed.Load() {
-		return fail(rows.ErrClosed)
+		err = rows.ErrClosed
+	} else if since != 0 {
+		err = t.checkSince(since)
 	}
-	if h.Delta {
-		if err := t.checkSince(h.Since); err != nil {
-			return fail(err)
-		}
+	if err == nil {
+		err = dirlock.Publish(dir, func(tmp string) (err error) {
+			epoch, err = t.saveTo(ctx, tmp, header{Of: of, Delta: since != 0, Since: since})
+			return err
+		})
 	}
-	var out Saved
-	if err := dirlock.Publish(dir, func(tmp string) (err error) {
-		out, err = t.saveTo(ctx, tmp, h)
-		return err
-	}); err != nil {
-		return fail(err)
-	}
-	return out, nil
+	return epoch, t.fault("saving "+dir, err)
 }
+
+// Deltas reports whether Save accepts a nonzero since.
+func (t *Table) Deltas() bool { return t.cfg.Deltas }
 
 // ErrTooLate is the error of a delta to a too old checkpoint: the caller must save all rows.
 var ErrTooLate = errors.New("too late for a delta: save all")
@@ -80,7 +63,7 @@ func (t *Table) checkSince(since uint64) error {
 	switch {
 	case !t.cfg.Deltas:
 		return errors.New("a delta of a table without them: set Deltas")
-	case since == 0 || since > now:
+	case since > now:
 		return fmt.Errorf("a delta since epoch %d: want that of an earlier checkpoint, up to %d", since, now)
 	case now+1-since > math.MaxUint16:
 		return fmt.Errorf("a delta since epoch %d: it is %d now, and rows tell at most %d apart: %w", since, now, math.MaxUint16, ErrTooLate)
@@ -95,13 +78,12 @@ type saving struct {
 	h    header
 	shot *snapshot   // nil without a store
 	keys *filterCopy // nil without counts
-	out  Saved
 }
 
-func (t *Table) saveTo(ctx context.Context, dir string, h header) (Saved, error) {
+func (t *Table) saveTo(ctx context.Context, dir string, h header) (epoch uint64, err error) {
 	s := &saving{t: t, ctx: ctx, dir: dir, h: h}
 	s.begin()
-	err := s.memory()
+	err = s.memory()
 	t.endWalk()
 	if err == nil {
 		err = s.store()
@@ -112,7 +94,7 @@ func (t *Table) saveTo(ctx context.Context, dir string, h header) (Saved, error)
 	if err == nil {
 		err = s.counts()
 	}
-	return s.out, errors.Join(err, s.shot.cancel())
+	return s.h.Epoch, errors.Join(err, s.shot.cancel())
 }
 
 // begin starts an epoch and the walk.
@@ -127,7 +109,6 @@ func (s *saving) begin() {
 	}
 	s.h.Epoch, s.h.Day, s.h.Borders = t.clock.Load(), t.days.day, t.days.borders
 	s.h.Admission = t.cfg.Admission.text()
-	s.out.Epoch = s.h.Epoch
 	s.keys = t.copyFilter() // before any row is read: rows of its pulls exist
 	s.shot = t.beginWalk()
 }
@@ -179,16 +160,7 @@ func (s *saving) section(name section, fill func(w *writer) error) error {
 	if err := fill(w); err != nil {
 		return errors.Join(err, w.f.Close())
 	}
-	n := w.rows
-	err = w.finish()
-	s.out.Bytes += w.bytes
-	switch name {
-	case deletedSection:
-		s.out.Deleted += n
-	case storeSection, memorySection:
-		s.out.Rows += n
-	}
-	return err
+	return w.finish()
 }
 
 // pieceRows is the number of rows copied under a stripe's lock: some 100 KiB of rows of width 16.

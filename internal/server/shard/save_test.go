@@ -18,19 +18,41 @@ import (
 
 var background = context.Background()
 
-func save(t testing.TB, tb *Table, dir string) Saved {
+// saved describes a checkpoint.
+type saved struct {
+	About
+	Epoch uint64
+	Bytes int64
+}
+
+func savedAt(t testing.TB, dir string, epoch uint64) (s saved) {
 	t.Helper()
-	s, err := tb.Save(background, dir, "")
+	about, err := Describe(dir, "")
 	must(t, err)
+	s = saved{About: about, Epoch: epoch}
+	files, err := os.ReadDir(dir)
+	must(t, err)
+	for _, f := range files {
+		info, err := f.Info()
+		must(t, err)
+		s.Bytes += info.Size()
+	}
 	return s
 }
 
-func saveDelta(t testing.TB, tb *Table, dir string, since uint64) Saved {
+func save(t testing.TB, tb *Table, dir string) saved {
 	t.Helper()
-	s, err := tb.SaveDelta(background, dir, "", since)
+	epoch, err := tb.Save(background, dir, "", 0)
 	must(t, err)
-	tb.Committed(s.Epoch)
-	return s
+	return savedAt(t, dir, epoch)
+}
+
+func saveDelta(t testing.TB, tb *Table, dir string, since uint64) saved {
+	t.Helper()
+	epoch, err := tb.Save(background, dir, "", since)
+	must(t, err)
+	tb.Committed(epoch)
+	return savedAt(t, dir, epoch)
 }
 
 func load(t testing.TB, tb *Table, dirs ...string) {
@@ -128,11 +150,22 @@ func c2(t *testing.T, c Config, newStore func(*testing.T) store.Store) Config {
 	return c
 }
 
+// shrunk has the rows that a Shrink deleted, and the remaining rows.
+type shrunk struct{ Deleted, Kept int64 }
+
 func shrink(t testing.TB, tb *Table, days int) shrunk {
 	t.Helper()
-	s, err := tb.Shrink(background, days)
+	deleted, err := tb.Shrink(background, days)
 	must(t, err)
-	return s
+	return shrunk{deleted, rowsOf(tb)}
+}
+
+// rowsOf is the number of rows in both tiers.
+func rowsOf(tb *Table) int64 {
+	tb.upkeep.Lock() // no row is being evicted
+	defer tb.upkeep.Unlock()
+	s := tb.Stats()
+	return s.Rows + s.StoredRows
 }
 
 // journal is what a log would hold: all pushes of each session.
@@ -207,12 +240,12 @@ func TestSaveWhileTraining(t *testing.T) {
 						}
 					}
 				}}
-				s, err := tb.Save(ctx, dirs[0], "")
+				epoch, err := tb.Save(ctx, dirs[0], "", 0)
 				for _, dir := range dirs[1:] {
 					if err != nil {
 						break
 					}
-					s, err = tb.SaveDelta(ctx, dir, "", s.Epoch)
+					epoch, err = tb.Save(ctx, dir, "", epoch)
 				}
 				if err != nil {
 					t.Error(err)
@@ -286,7 +319,7 @@ func TestLoadByOtherServers(t *testing.T) {
 				t.Fatalf("server %d, key %d: %v, want %v", server, key, got, want[key])
 			}
 		}
-		if s := tb.Stats(); int64(s.MemoryRows)+s.StoreRows != mine {
+		if s := statsOf(tb); int64(s.MemoryRows)+s.StoreRows != mine {
 			t.Errorf("server %d has %d and %d rows, want %d", server, s.MemoryRows, s.StoreRows, mine)
 		}
 		tiers(t, tb)
@@ -314,9 +347,8 @@ func TestLoadFaults(t *testing.T) {
 			_, err := tb.Load(background, at("base"), "", nil)
 			return err
 		},
-		"file already exists":   func(tb *Table) error { _, err := tb.Save(background, at("base"), ""); return err },
-		"a delta since epoch 0": func(tb *Table) error { _, err := tb.SaveDelta(background, at("x"), "", 0); return err },
-		"a delta since epoch 9": func(tb *Table) error { _, err := tb.SaveDelta(background, at("x"), "", 9); return err },
+		"file already exists":   func(tb *Table) error { _, err := tb.Save(background, at("base"), "", 0); return err },
+		"a delta since epoch 9": func(tb *Table) error { _, err := tb.Save(background, at("x"), "", 9); return err },
 		"no such file":          func(tb *Table) error { _, err := tb.Load(background, at("nowhere"), "", nil); return err },
 		"it is of table \"ads\" with rows of 3 weights": func(*Table) error {
 			c := small(nil)
@@ -329,7 +361,7 @@ func TestLoadFaults(t *testing.T) {
 		"set Deltas": func(*Table) error {
 			c := small(nil)
 			c.Deltas = false
-			_, err := newTable(t, c).SaveDelta(background, at("x"), "", 1)
+			_, err := newTable(t, c).Save(background, at("x"), "", 1)
 			return err
 		},
 	} {
@@ -343,7 +375,7 @@ func TestLoadFaults(t *testing.T) {
 		tb.tick()
 	}
 	tb.upkeep.Unlock()
-	if _, err := tb.SaveDelta(background, at("x"), "", delta.Epoch); err == nil || !contains(err, "save all") {
+	if _, err := tb.Save(background, at("x"), "", delta.Epoch); err == nil || !contains(err, "save all") {
 		t.Error(err)
 	}
 	if files, err := filepath.Glob(at("x*")); err != nil || len(files) > 0 {
@@ -361,14 +393,14 @@ func TestSaveCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	cancel()
 	dir := dirOf(t, "never")
-	if _, err := tb.Save(ctx, dir, ""); !errors.Is(err, context.Canceled) {
+	if _, err := tb.Save(ctx, dir, "", 0); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the directory is there: %v", err)
 	}
 	evictAll(t, tb)
-	if s := tb.Stats(); s.MemoryRows != 0 {
+	if s := statsOf(tb); s.MemoryRows != 0 {
 		t.Errorf("%d rows stay in memory", s.MemoryRows)
 	}
 	if _, err := tb.Shrink(ctx, 1); err != nil && !errors.Is(err, context.Canceled) {

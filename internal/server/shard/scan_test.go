@@ -26,8 +26,8 @@ func checkScan(t *testing.T, tb *Table, dirs []string) {
 		}
 		return nil
 	}))
-	if int64(len(seen)) != tb.count() || len(seen) == 0 {
-		t.Errorf("%d rows of %d", len(seen), tb.count())
+	if int64(len(seen)) != rowsOf(tb) || len(seen) == 0 {
+		t.Errorf("%d rows of %d", len(seen), rowsOf(tb))
 	}
 }
 

@@ -9,9 +9,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/store"
 )
 
-// shrunk has the rows that a Shrink deleted, and the remaining rows.
-type shrunk struct{ Deleted, Kept int64 }
-
 // tombstones are deleted keys, for deltas.
 type tombstones struct {
 	sync.Mutex
@@ -23,7 +20,7 @@ type tombstone struct {
 	keys  []uint64
 }
 
-// Committed reports that the checkpoint with this Saved.Epoch is durable and the base of all later
+// Committed reports that the checkpoint with this epoch is durable and the base of all later
 // deltas: earlier deletions are dropped.
 func (t *Table) Committed(epoch uint64) {
 	t.deleted.Lock()
@@ -55,9 +52,9 @@ const shrinkRows = 4096
 //
 // Shrink is not logged: a caller with a log repeats Shrink at its position in the log, or makes a
 // checkpoint after it.
-func (t *Table) Shrink(ctx context.Context, days int) (shrunk, error) {
+func (t *Table) Shrink(ctx context.Context, days int) (deleted int64, err error) {
 	if err := checkDays(days); err != nil {
-		return shrunk{}, t.fault("shrink", err)
+		return 0, t.fault("shrink", err)
 	}
 	t.slow.Lock()
 	defer t.slow.Unlock()
@@ -66,28 +63,16 @@ func (t *Table) Shrink(ctx context.Context, days int) (shrunk, error) {
 		t.filter.decay()
 		t.counted.mu.Unlock()
 	}
-	var out shrunk
-	err := t.shrinkMemory(days, &out)
+	before := t.counts.deleted.Load()
+	err = t.shrinkMemory(days)
 	if err == nil && t.store != nil && t.cfg.Shrinker != nil {
-		err = t.shrinkStore(ctx, &out)
+		err = t.shrinkStore(ctx)
 	}
-	out.Kept = t.count()
-	return out, t.fault("shrink", err)
-}
-
-// count returns the number of rows in both tiers.
-func (t *Table) count() int64 {
-	t.upkeep.Lock() // no row is being evicted
-	defer t.upkeep.Unlock()
-	n := int64(t.rows.Len())
-	if t.store != nil {
-		n += t.store.Table(t.cfg.Number).Rows - t.counts.both.Load()
-	}
-	return n
+	return t.counts.deleted.Load() - before, t.fault("shrink", err)
 }
 
 // shrinkMemory advances the days and shrinks the rows in memory.
-func (t *Table) shrinkMemory(days int, out *shrunk) error {
+func (t *Table) shrinkMemory(days int) error {
 	t.upkeep.Lock()
 	t.gate.Lock()
 	t.tick()
@@ -104,7 +89,7 @@ func (t *Table) shrinkMemory(days int, out *shrunk) error {
 	var at rows.Cursor
 	for more := true; more; { // always to the end: rows must have the same day
 		var err error
-		at, more, err = t.shrinkPiece(at, days, out)
+		at, more, err = t.shrinkPiece(at, days)
 		if first == nil {
 			first = err
 		}
@@ -112,7 +97,7 @@ func (t *Table) shrinkMemory(days int, out *shrunk) error {
 	return first
 }
 
-func (t *Table) shrinkPiece(at rows.Cursor, days int, out *shrunk) (next rows.Cursor, more bool, err error) {
+func (t *Table) shrinkPiece(at rows.Cursor, days int) (next rows.Cursor, more bool, err error) {
 	t.upkeep.Lock()
 	defer t.upkeep.Unlock()
 	t.gate.Lock()
@@ -142,7 +127,6 @@ func (t *Table) shrinkPiece(at rows.Cursor, days int, out *shrunk) (next rows.Cu
 	if t.room != nil {
 		t.room.give(len(dead))
 	}
-	out.Deleted += int64(len(dead))
 	return next, more, err
 }
 
@@ -182,7 +166,7 @@ func (t *Table) deleteBoth(keys, dead []uint64) ([]uint64, error) {
 func (t *Table) sizes(n int) []int32 { return slices.Repeat([]int32{int32(t.imageBytes())}, n) }
 
 // shrinkStore shrinks the rows that are only in the store.
-func (t *Table) shrinkStore(ctx context.Context, out *shrunk) error {
+func (t *Table) shrinkStore(ctx context.Context) error {
 	var found store.Rows
 	var row rows.Row
 	var keys []uint64
@@ -199,12 +183,12 @@ func (t *Table) shrinkStore(ctx context.Context, out *shrunk) error {
 		if keys = append(keys, key); len(keys) < shrinkRows {
 			return nil
 		}
-		err = t.deleteStored(keys, &found, &row, values, out)
+		err = t.deleteStored(keys, &found, &row, values)
 		keys = keys[:0]
 		return err
 	})
 	if err == nil && len(keys) > 0 {
-		err = t.deleteStored(keys, &found, &row, values, out)
+		err = t.deleteStored(keys, &found, &row, values)
 	}
 	return err
 }
@@ -222,7 +206,7 @@ func (t *Table) imageGoes(row *rows.Row, values []float32, key uint64, image []b
 }
 
 // deleteStored deletes rows that are only in the store and, by their current image, still due.
-func (t *Table) deleteStored(keys []uint64, found *store.Rows, row *rows.Row, values []float32, out *shrunk) error {
+func (t *Table) deleteStored(keys []uint64, found *store.Rows, row *rows.Row, values []float32) error {
 	t.upkeep.Lock()
 	defer t.upkeep.Unlock()
 	t.gate.Lock()
@@ -256,6 +240,5 @@ func (t *Table) deleteStored(keys []uint64, found *store.Rows, row *rows.Row, va
 		return err
 	}
 	t.bury(dead)
-	out.Deleted += int64(len(dead))
 	return nil
 }

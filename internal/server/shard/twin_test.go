@@ -55,7 +55,7 @@ func TestAgainstMap(t *testing.T) {
 				}
 			}
 			w.check(t, w.t, keys)
-			st := w.t.Stats()
+			st := statsOf(w.t)
 			if s != nil && (st.Evicted == 0 || st.Written == 0 || st.StoreHits == 0 || st.Prefetched == 0 || st.Made == 0 || st.StoreRows == 0) {
 				t.Errorf("%+v", st)
 			}
@@ -71,21 +71,21 @@ func TestCleanRowsAreNotWritten(t *testing.T) {
 	keys, x := sequence(0, n), make([]float32, n*dim)
 	must(t, tb.Pull(keys, x))
 	evictAll(t, tb)
-	if s := tb.Stats(); s.Written != 0 || s.StoreRows != 0 || s.MemoryRows != 0 || s.Made != n {
+	if s := statsOf(tb); s.Written != 0 || s.StoreRows != 0 || s.MemoryRows != 0 || s.Made != n {
 		t.Fatalf("after a pull: %+v", s)
 	}
 	must(t, tb.Push(0, 1, keys, x, 1))
 	evictAll(t, tb)
-	if s := tb.Stats(); s.Written != n || s.StoreRows != n {
+	if s := statsOf(tb); s.Written != n || s.StoreRows != n {
 		t.Fatalf("after a push: %+v", s)
 	}
 	must(t, tb.Pull(keys, x))
-	if s := tb.Stats(); s.StoreRows != 0 || s.MemoryRows != n || s.StoreHits != n {
+	if s := statsOf(tb); s.StoreRows != 0 || s.MemoryRows != n || s.StoreHits != n {
 		t.Fatalf("after another pull: %+v", s)
 	}
 	must(t, tb.Push(0, 2, keys[:10], x[:10*dim], 1))
 	evictAll(t, tb)
-	if s := tb.Stats(); s.Written != n+10 || s.StoreRows != n {
+	if s := statsOf(tb); s.Written != n+10 || s.StoreRows != n {
 		t.Errorf("after ten pushes: %+v", s)
 	}
 	tiers(t, tb)
@@ -200,7 +200,7 @@ func TestManyGoroutines(t *testing.T) {
 			wg.Wait()
 			l.check(t, tb)
 			tiers(t, tb)
-			if st := tb.Stats(); st.Evicted < 4000 || st.Prefetched == 0 || st.StoreHits == 0 {
+			if st := statsOf(tb); st.Evicted < 4000 || st.Prefetched == 0 || st.StoreHits == 0 {
 				t.Errorf("little happened: %+v", st)
 			}
 		})
@@ -264,7 +264,7 @@ func TestPushFaults(t *testing.T) {
 			t.Errorf("%v does not hold %q", err, want)
 		}
 	}
-	if n := tb.Stats().MemoryRows; n != 0 {
+	if n := statsOf(tb).MemoryRows; n != 0 {
 		t.Errorf("%d rows", n)
 	}
 }
@@ -329,12 +329,12 @@ func BenchmarkShard(b *testing.B) {
 			for _, keys := range batches[:256] { // until memory has what is hot
 				step(keys)
 			}
-			before := tb.Stats()
+			before := statsOf(tb)
 			b.ResetTimer()
 			for i := range b.N {
 				step(batches[(256+i)%len(batches)])
 			}
-			after := tb.Stats()
+			after := statsOf(tb)
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/batch, "ns/row")
 			b.ReportMetric(100-100*float64(after.Missed-before.Missed)/float64(after.Pulled-before.Pulled), "%hits")
 		})

@@ -3,7 +3,6 @@
 package tiers
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -188,46 +187,5 @@ func (t *Tiers) Make(i int, c rows.Config) (engine.Table, error) {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
-	return table{s, t.c.Deltas}, nil
-}
-
-type table struct {
-	*shard.Table
-	deltas bool
-}
-
-func (t table) Shrink(ctx context.Context, days int) (int64, error) {
-	s, err := t.Table.Shrink(ctx, days)
-	return s.Deleted, err
-}
-
-func (t table) Save(ctx context.Context, dir, of string, since uint64) (uint64, error) {
-	save := t.Table.Save
-	if since != 0 {
-		save = func(ctx context.Context, dir, of string) (shard.Saved, error) {
-			return t.Table.SaveDelta(ctx, dir, of, since)
-		}
-	}
-	s, err := save(ctx, dir, of)
-	if errors.Is(err, shard.ErrTooLate) {
-		err = fmt.Errorf("%w: %w", engine.ErrWhole, err)
-	}
-	return s.Epoch, err
-}
-
-func (t table) Load(ctx context.Context, dir, of string, keep func(uint64) bool) (uint64, error) {
-	l, err := t.Table.Load(ctx, dir, of, keep)
-	return l.Epoch, err
-}
-
-func (t table) Deltas() bool { return t.deltas }
-
-func (t table) Stats() engine.TableStats {
-	s := t.Table.Stats()
-	return engine.TableStats{
-		Rows: int64(s.MemoryRows), StoredRows: s.StoreRows, Bytes: int64(s.Memory.Resident()), StoredBytes: s.StoreBytes,
-		Pulled: s.Pulled, Pushed: s.Pushed, Missed: s.Missed,
-		Found: s.StoreHits, Denied: s.Denied + int64(s.Memory.Denied) + int64(s.Memory.Dropped),
-		Evicted: s.Evicted, Deleted: s.Deleted, Prefetched: s.Prefetched,
-	}
+	return s, nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/server"
 	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/service"
+	"github.com/ringo-ml/ringo/internal/server/shard"
 	"github.com/ringo-ml/ringo/internal/usage"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -221,11 +222,11 @@ type serverFigures struct {
 }
 
 // table returns the metrics of the only table.
-func (f *serverFigures) table() engine.TableStats {
+func (f *serverFigures) table() shard.Stats {
 	if len(f.Tables.Tables) == 0 {
-		return engine.TableStats{}
+		return shard.Stats{}
 	}
-	return f.Tables.Tables[0].TableStats
+	return f.Tables.Tables[0].Stats
 }
 
 func (p *serverProcess) figures(ctx context.Context) (f serverFigures, err error) {
