@@ -21,7 +21,7 @@ import (
 type mapped struct {
 	Table // nil: tests of this table call no other methods
 	c     rows.Config
-	mu sync.Mutex
+	mu    sync.Mutex
 	mappedRows
 	since map[uint64]uint64 // epoch of each row's last change
 	epoch uint64
