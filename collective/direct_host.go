@@ -2,8 +2,9 @@ package collective
 
 import "slices"
 
-// The two halves of the hierarchical allreduce within a host with shared memory. Both are one
-// operation of the shmGroup: one arrival, then steps.
+// The hierarchical operations within a host with shared memory. Each is one operation of the
+// shmGroup: one arrival, after a rank has the data for the other ranks, then rounds as in
+// direct_exchange.go: data in an arena are read in place, other data pass through staging in pieces.
 
 // hostSharesMemory reports whether the hierarchy's ranks of this host are exactly the ranks that
 // share memory.
@@ -11,51 +12,54 @@ func (g *Group) hostSharesMemory() bool {
 	return g.share != nil && g.hosting != nil && slices.Equal(g.share.ranks, g.hosting.local.ranks)
 }
 
-// hostPart returns the bounds in x of place p's part.
-func (w *Work) hostPart(p int) (lo, hi int) {
-	if p > 0 {
-		lo = w.ends[p-1]
+// hostPlace returns the arena offset of this rank's x for the host's other ranks; or nowhere, also
+// if a copy costs less than the final wait for readers.
+func (w *Work) hostPlace() uint64 {
+	if len(w.x) <= copyLimit {
+		return nowhere
 	}
-	return lo, w.ends[p]
+	return w.place(w.x)
 }
 
-// hostScatter reduces x over the ranks of the host: part p, up to w.ends[p], to the rank with place
-// p. Operands are read in place, in one pass, if all are in arenas; otherwise all pass through
-// staging in pieces of all parts.
-func (w *Work) hostScatter() error {
-	s := w.g.share
-	ranks := len(s.ranks)
+// hostRounds arrives, and runs rounds until most bytes have been read, room bytes per round. read
+// reports whether rank i's x is a source; stage copies a piece of this rank's x to staging, and take
+// reads the pieces of a round.
+func (w *Work) hostRounds(most, room int, read func(i int) bool, stage, take func(t, room int)) error {
 	w.steps = 0
-	place, room := w.place(w.x), len(s.staging[0])/2/ranks&^(cacheLine-1)
-	if place == nowhere {
-		w.stageHost(0, room)
+	place := nowhere
+	if read(w.g.share.me) {
+		if place = w.hostPlace(); place == nowhere {
+			stage(0, room)
+		}
 	}
 	if err := w.arrive(place, len(w.x)); err != nil {
 		return err
 	}
-	most := 0
-	for p := range ranks {
-		lo, hi := w.hostPart(p)
-		most = max(most, hi-lo)
+	return w.rounds(most, room, read, stage, take)
+}
+
+// rounds is hostRounds after the arrival, with the first pieces staged. One round suffices if every
+// source is in an arena.
+func (w *Work) rounds(most, room int, read func(i int) bool, stage, take func(t, room int)) error {
+	me, all, some := w.g.share.me, true, false
+	for i := range w.g.share.ranks {
+		if _, placed := w.placeOf(i); read(i) {
+			all, some = all && placed, some || placed
+		}
 	}
-	placed := w.placed()
-	if placed == ranks {
+	if all {
 		room = max(most, 1)
-	} else if placed > 0 { // ranks with an arena have not staged a first piece
-		if place != nowhere {
-			w.stageHost(0, room)
-		}
-		if err := w.nextStep(); err != nil {
-			return err
-		}
 	}
 	for t := 0; ; t++ {
-		w.reduceHost(t, room, placed == ranks)
-		if (t+1)*room >= most {
+		take(t, room)
+		last := (t+1)*room >= most
+		if last && !some {
 			return nil
 		}
-		w.stageHost(t+1, room)
-		if err := w.nextStep(); err != nil {
+		if _, placed := w.placeOf(me); !last && !placed && read(me) {
+			stage(t+1, room)
+		}
+		if err := w.nextStep(); err != nil || last {
 			return err
 		}
 	}
@@ -67,78 +71,146 @@ func (w *Work) nextStep() error {
 	return w.step(w.steps)
 }
 
-// stageHost copies piece t of the other ranks' parts to staging.
-func (w *Work) stageHost(t, room int) {
+// halfStage returns the size of a piece if all ranks read the same piece.
+func (s *shmGroup) halfStage() int { return len(s.staging[0]) / 2 }
+
+// stagePiece copies piece t of x.
+func (w *Work) stagePiece(t, room int) {
 	s := w.g.share
-	to := s.stage(w.number, s.me)
-	for p := range s.ranks {
-		lo, hi := w.hostPart(p)
-		if from := lo + t*room; p != s.me && from < hi {
-			copy(to[(t%2*len(s.ranks)+p)*room:][:room], w.x[from:hi])
-		}
+	if from := t * room; from < len(w.x) {
+		copy(s.stage(w.number, s.me)[t%2*room:][:room], w.x[from:])
 	}
 }
 
-// reduceHost reduces piece t of this rank's part.
-func (w *Work) reduceHost(t, room int, inPlace bool) {
+// hostView returns bytes [lo, hi) of place i's x in round t: in an arena, or at offset at of the
+// piece at base.
+func (w *Work) hostView(i, lo, hi, base, at int) []byte {
 	s := w.g.share
-	lo, hi := w.hostPart(s.me)
-	lo += t * room
-	if hi = min(hi, lo+room); lo >= hi {
-		return
+	if off, placed := w.placeOf(i); placed {
+		return s.arenas[i][off+lo : off+hi]
 	}
-	w.srcs = w.srcs[:0]
-	for i := range s.ranks {
-		switch {
-		case i == s.me:
-			w.srcs = append(w.srcs, w.x[lo:hi])
-		case inPlace:
-			off, _ := w.placeOf(i)
-			w.srcs = append(w.srcs, s.arenas[i][off+lo:off+hi])
-		default:
-			w.srcs = append(w.srcs, s.stage(w.number, i)[(t%2*len(s.ranks)+s.me)*room:][:hi-lo])
-		}
-	}
-	w.dsts = append(w.dsts[:0], w.x[lo:hi])
-	w.fold(w.dsts, w.srcs)
+	return s.stage(w.number, i)[base+at:][:hi-lo]
 }
 
-// hostGather copies the parts that hostScatter reduced to all ranks of the host. The first step
-// reports a complete part, and the end of reads from other ranks' operands.
-func (w *Work) hostGather() error {
+// hostSpread copies the leader's x to all ranks of the host.
+func (w *Work) hostSpread(leader int) error {
+	s := w.g.share
+	return w.hostRounds(len(w.x), s.halfStage(), func(i int) bool { return i == leader }, w.stagePiece, func(t, room int) {
+		lo := min(len(w.x), t*room)
+		hi := min(len(w.x), lo+room)
+		if s.me != leader && lo < hi {
+			copyCached(w.x[lo:hi], w.hostView(leader, lo, hi, t%2*room, 0))
+		}
+	})
+}
+
+// hostCollect reduces the operands of the host to the leader's x. own is the leader's operand,
+// which can be x.
+func (w *Work) hostCollect(own []byte, leader int) error {
+	s := w.g.share
+	return w.hostRounds(len(w.x), s.halfStage(), func(i int) bool { return i != leader }, w.stagePiece, func(t, room int) {
+		lo := min(len(w.x), t*room)
+		hi := min(len(w.x), lo+room)
+		if s.me != leader || lo == hi {
+			return
+		}
+		w.srcs = w.srcs[:0]
+		for i := range s.ranks {
+			if i == leader {
+				w.srcs = append(w.srcs, own[lo:hi])
+			} else {
+				w.srcs = append(w.srcs, w.hostView(i, lo, hi, t%2*room, 0))
+			}
+		}
+		w.dsts = append(w.dsts[:0], w.x[lo:hi])
+		w.fold(w.dsts, w.srcs)
+	})
+}
+
+// largestBundle returns the size of the largest bundle of a rank of the host.
+func (w *Work) largestBundle() int {
+	most := 0
+	for i := range w.g.hosting.bundles {
+		most = max(most, w.bundleOf(i))
+	}
+	return most
+}
+
+// hostExchange copies the parts of each rank's bundle to all other ranks of the host.
+func (w *Work) hostExchange() error {
+	return w.hostRounds(w.largestBundle(), w.g.share.halfStage(), everyRank, w.stageBundle, w.takeBundles)
+}
+
+// hostRegather is hostExchange after hostScatter, without a second arrival. The first step reports
+// a complete part, and the end of reads from other ranks' operands and staging.
+func (w *Work) hostRegather() error {
 	s := w.g.share
 	if err := w.nextStep(); err != nil {
 		return err
 	}
-	if w.placed() == len(s.ranks) {
-		for k := range s.ranks {
-			i := (s.me + k) % len(s.ranks)
-			lo, hi := w.hostPart(i)
-			if off, _ := w.placeOf(i); i != s.me {
-				copyCached(w.x[lo:hi], s.arenas[i][off+lo:off+hi])
-			}
-		}
-		return w.nextStep() // no rank reads x after this step
+	if _, placed := w.placeOf(s.me); !placed {
+		w.stageBundle(0, s.halfStage())
 	}
-	most, room := 0, len(s.staging[0])/2
-	for p := range s.ranks {
-		lo, hi := w.hostPart(p)
-		most = max(most, hi-lo)
-	}
-	own, end := w.hostPart(s.me)
-	for t := 0; t*room < most; t++ {
-		if from := own + t*room; from < end {
-			copy(s.stage(w.number, s.me)[t%2*room:][:room], w.x[from:end])
-		}
+	if w.placed() < len(s.ranks) {
 		if err := w.nextStep(); err != nil {
 			return err
 		}
-		for i := range s.ranks {
-			lo, hi := w.hostPart(i)
-			if from := lo + t*room; i != s.me && from < hi {
-				copy(w.x[from:min(hi, from+room)], s.stage(w.number, i)[t%2*room:][:room])
+	}
+	return w.rounds(w.largestBundle(), s.halfStage(), everyRank, w.stageBundle, w.takeBundles)
+}
+
+func everyRank(int) bool { return true }
+
+// stageBundle copies piece t of this rank's bundle.
+func (w *Work) stageBundle(t, room int) {
+	to := w.g.share.stage(w.number, w.g.share.me)[t%2*room:]
+	w.stretches(w.g.share.me, t*room, (t+1)*room, func(lo, hi, at int) { copy(to[at-t*room:], w.x[lo:hi]) })
+}
+
+// takeBundles copies piece t of the other ranks' bundles to x.
+func (w *Work) takeBundles(t, room int) {
+	s := w.g.share
+	for k := 1; k < len(s.ranks); k++ {
+		i := (s.me + k) % len(s.ranks)
+		w.stretches(i, t*room, (t+1)*room, func(lo, hi, at int) {
+			copyCached(w.x[lo:hi], w.hostView(i, lo, hi, t%2*room, at-t*room))
+		})
+	}
+}
+
+// hostScatter reduces x over the ranks of the host: part p, up to w.ends[p], to the rank with place
+// p.
+func (w *Work) hostScatter() error {
+	lo, hi := w.partAt(w.g.share.me)
+	return w.hostDeal(w.x[lo:hi])
+}
+
+// hostDeal reduces the parts of this rank's bundle over the host, into bundle.
+func (w *Work) hostDeal(bundle []byte) error {
+	s := w.g.share
+	ranks := len(s.ranks)
+	room := s.halfStage() / ranks &^ (cacheLine - 1)
+	stage := func(t, room int) {
+		for p := range s.ranks {
+			if p == s.me {
+				continue
 			}
+			to := s.stage(w.number, s.me)[(t%2*ranks+p)*room:]
+			w.stretches(p, t*room, (t+1)*room, func(lo, hi, at int) { copy(to[at-t*room:], w.x[lo:hi]) })
 		}
 	}
-	return nil
+	return w.hostRounds(w.largestBundle(), room, everyRank, stage, func(t, room int) {
+		w.stretches(s.me, t*room, (t+1)*room, func(lo, hi, at int) {
+			w.srcs = w.srcs[:0]
+			for i := range s.ranks {
+				if i == s.me {
+					w.srcs = append(w.srcs, w.x[lo:hi])
+				} else {
+					w.srcs = append(w.srcs, w.hostView(i, lo, hi, (t%2*ranks+s.me)*room, at-t*room))
+				}
+			}
+			w.dsts = append(w.dsts[:0], bundle[at:][:hi-lo])
+			w.fold(w.dsts, w.srcs)
+		})
+	})
 }

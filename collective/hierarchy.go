@@ -23,6 +23,7 @@ type hierarchy struct {
 
 	lists   [][]int                   // ranks by host
 	bundles [][]int                   // ranks of the parts that each local place has between the phases
+	places  []int                     // numbers of the local places: an allreduce has one part for each
 	leaders []atomic.Pointer[rankSet] // leaders by root: see leadersOf
 }
 
@@ -50,7 +51,7 @@ func newHierarchy(hosts []int, rank int) *hierarchy {
 	if h.slices > maxLocal {
 		return nil
 	}
-	h.ends, h.bundles = make([]int, h.local.size), make([][]int, h.local.size)
+	h.ends, h.bundles, h.places = make([]int, h.local.size), make([][]int, h.local.size), Ranks(h.local.size)
 	for s := range h.slices {
 		peers, absent := partsOf(lists, s, h.slices)
 		owner := ownerOf(s, h.slices, h.local.size)
@@ -84,7 +85,7 @@ func (w *Work) hierarchicalAllReduce() error {
 	}
 	scatter, gather := (*Work).pairScatter, (*Work).pairGather
 	if w.g.hostSharesMemory() {
-		scatter, gather = (*Work).hostScatter, (*Work).hostGather
+		scatter, gather = (*Work).hostScatter, (*Work).hostRegather
 	}
 	if err := scatter(w); err != nil {
 		return err

@@ -32,17 +32,25 @@ func partsOf(lists [][]int, s, slices int) (ranks []int, absent []bool) {
 	return ranks, absent
 }
 
+// bundleParts returns the parts, by number in partAt, that local place i has between the phases.
+func (w *Work) bundleParts(i int) []int {
+	if w.kind == kindAllReduce {
+		return w.g.hosting.places[i : i+1]
+	}
+	return w.g.hosting.bundles[i]
+}
+
 // bundleOf returns the size in bytes of local place i's parts between the phases.
 func (w *Work) bundleOf(i int) int {
 	n := 0
-	for _, r := range w.g.hosting.bundles[i] {
+	for _, r := range w.bundleParts(i) {
 		lo, hi := w.partAt(r)
 		n += hi - lo
 	}
 	return n
 }
 
-// partAt returns the bounds in x of rank r's part.
+// partAt returns the bounds in x of rank r's part; of local place r's in an allreduce.
 func (w *Work) partAt(r int) (lo, hi int) {
 	if len(w.ends) == 0 {
 		n := len(w.x) / w.g.size
@@ -58,7 +66,7 @@ func (w *Work) partAt(r int) (lo, hi int) {
 // bytes [lo, hi) of x, at offset at of the bundle.
 func (w *Work) stretches(i, from, to int, do func(lo, hi, at int)) {
 	at := 0
-	for _, r := range w.g.hosting.bundles[i] {
+	for _, r := range w.bundleParts(i) {
 		lo, hi := w.partAt(r)
 		a, b := max(from, at), min(to, at+hi-lo)
 		if a < b {

@@ -22,17 +22,27 @@ func (w *Work) outOf(place int) int { return (w.root + place) % w.scope.size }
 
 // spread receives x from the parent, if any, and sends every segment to the children immediately.
 func (w *Work) spread(chain bool) error {
-	place := w.treePlace()
-	if place > 0 {
-		return w.receiveInPlace(w.outOf(treeParent(place, chain)), func(i int) error { return w.passOn(i, place, chain) })
-	}
-	for i := range w.segments() {
+	place, n, asked := w.treePlace(), w.segments(), 0
+	for i := range n {
+		if place > 0 {
+			parent := w.outOf(treeParent(place, chain))
+			for ; asked < min(n, i+posted); asked++ {
+				w.post(asked, parent, w.segment(asked))
+			}
+			if err := w.wait(i, parent); err != nil {
+				return err
+			}
+		}
 		if err := w.passOn(i, place, chain); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+func (w *Work) segments() int { return w.segmentsOf(w.x) }
+
+func (w *Work) segment(i int) []byte { return w.cut(w.x, i) }
 
 // passOn sends segment i to all children, first to the child with the most descendants.
 func (w *Work) passOn(i, place int, chain bool) error {
