@@ -15,29 +15,32 @@ const BlockLen = simd.Int8Block
 // scaleBytes is the length of a block's scale, a float32 before the values.
 const scaleBytes = 4
 
+// blocked is the common part of Int8 and Sign.
+type blocked struct{}
+
+// Validate returns nil.
+func (blocked) Validate() error { return nil }
+
+// Block returns BlockLen.
+func (blocked) Block() int { return BlockLen }
+
+// Feedback returns true.
+func (blocked) Feedback() bool { return true }
+
 // Int8 stores a value as one byte, q in -127 to 127, and for every block a scale: the largest
 // magnitude divided by 127, cut to 16 bits of fraction, so that q*scale is exact. Values are
 // rounded to nearest, ties to even. A block below 1e-30 is stored as zeros. NaN and infinities are
 // errors.
-type Int8 struct{}
+type Int8 struct{ blocked }
 
 // Name returns "int8".
 func (Int8) Name() string { return "int8" }
 
-// Validate returns nil.
-func (Int8) Validate() error { return nil }
-
 // Code returns CodeInt8.
 func (Int8) Code() byte { return CodeInt8 }
 
-// Block returns BlockLen.
-func (Int8) Block() int { return BlockLen }
-
 // Size returns n and 4 bytes for each block.
 func (Int8) Size(n int) int { return n + scaleBytes*((n+BlockLen-1)/BlockLen) }
-
-// Feedback returns true.
-func (Int8) Feedback() bool { return true }
 
 // Encode stores blocks, each as scale and values.
 func (Int8) Encode(dst []byte, x []float32) error {
@@ -75,25 +78,16 @@ func shifted(err error, at int) error {
 // Sign stores the sign of a value in one bit, and for every block a scale, the mean magnitude
 // (1-bit SGD, Seide et al., Interspeech 2014; scaled as in Karimireddy et al., ICML 2019). It
 // requires error feedback. The sign bit of a zero counts. NaN and infinities are errors.
-type Sign struct{}
+type Sign struct{ blocked }
 
 // Name returns "sign".
 func (Sign) Name() string { return "sign" }
 
-// Validate returns nil.
-func (Sign) Validate() error { return nil }
-
 // Code returns CodeSign.
 func (Sign) Code() byte { return CodeSign }
 
-// Block returns BlockLen.
-func (Sign) Block() int { return BlockLen }
-
 // Size returns n bits in whole bytes and 4 bytes for each block.
 func (Sign) Size(n int) int { return (n+7)/8 + scaleBytes*((n+BlockLen-1)/BlockLen) }
-
-// Feedback returns true.
-func (Sign) Feedback() bool { return true }
 
 // Encode stores blocks, each as scale and signs.
 func (Sign) Encode(dst []byte, x []float32) error {

@@ -265,8 +265,7 @@ func (c *Compressor) offPadding(s *Sparse, start, groupLo int, p part) {
 			zeros++
 		}
 	}
-	putBack(residual, p.lo-groupLo, s.Index[start:], s.Value[start:])
-	s.Index, s.Value = s.Index[:start], s.Value[:start]
+	s.giveBack(start, residual, p.lo-groupLo)
 	for _, param := range c.layout.within(p.lo, p.hi) {
 		for at := max(param.Lo, p.lo); at < min(param.Hi, p.hi); at++ {
 			v := residual[at-p.lo]

@@ -26,18 +26,12 @@ func (d *corrected) Select(w *Workspace, s *Sparse, base int, residual, grad []f
 // reuse sends the entries that reach the threshold. With too few or too many, it sends none, and
 // only adds grad.
 func (d *corrected) reuse(w *Workspace, s *Sparse, base int, residual, grad []float32) bool {
-	start, most := len(s.Index), min(4*d.k, len(residual))
 	d.look(w, residual, grad)
-	count := w.reaching(s, base, residual, grad, d.savedState[dlgsThreshold], most, d.k)
-	if count <= most && 4*count >= d.k {
-		return true
+	count, ok := w.near(s, base, residual, grad, d.savedState[dlgsThreshold], d.k)
+	if !ok {
+		d.deviates(min(4, d.share(count)))
 	}
-	d.deviates(min(4, d.share(count)))
-	if count <= most {
-		putBack(residual, base, s.Index[start:], s.Value[start:])
-		s.Index, s.Value = s.Index[:start], s.Value[:start]
-	}
-	return false
+	return ok
 }
 
 // Parameters of the sample before a threshold is reused.

@@ -38,8 +38,7 @@ func (w *Workspace) Exact(s *Sparse, base int, residual, grad []float32, k int) 
 		if count >= k {
 			return w.trim(s, start, residual, base, k, w.take.least, high)
 		}
-		putBack(residual, base, s.Index[start:], s.Value[start:])
-		s.Index, s.Value = s.Index[:start], s.Value[:start]
+		s.giveBack(start, residual, base)
 	}
 	kth, equal := w.count(residual, k)
 	w.exactly(s, residual, base, kth, equal)

@@ -60,16 +60,10 @@ func (d *gaussian) Select(w *Workspace, s *Sparse, base int, residual, grad []fl
 			break
 		}
 	}
-	start, most := len(s.Index), min(4*d.k, len(residual))
-	count := w.reaching(s, base, residual, nil, least, most, d.k)
-	if d.last = (Pick{Threshold: least}); count <= most && 4*count >= d.k {
-		return
+	d.last = Pick{Threshold: least}
+	if _, ok := w.near(s, base, residual, nil, least, d.k); !ok {
+		d.last = Pick{w.Exact(s, base, residual, nil, d.k), true}
 	}
-	if count <= most {
-		putBack(residual, base, s.Index[start:], s.Value[start:])
-		s.Index, s.Value = s.Index[:start], s.Value[:start]
-	}
-	d.last = Pick{w.Exact(s, base, residual, nil, d.k), true}
 }
 
 func (d *gaussian) Last() Pick           { return d.last }

@@ -91,6 +91,20 @@ func (w *Workspace) reaching(s *Sparse, base int, residual, grad []float32, leas
 	return w.over(s)
 }
 
+// near moves nonzero values of at least a magnitude to s if they are from a quarter of k to four
+// times k, and reports their number. If not ok, none is moved, and residual has grad added.
+func (w *Workspace) near(s *Sparse, base int, residual, grad []float32, least float32, k int) (count int, ok bool) {
+	start, most := len(s.Index), min(4*k, len(residual))
+	count = w.reaching(s, base, residual, grad, least, most, k)
+	if count <= most && 4*count >= k {
+		return count, true
+	}
+	if count <= most {
+		s.giveBack(start, residual, base)
+	}
+	return count, false
+}
+
 // Sampled estimates the threshold of the share Ratio from a sample in every step (Deep Gradient
 // Compression, Lin et al., ICLR 2018). If more than twice the requested number reach it, exactly
 // the requested number of the largest are sent. If fewer than a quarter or more than four times as
@@ -154,19 +168,14 @@ func (d *sampled) Select(w *Workspace, s *Sparse, base int, residual, grad []flo
 		return
 	}
 	bits, _ := w.kthLargest(w.sample, max(1, rank), 0)
-	least, most := math.Float32frombits(bits), min(n, 4*d.k)
-	count := w.reaching(s, base, residual, grad, least, most, d.k)
-	switch {
-	case count <= most && count > 2*d.k:
-		d.last = Pick{w.trim(s, start, residual, base, d.k, max(1, bits), noBound), false}
-	case count <= most && 4*count >= d.k:
-		d.last = Pick{least, false}
-	default:
-		if count <= most {
-			putBack(residual, base, s.Index[start:], s.Value[start:])
-			s.Index, s.Value = s.Index[:start], s.Value[:start]
-		}
+	least := math.Float32frombits(bits)
+	switch count, ok := w.near(s, base, residual, grad, least, d.k); {
+	case !ok:
 		d.last = Pick{w.Exact(s, base, residual, nil, d.k), true}
+	case count > 2*d.k:
+		d.last = Pick{w.trim(s, start, residual, base, d.k, max(1, bits), noBound), false}
+	default:
+		d.last = Pick{least, false}
 	}
 }
 

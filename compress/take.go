@@ -134,3 +134,9 @@ func putBack(residual []float32, base int, index []int32, value []float32) {
 		residual[int(at)-base] = value[i]
 	}
 }
+
+// giveBack returns the entries from start on to the residual.
+func (s *Sparse) giveBack(start int, residual []float32, base int) {
+	putBack(residual, base, s.Index[start:], s.Value[start:])
+	s.Index, s.Value = s.Index[:start], s.Value[:start]
+}

@@ -1,9 +1,7 @@
 package compress
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 	"sync"
 	"unsafe"
 
@@ -60,33 +58,37 @@ func reject(x []float32, bound uint32, code string) error {
 }
 
 // FP32 stores values unchanged, including infinities.
-type FP32 struct{}
+type FP32 struct{ separate }
 
 // FP16 stores values as float16, rounded to nearest, ties to even. A magnitude
 // of 65,520 or more is an error.
-type FP16 struct{}
+type FP16 struct{ separate }
 
 // BF16 stores values as bfloat16, rounded to nearest, ties to even. A value that rounds to infinity
 // is an error.
-type BF16 struct{}
+type BF16 struct{ separate }
+
+// separate is the common part of codes that store each value separately. Such codes lose little or
+// no precision, and need no feedback.
+type separate struct{}
+
+// Validate returns nil.
+func (separate) Validate() error { return nil }
+
+// Block returns 1.
+func (separate) Block() int { return 1 }
+
+// Feedback returns false.
+func (separate) Feedback() bool { return false }
 
 // Name returns "fp32".
 func (FP32) Name() string { return "fp32" }
 
-// Validate returns nil.
-func (FP32) Validate() error { return nil }
-
 // Code returns CodeFP32.
 func (FP32) Code() byte { return CodeFP32 }
 
-// Block returns 1.
-func (FP32) Block() int { return 1 }
-
 // Size returns 4n.
 func (FP32) Size(n int) int { return 4 * n }
-
-// Feedback returns false: no precision is lost.
-func (FP32) Feedback() bool { return false }
 
 // Encode copies x; only NaN is an error.
 func (FP32) Encode(dst []byte, x []float32) error {
@@ -95,46 +97,25 @@ func (FP32) Encode(dst []byte, x []float32) error {
 		if simd.Host().MaxMagnitude(block) > simd.InfMagnitude {
 			return reject(x, simd.InfMagnitude+1, "fp32")
 		}
-		if littleEndian {
-			copy(dst[4*at:], bytesview.Bytes(block))
-			continue
-		}
-		for i, v := range block {
-			binary.LittleEndian.PutUint32(dst[4*(at+i):], math.Float32bits(v))
-		}
+		copy(dst[4*at:], bytesview.Bytes(block))
 	}
 	return nil
 }
 
 // Decode copies to dst.
 func (FP32) Decode(dst []float32, src []byte) error {
-	if littleEndian {
-		copy(bytesview.Bytes(dst), src)
-		return nil
-	}
-	for i := range dst {
-		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
-	}
+	copy(bytesview.Bytes(dst), src)
 	return nil
 }
 
 // Name returns "fp16".
 func (FP16) Name() string { return "fp16" }
 
-// Validate returns nil.
-func (FP16) Validate() error { return nil }
-
 // Code returns CodeFP16.
 func (FP16) Code() byte { return CodeFP16 }
 
-// Block returns 1.
-func (FP16) Block() int { return 1 }
-
 // Size returns 2n.
 func (FP16) Size(n int) int { return 2 * n }
-
-// Feedback returns false: rounding errors are small.
-func (FP16) Feedback() bool { return false }
 
 // Encode rounds x; the first value out of range is the error.
 func (FP16) Encode(dst []byte, x []float32) error {
@@ -150,20 +131,11 @@ func (FP16) Decode(dst []float32, src []byte) error {
 // Name returns "bf16".
 func (BF16) Name() string { return "bf16" }
 
-// Validate returns nil.
-func (BF16) Validate() error { return nil }
-
 // Code returns CodeBF16.
 func (BF16) Code() byte { return CodeBF16 }
 
-// Block returns 1.
-func (BF16) Block() int { return 1 }
-
 // Size returns 2n.
 func (BF16) Size(n int) int { return 2 * n }
-
-// Feedback returns false: rounding errors are small.
-func (BF16) Feedback() bool { return false }
 
 // Encode rounds x; the first value out of range is the error.
 func (BF16) Encode(dst []byte, x []float32) error {
@@ -181,7 +153,7 @@ func (BF16) Decode(dst []float32, src []byte) error {
 // them in the nearest cache.
 const valueBlock = 2048
 
-// halves is memory for 16-bit values with bytes at odd addresses, or in big-endian order.
+// halves is memory for 16-bit values with bytes at odd addresses.
 var halves = sync.Pool{New: func() any { return new([valueBlock]uint16) }}
 
 // encodeHalves converts values with magnitude bits below bound.
@@ -202,13 +174,7 @@ func encodeHalves(dst []byte, x []float32, code string, bound uint32, convert fu
 			continue
 		}
 		convert(k, aside[:len(block)], block)
-		if littleEndian {
-			copy(to, bytesview.Bytes(aside[:len(block)]))
-			continue
-		}
-		for i, h := range aside[:len(block)] {
-			binary.LittleEndian.PutUint16(to[2*i:], h)
-		}
+		copy(to, bytesview.Bytes(aside[:len(block)]))
 	}
 	return nil
 }
@@ -223,26 +189,18 @@ func decodeHalves(dst []float32, src []byte, convert func(*simd.Kernels, []float
 	defer halves.Put(aside)
 	for len(dst) > 0 {
 		n := min(len(dst), valueBlock)
-		if littleEndian {
-			copy(bytesview.Bytes(aside[:n]), src)
-		} else {
-			for i := range n {
-				aside[i] = binary.LittleEndian.Uint16(src[2*i:])
-			}
-		}
+		copy(bytesview.Bytes(aside[:n]), src)
 		convert(k, dst[:n], aside[:n])
 		dst, src = dst[n:], src[2*n:]
 	}
 }
 
-// wholeHalves returns b as 16-bit values, or nil if memory has another alignment or byte order.
+// wholeHalves returns b as 16-bit values, or nil if b begins at an odd address. Memory and payloads
+// are little-endian on every supported platform.
 func wholeHalves(b []byte) []uint16 {
 	first := unsafe.Pointer(unsafe.SliceData(b))
-	if !littleEndian || uintptr(first)&1 != 0 {
+	if uintptr(first)&1 != 0 {
 		return nil
 	}
 	return unsafe.Slice((*uint16)(first), len(b)/2)
 }
-
-// littleEndian reports whether memory and payloads have the same byte order.
-var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
