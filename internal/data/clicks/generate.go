@@ -301,14 +301,15 @@ func (m *Generator) Write(ctx context.Context, w io.Writer, cfg GenerateConfig) 
 		}
 	}
 	truths := make(chan *oracleCounts, cfg.Threads)
-	err := writePieces(ctx, w, cfg, func() (draw func(p *piece), done func()) {
+	err := writePieces(ctx, w, cfg, func() (draw func(*piece)) {
 		t, row := NewTruth(), new(generatedRow)
+		truths <- t
 		return func(p *piece) {
 			r := prng.New(cfg.Seed^randomStream, 4<<40+cfg.Part, uint64(cfg.First/GenerateRows+p.number))
 			for range p.rows {
 				p.text = m.row(p.text, row, &r, t)
 			}
-		}, func() { truths <- t }
+		}
 	})
 	if err != nil {
 		return Truth{}, err

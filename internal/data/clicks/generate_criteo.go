@@ -10,7 +10,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/prng"
@@ -318,71 +317,47 @@ type piece struct {
 	number int64
 	rows   int64
 	text   []byte
-	done   chan struct{}
 }
 
 // Write draws rows and writes them as lines, block by block, in memory independent of their number.
 // Cost: 3 us per row and thread. Write ends early with the context's cause.
 func (m *CriteoModel) Write(ctx context.Context, w io.Writer, cfg GenerateConfig) error {
-	return writePieces(ctx, w, cfg, func() (func(*piece), func()) {
+	return writePieces(ctx, w, cfg, func() func(*piece) {
 		return func(p *piece) {
 			r := prng.New(cfg.Seed^randomStream, 2<<40+cfg.Part, uint64(p.number))
 			for range p.rows {
 				p.text = m.row(p.text, &r)
 			}
-		}, func() {}
+		}
 	})
 }
 
 // writePieces draws blocks of rows on several goroutines, with a function from worker for each, and
-// writes the blocks in order. It calls done after a goroutine's last block.
-func writePieces(ctx context.Context, w io.Writer, cfg GenerateConfig, worker func() (draw func(*piece), done func())) error {
+// writes the blocks in order.
+func writePieces(ctx context.Context, w io.Writer, cfg GenerateConfig, worker func() (draw func(*piece))) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	queue := make(chan *piece, cfg.Threads+1)
-	ring := make([]piece, cfg.Threads+1)
-	for i := range ring {
-		ring[i].done = make(chan struct{}, 1)
-	}
-	var workers sync.WaitGroup
-	for range cfg.Threads {
-		workers.Go(func() {
-			draw, done := worker()
-			defer done()
-			for p := range queue {
-				p.text = p.text[:0]
-				draw(p)
-				p.done <- struct{}{}
-			}
-		})
-	}
-	defer workers.Wait()
-	defer close(queue)
-	return collectPieces(ctx, w, cfg, ring, queue)
-}
-
-// collectPieces distributes blocks and writes the results.
-func collectPieces(ctx context.Context, w io.Writer, cfg GenerateConfig, ring []piece, queue chan<- *piece) error {
-	blocks := (cfg.Rows + GenerateRows - 1) / GenerateRows
 	given, written := int64(0), int64(0)
-	for block := int64(0); block < blocks; block++ {
-		for ; given < blocks && given < block+int64(len(ring)); given++ {
-			p := &ring[given%int64(len(ring))]
-			p.number, p.rows = given, min(GenerateRows, cfg.Rows-given*GenerateRows)
-			queue <- p
+	supply := func(p *piece) error {
+		left := cfg.Rows - given*GenerateRows
+		if left <= 0 {
+			return io.EOF
 		}
-		p := &ring[block%int64(len(ring))]
-		<-p.done
+		*p = piece{number: given, rows: min(GenerateRows, left), text: p.text[:0]}
+		given++
+		return nil
+	}
+	return inOrder(cfg.Threads, supply, worker, func(p *piece) (bool, error) {
 		if err := context.Cause(ctx); err != nil {
-			return err
+			return false, err
 		}
 		if _, err := w.Write(p.text); err != nil {
-			return err
+			return false, err
 		}
 		if written += p.rows; cfg.Progress != nil {
 			cfg.Progress(written)
 		}
-	}
-	return nil
+		return true, nil
+	})
 }

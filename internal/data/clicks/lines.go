@@ -44,7 +44,6 @@ type Chunk struct {
 	Text   []byte // whole lines; a file's last line may lack its end
 	Offset int64
 	Block  Block
-	done   chan struct{}
 }
 
 // Chunks cuts a stream into pieces of whole lines.
@@ -107,44 +106,58 @@ func (s *Chunks) fill(text []byte, want int) ([]byte, error) {
 // ParseLines parses a file's chunks on several goroutines, and calls collect with the blocks in the
 // file's order until collect returns false or an error.
 func ParseLines(in *Chunks, threads int, parse func([]byte, *Block), collect func(*Chunk) (bool, error)) error {
-	queue := make(chan *Chunk, threads+1)
-	ring := make([]Chunk, threads+1)
+	supply := func(c *Chunk) (err error) {
+		c.Text, c.Offset, err = in.next(c.Text)
+		return err
+	}
+	parser := func() func(*Chunk) { return func(c *Chunk) { parse(c.Text, &c.Block) } }
+	return inOrder(threads, supply, parser, collect)
+}
+
+// inOrder works on items on several goroutines, and passes them to collect in the order of supply.
+// An error of supply, io.EOF at the end, is returned after the items before it. worker returns a
+// goroutine's function. Items are used again.
+func inOrder[T any](threads int, supply func(*T) error, worker func() (work func(*T)), collect func(*T) (more bool, err error)) error {
+	type slot struct {
+		item T
+		done chan struct{}
+	}
+	queue := make(chan *slot, threads+1)
+	ring := make([]slot, threads+1)
 	for i := range ring {
 		ring[i].done = make(chan struct{}, 1)
 	}
 	var workers sync.WaitGroup
 	for range threads {
 		workers.Go(func() {
-			for c := range queue {
-				parse(c.Text, &c.Block)
-				c.done <- struct{}{}
+			work := worker()
+			for s := range queue {
+				work(&s.item)
+				s.done <- struct{}{}
 			}
 		})
 	}
 	defer workers.Wait()
 	defer close(queue)
-	head, pending := 0, 0
-	var failed error // returned after the blocks before it
-	for end := false; ; {
-		for !end && pending < len(ring) {
-			c := &ring[(head+pending)%len(ring)]
-			var err error
-			if c.Text, c.Offset, err = in.next(c.Text); err != nil {
-				if end = true; err != io.EOF {
-					failed = err
-				}
+	given := 0
+	var ended error
+	for next := 0; ; next++ {
+		for ; ended == nil && given < next+len(ring); given++ {
+			s := &ring[given%len(ring)]
+			if ended = supply(&s.item); ended != nil {
 				break
 			}
-			pending++
-			queue <- c
+			queue <- s
 		}
-		if pending == 0 {
-			return failed
+		if next == given {
+			if ended == io.EOF {
+				return nil
+			}
+			return ended
 		}
-		c := &ring[head]
-		<-c.done
-		head, pending = (head+1)%len(ring), pending-1
-		if more, err := collect(c); err != nil || !more {
+		s := &ring[next%len(ring)]
+		<-s.done
+		if more, err := collect(&s.item); err != nil || !more {
 			return err
 		}
 	}
