@@ -104,7 +104,7 @@ func openArrays(c Config, _ *datafile.Skips) (*Dataset, error) {
 		err = in.read(evalPath, "test")
 	}
 	if err == nil {
-		err = in.make(path, cmp.Or(evalPath, path), c.Split)
+		err = in.make(path, cmp.Or(evalPath, path), c)
 	}
 	if err != nil {
 		return nil, errors.Join(err, in.set.Close())
@@ -139,7 +139,7 @@ func (in *arrayFiles) read(path, part string) error {
 }
 
 // make builds the set from the parts.
-func (in *arrayFiles) make(path, evalPath string, split float64) error {
+func (in *arrayFiles) make(path, evalPath string, c Config) error {
 	train, err := in.source(path, in.parts["train"])
 	if err != nil {
 		return err
@@ -152,13 +152,12 @@ func (in *arrayFiles) make(path, evalPath string, split float64) error {
 	parts := append(datafile.EvalParts(), datafile.EvalWords()...)
 	used := slices.IndexFunc(parts, func(part string) bool { return len(in.parts[part]) > 0 })
 	if used < 0 {
-		share := cmp.Or(split, usualSplit)
-		s.Notes = append(s.Notes, fmt.Sprintf("held out for evaluation: a share of %s (%v)", quantity.Exact(share), datafile.SplitPath))
-		s.Train, s.Eval, err = Split(train, share)
+		s.Notes = append(s.Notes, c.holdout().note())
+		s.Train, s.Eval, err = c.holdout().split(train)
 		return err
 	}
-	if split != 0 {
-		return setting.Errorf(datafile.SplitPath, "%s: no samples are held out, because %s has arrays to evaluate on: remove the share", quantity.Exact(split), evalPath)
+	if err = c.checkHoldout("%s has arrays to evaluate on", evalPath); err != nil {
+		return err
 	}
 	eval, err := in.source(evalPath, in.parts[parts[used]])
 	if err != nil {

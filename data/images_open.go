@@ -109,8 +109,10 @@ func shardsOf(c Config) (train, eval []string, err error) {
 	if c.TrainFile != "" && c.Dir != "" {
 		return nil, nil, setting.Errorf(datafile.TrainFilePath, "%s with %v %s: name one of both", c.TrainFile, datafile.DirPath, c.Dir)
 	}
-	if c.EvalFile != "" && c.Split != 0 {
-		return nil, nil, setting.Errorf(datafile.SplitPath, "%s with %v %s: no samples are held out, because the evaluation samples are given: remove one of the two", quantity.Exact(c.Split), datafile.EvalFilePath, c.EvalFile)
+	if c.EvalFile != "" {
+		if err := c.checkHoldout("the evaluation samples are given by %v %s", datafile.EvalFilePath, c.EvalFile); err != nil {
+			return nil, nil, err
+		}
 	}
 	if train, err = images.ShardNames(cmp.Or(c.TrainFile, c.Dir)); err == nil && c.EvalFile != "" {
 		eval, err = images.ShardNames(c.EvalFile)
@@ -145,18 +147,18 @@ func openShards(c Config, bad *datafile.Skips) (*Dataset, error) {
 	}
 	sizes := balance(labels[:len(samples)], classes, words)
 	size := or(c.ImageSize, 224)
-	n, share := len(samples), cmp.Or(c.Split, usualSplit)
+	n, share := len(samples), c.holdout()
 	s := &Dataset{Classes: classes, Words: words, emptyFiles: left.Sorted(), Notes: []string{fmt.Sprintf("%s in %s, one of %s each", quantity.Count(n, "sample"), quantity.Count(len(train), "shard"), quantity.Count(classes, "class"))}}
 	s.Notes = append(s.Notes, sizes...)
 	if len(eval) > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("evaluates on %s in %s", quantity.Count(len(others), "sample"), quantity.Count(len(eval), "shard")))
 	} else {
-		s.Notes = append(s.Notes, fmt.Sprintf("held out for evaluation: a share of %s (%v)", quantity.Exact(share), datafile.SplitPath))
+		s.Notes = append(s.Notes, share.note())
 	}
 	return s, s.openParts(c, bad, [2][]images.Picture{samples, others}, [2][]int32{labels[:n], labels[n:]}, func(pictures [2][]images.Picture, labels [2][]int32) (train, other Source, err error) {
 		train = newEncoded(pictures[0], labels[0], size, bad)
 		if len(eval) == 0 {
-			return Split(train, share)
+			return share.split(train)
 		}
 		return train, newEncoded(pictures[1], labels[1], size, bad), nil
 	})

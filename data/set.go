@@ -51,6 +51,9 @@ type Config struct {
 	Previous *table.Encoder
 	Resumed  bool    // table.Options.Resumed: Previous is of the same run
 	Split    float64 // share of samples held out for evaluation if the set has no evaluation part (0.1)
+	// Folds, at least 2, holds out part Fold, from 0, of that many parts of the samples, instead of
+	// the share Split. 0 means none.
+	Folds, Fold int
 	// Gather is table.Options.Gather: processes with separate files share one encoding.
 	Gather func(own []byte) ([][]byte, error)
 }
@@ -79,6 +82,9 @@ func (c Config) Validate() error {
 		fault(v.value < 0 || v.value > v.most, "", "data: %s %d: want 0 to %d", v.name, v.value, v.most)
 	}
 	fault(c.Split != 0 && !(c.Split > 0 && c.Split < 1), datafile.SplitPath, "%s: want a share above 0 and below 1; 0 for %s", quantity.Exact(c.Split), quantity.Exact(usualSplit))
+	fault(c.Folds != 0 && (c.Folds < 2 || c.Folds > maxFolds || c.Fold < 0 || c.Fold >= c.Folds), datafile.FoldsPath, "%d, part %d: want 2 to %d, and a part below it", c.Folds, c.Fold, maxFolds)
+	fault(c.Folds > 0 && c.Split != 0, datafile.FoldsPath, "%d with %v %s: each part is held out once: remove one of the two", c.Folds, datafile.SplitPath, quantity.Exact(c.Split))
+	fault(c.Folds > 0 && c.Dir == Synthetic, datafile.FoldsPath, "%d has no effect on synthetic data, which have evaluation samples: leave it out", c.Folds)
 	fault(c.Stream && c.Dir == Synthetic, datafile.StreamPath, "has no files to read synthetic rows from: make some with `ringo data criteo --generate`")
 	fault(c.Stream && c.TrainLimit > 0, datafile.TrainLimitPath, "%d: a stream has all rows of its files: name fewer files with %v", c.TrainLimit, datafile.TrainFilePath)
 	fault(c.SkipBad > 0 && c.Dir == Synthetic, datafile.SkipBadPath, "%d has no effect on synthetic data: leave it out", c.SkipBad)
@@ -247,6 +253,9 @@ func formatOf(name string, cfg Config) (datasetFormat, error) {
 				err = errors.Join(err, setting.Errorf(v.path, "%v has no effect on the data set %s: it is for tables such as my.csv", v.value, name))
 			}
 		}
+	}
+	if cfg.Folds > 0 && !all[i].split {
+		err = errors.Join(err, setting.Errorf(datafile.FoldsPath, "%d: samples of the data set %s are not held out by number: want a table such as my.csv, arrays, shards or a folder of images", cfg.Folds, name))
 	}
 	for _, column := range slices.Sorted(maps.Keys(cfg.Schema)) {
 		if kind := cfg.Schema[column]; name == "arrays" && (kind == table.Date || strings.Contains(string(kind), ":")) {

@@ -1,8 +1,10 @@
 package data
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
@@ -13,6 +15,9 @@ import (
 
 // usualSplit is the default share of samples held out if the set has no evaluation part.
 const usualSplit = 0.1
+
+// maxFolds limits the effect of a typing error.
+const maxFolds = 1000
 
 // subset is a selection of a source's samples, in source order.
 type subset struct {
@@ -41,45 +46,89 @@ func (s subset) evidence(w io.Writer) {
 // the split is equal in all runs, and appending samples does not move earlier samples. share is
 // above 0 and below 1. Fewer than two samples are an error: each part has at least one.
 func Split(s Source, share float64) (train, eval Source, err error) {
-	held, err := heldOut(s.Len(), share)
-	if err != nil {
-		return nil, nil, err
+	if !(share > 0 && share < 1) {
+		return nil, nil, setting.Errorf(datafile.SplitPath, "%s: want a share above 0 and below 1", quantity.Exact(share))
+	}
+	return holdout{hi: share}.split(s)
+}
+
+// Held reports whether Split holds out the sample at an index.
+func Held(index int, share float64) bool { return holdout{hi: share}.holds(uint64(index)) }
+
+// holdout selects the samples to evaluate on: those whose hash, from 0 to below 1, is at least lo
+// and below hi. The zero value holds out none.
+type holdout struct {
+	lo, hi float64
+	fold   string // "fold 2 of 5"; "" for a share
+}
+
+// holdout returns the selection of the fold or the share.
+func (c Config) holdout() holdout {
+	if c.Folds == 0 {
+		return holdout{hi: cmp.Or(c.Split, usualSplit)}
+	}
+	return holdout{float64(c.Fold) / float64(c.Folds), float64(c.Fold+1) / float64(c.Folds), fmt.Sprintf("fold %d of %d", c.Fold+1, c.Folds)}
+}
+
+// String describes the selection.
+func (h holdout) String() string {
+	if h.fold != "" {
+		return h.fold
+	}
+	return fmt.Sprintf("%v %s", datafile.SplitPath, quantity.Exact(h.hi))
+}
+
+// note describes the selection from a source in the first lines of a run.
+func (h holdout) note() string {
+	if h.fold != "" {
+		return "held out for evaluation: " + h.fold
+	}
+	return fmt.Sprintf("held out for evaluation: a share of %s (%v)", quantity.Exact(h.hi), datafile.SplitPath)
+}
+
+// holds reports whether the sample with a number is held out.
+func (h holdout) holds(number uint64) bool {
+	const purpose = 0x3c6ef372fe94f82b
+	r := prng.New(purpose, 0, number)
+	u := r.Unit()
+	return h.lo <= u && u < h.hi
+}
+
+// split divides a source. The last of few samples is an otherwise empty part, except in folds.
+func (h holdout) split(s Source) (train, eval Source, err error) {
+	n := s.Len()
+	if n < 2 {
+		return nil, nil, fmt.Errorf("%d samples cannot be split: both parts need at least one", n)
 	}
 	var in, out []int32
-	for i, h := range held {
-		if h {
-			out = append(out, int32(i))
+	for i := range int32(n) {
+		if h.holds(uint64(i)) {
+			out = append(out, i)
 		} else {
-			in = append(in, int32(i))
+			in = append(in, i)
 		}
+	}
+	switch last := []int32{int32(n) - 1}; {
+	case len(in) > 0 && len(out) > 0:
+	case h.fold != "":
+		return nil, nil, fmt.Errorf("%s has %d of %d samples: both parts need at least one: use fewer folds", h.fold, len(out), n)
+	case len(out) == 0:
+		in, out = in[:n-1], last
+	default:
+		in, out = last, out[:n-1]
 	}
 	return subset{s, in}, subset{s, out}, nil
 }
 
-// heldOut returns for each of n samples whether it is held out.
-func heldOut(n int, share float64) ([]bool, error) {
-	if !(share > 0 && share < 1) {
-		return nil, setting.Errorf(datafile.SplitPath, "%s: want a share above 0 and below 1", quantity.Exact(share))
+// checkHoldout returns an error for a share or folds of data with an evaluation part. The format
+// describes the part.
+func (c Config) checkHoldout(format string, args ...any) error {
+	format = "%v: no samples are held out, because " + format + ": remove one of the two"
+	switch {
+	case c.Folds > 0:
+		return setting.Errorf(datafile.FoldsPath, format, slices.Insert(args, 0, any(c.Folds))...)
+	case c.Split != 0:
+		return setting.Errorf(datafile.SplitPath, format, slices.Insert(args, 0, any(quantity.Exact(c.Split)))...)
 	}
-	if n < 2 {
-		return nil, fmt.Errorf("%d samples cannot be split: both parts need at least one", n)
-	}
-	held := make([]bool, n)
-	count := 0
-	for i := range held {
-		if held[i] = Held(i, share); held[i] {
-			count++
-		}
-	}
-	if count == 0 || count == n { // few samples: the last sample is the other part
-		held[n-1] = count == 0
-	}
-	return held, nil
-}
-
-// Held reports whether Split holds out the sample at an index.
-func Held(index int, share float64) bool {
-	const purpose = 0x3c6ef372fe94f82b
-	r := prng.New(purpose, 0, uint64(index))
-	return r.Unit() < share
+	return nil
 }

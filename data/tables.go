@@ -69,8 +69,10 @@ func oneFile(set string, c Config) (train, eval string, err error) {
 	} else if c.Dir != "" {
 		return "", "", setting.Errorf(datafile.TrainFilePath, "%s with %v %s: name one of both", c.TrainFile, datafile.DirPath, c.Dir)
 	}
-	if c.EvalFile != "" && c.Split != 0 {
-		return "", "", setting.Errorf(datafile.SplitPath, "%s with %v %s: no rows are held out, because the evaluation rows are given: remove one of the two", quantity.Exact(c.Split), datafile.EvalFilePath, c.EvalFile)
+	if c.EvalFile != "" {
+		if err := c.checkHoldout("the evaluation samples are given by %v %s", datafile.EvalFilePath, c.EvalFile); err != nil {
+			return "", "", err
+		}
 	}
 	for _, path := range []string{train, c.EvalFile} {
 		if path == "" {
@@ -150,11 +152,11 @@ func openTable(c Config, bad *datafile.Skips) (*Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	share := c.Split
-	if share == 0 && evalPath == "" {
-		share = usualSplit
+	var share holdout
+	if evalPath == "" {
+		share = c.holdout()
 	}
-	heldOut := func(row int64) bool { return share > 0 && Held(int(row), share) }
+	heldOut := func(row int64) bool { return share.holds(uint64(row)) }
 	enc, skip := c.Encoder, bad.SkipOnce()
 	if enc == nil {
 		enc, err = table.InferEncoder(in, table.Options{Target: c.Target, Schema: c.Schema, MinCount: c.MinCount, Gather: c.Gather, Previous: c.Previous, Resumed: c.Resumed}, heldOut, skip)
@@ -264,14 +266,14 @@ func encodeOther(enc *table.Encoder, path string, to *table.Samples, most int, b
 }
 
 // tableSet returns the set of encoded rows.
-func tableSet(enc *table.Encoder, in table.Reader, train, eval *table.Samples, share float64) (*Dataset, error) {
+func tableSet(enc *table.Encoder, in table.Reader, train, eval *table.Samples, share holdout) (*Dataset, error) {
 	set := encodedSet(enc, in)
 	if train.N == 0 || eval.N == 0 {
 		return nil, fmt.Errorf("table: %s: %s to train on and %d to evaluate on: %w", in.Name(), quantity.Count(train.N, "row"), eval.N,
-			setting.Errorf("", "both are needed: another share with %v, or a file with %v", datafile.SplitPath, datafile.EvalFilePath))
+			setting.Errorf("", "both are needed: another share with %v, a file with %v, or fewer %v", datafile.SplitPath, datafile.EvalFilePath, datafile.FoldsPath))
 	}
-	if share > 0 {
-		set.Notes = append(set.Notes, fmt.Sprintf("held out for evaluation: %d of %d rows (%v %s)", eval.N, train.N+eval.N, datafile.SplitPath, quantity.Exact(share)))
+	if share.hi > 0 {
+		set.Notes = append(set.Notes, fmt.Sprintf("held out for evaluation: %d of %d rows (%v)", eval.N, train.N+eval.N, share))
 	}
 	set.unseen(eval)
 	set.Train, set.Eval = tableSource(enc, train), tableSource(enc, eval)

@@ -167,6 +167,8 @@ type Config struct {
 	encoder *table.Encoder                 // encoding of a checkpoint in use
 	gather  func([]byte) ([][]byte, error) // gathers tables of ranks with tables of their own
 
+	fold, folds int // of RunFolds, the fold from 0
+
 	classWeights []float32 // by class, from ClassWeights and the data; nil without weights
 
 	previous *table.Encoder    // encoding of the checkpoint Init.From, or of the resumed run
@@ -383,6 +385,7 @@ func (c Config) dataOf() data.Config {
 	spec, d := c.Model, data.Config{Dir: c.Data, TrainFile: c.TrainFile, EvalFile: c.EvalFile, Seed: c.Seed}
 	d.Stream, d.Layout = c.Stream, c.Layout
 	d.Target, d.Schema, d.Split, d.Encoder, d.Gather = c.Target, c.Schema, c.Split, c.encoder, c.gather
+	d.Fold, d.Folds = c.fold, c.folds
 	d.Previous, d.Resumed, d.MinCount = c.previous, c.resumed, c.MinCount
 	d.SkipBad, d.TrainLimit, d.EvalLimit, d.Threads = c.SkipBad, c.TrainLimit, c.EvalLimit, c.Threads
 	if d.ImageSize = c.ImageSize; d.ImageSize == 0 && len(spec.Input) == 3 {

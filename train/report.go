@@ -111,7 +111,7 @@ func (r *run) info() Info {
 	return Info{
 		Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.ParameterServers(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
 		Unit: unit, PerSample: per, Metrics: r.replica.model.Metrics, TrainSamples: r.data.samples, EvalSamples: r.data.shares.eval, LeftOut: r.data.shares.excluded, Omitted: r.data.omitted(),
-		Epochs: r.cfg.Epochs, StepsPerEpoch: r.data.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed,
+		Epochs: r.cfg.Epochs, StepsPerEpoch: r.data.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed, Fold: r.cfg.foldNumber(),
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
 		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), Placement: r.job.Placement(), DataSet: r.cfg.source(), DataNotes: slices.Concat(r.data.set.Notes, r.data.shares.notes, r.data.notes), Columns: columns,
 		Parameters: slices.Concat(r.reports.initial, r.replica.chosen(), r.keyed()), Initial: r.reports.initial, Resumed: r.resumption.found.File, Steps: o.Steps(), Changed: r.resumption.found.Changed,
@@ -147,7 +147,7 @@ func (r *run) summary() (Summary, error) {
 	o, last := r.replica.Opt, r.reports.past.Last
 	s := Summary{
 		Event: "summary", Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.ParameterServers(),
-		Strategy: string(o.Strategy()), Codec: o.Codec(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()), Choices: r.replica.Tuner.State().Made, Optimizer: r.cfg.Optimizer, Seed: r.cfg.Seed,
+		Strategy: string(o.Strategy()), Codec: o.Codec(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()), Choices: r.replica.Tuner.State().Made, Optimizer: r.cfg.Optimizer, Seed: r.cfg.Seed, Fold: r.cfg.foldNumber(),
 		TrainLoss: last.TrainLoss, EvalLoss: last.EvalLoss, Eval: last.Eval, Report: last.Report,
 		SamplesPerS: float64(r.reports.past.Samples) / r.reports.past.TrainS, LeftOut: left,
 		Ended: r.ended, Best: r.reports.past.Best, Lost: r.lost(), DiskFullCheckpoints: r.saver.room.failed, Skipped: o.Setup().Skipped, Diverged: r.reports.divergence(),

@@ -112,6 +112,7 @@ type Summary struct {
 	Choices   tune.Choices `json:"choices,omitempty"`
 	Optimizer string       `json:"optimizer"`
 	Seed      uint64       `json:"seed"`
+	Fold      int          `json:"fold,omitempty"` // of RunFolds, from 1
 	// LR and Warmup are the scaled rate and its warm-up, with Config.ScaleLR; LR is 0 if the rate
 	// was not scaled.
 	LR     float64         `json:"-"`
@@ -241,6 +242,7 @@ type Info struct {
 	Schedule  string
 	UsualRate UsualRate
 	Seed      uint64
+	Fold      int // of RunFolds, from 1
 	// Strategy, Plan, Codec ("" without one) and Exchange ("" if all entries travel) describe the
 	// exchange of gradients.
 	Strategy, Plan, Codec, Exchange string

@@ -19,9 +19,9 @@ type Spread struct {
 	SD float64 `json:"sd"`
 }
 
-// Seeds sums up runs that differ only in their seed.
+// Seeds sums up runs that differ only in their seed, or in the fold that they evaluate on.
 type Seeds struct {
-	Event string   `json:"event"`
+	Event string   `json:"event"` // seeds or folds
 	Model string   `json:"model"`
 	NP    int      `json:"np"`
 	Seeds []uint64 `json:"seeds"`
@@ -32,6 +32,9 @@ type Seeds struct {
 	WallS       float64 `json:"wall_s"` // sum over all runs
 	// Eval are the metrics that all runs have. As JSON they are fields such as "eval_accuracy".
 	Eval map[string]Spread `json:"-"`
+	// Tables are the metrics that the tables of all runs have, such as "macro_f1", with their names
+	// in JSON.
+	Tables map[string]Spread `json:"tables,omitempty"`
 }
 
 // RunSeeds calls Run n times, with the seeds cfg.Seed, cfg.Seed+1 and so on; each receives every
@@ -67,11 +70,39 @@ func RunSeeds(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 		each(s)
 		runs = append(runs, s)
 	}
-	return sumUp(runs), nil
+	return sumUp("seeds", runs), nil
 }
 
-func sumUp(runs []Summary) Seeds {
-	out := Seeds{Event: "seeds", Eval: map[string]Spread{}, Model: runs[0].Model, NP: runs[0].NP}
+// RunFolds calls Run n times for cross-validation: each run evaluates on one of n disjoint parts of
+// the samples of cfg.Data and trains on the others, with the same seed; each receives every
+// summary. A hash of a sample's number, or of an image's path, decides its part.
+func RunFolds(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config, n int, each func(Summary)) (Seeds, error) {
+	if n < 2 || cfg.Servers.Consistency != "" || cfg.Checkpoint.Dir != "" {
+		return Seeds{}, fmt.Errorf("%d folds: want at least 2, without checkpoints and without parameters on servers, which are of one run", n)
+	}
+	var runs []Summary
+	for i := range n {
+		cfg.fold, cfg.folds = i, n
+		s, err := Run(ctx, job, m, nil, cfg)
+		if err != nil {
+			return Seeds{}, fmt.Errorf("fold %d of %d: %w", i+1, n, err)
+		}
+		each(s)
+		runs = append(runs, s)
+	}
+	return sumUp("folds", runs), nil
+}
+
+// foldNumber returns the number of the fold, from 1, or 0 without folds.
+func (c Config) foldNumber() int {
+	if c.folds == 0 {
+		return 0
+	}
+	return c.fold + 1
+}
+
+func sumUp(event string, runs []Summary) Seeds {
+	out := Seeds{Event: event, Model: runs[0].Model, NP: runs[0].NP}
 	for _, s := range runs {
 		out.Seeds = append(out.Seeds, s.Seed)
 		out.WallS += s.WallS
@@ -79,9 +110,17 @@ func sumUp(runs []Summary) Seeds {
 	out.TrainLoss = spreadOf(runs, func(s Summary) float64 { return s.TrainLoss })
 	out.EvalLoss = spreadOf(runs, func(s Summary) float64 { return s.EvalLoss })
 	out.SamplesPerS = spreadOf(runs, func(s Summary) float64 { return s.SamplesPerS })
-	for name := range runs[0].Eval {
-		if !slices.ContainsFunc(runs, func(s Summary) bool { _, ok := s.Eval[name]; return !ok }) {
-			out.Eval[name] = spreadOf(runs, func(s Summary) float64 { return s.Eval[name] })
+	out.Eval = spreadsOf(runs, func(s Summary) map[string]float64 { return s.Eval })
+	out.Tables = spreadsOf(runs, func(s Summary) map[string]float64 { return s.Report.Metrics() })
+	return out
+}
+
+// spreadsOf returns the spreads of the values that all runs have, by name.
+func spreadsOf(runs []Summary, of func(Summary) map[string]float64) map[string]Spread {
+	out := map[string]Spread{}
+	for name := range of(runs[0]) {
+		if !slices.ContainsFunc(runs, func(s Summary) bool { _, ok := of(s)[name]; return !ok }) {
+			out[name] = spreadOf(runs, func(s Summary) float64 { return of(s)[name] })
 		}
 	}
 	return out

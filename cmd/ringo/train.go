@@ -198,7 +198,7 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 		return steptrace.StepOf(0, job.Recorder().Glance(steptrace.WholeStepEvents))
 	})
 	if c.Output.TensorBoard != "" {
-		rep.TensorBoard(c.Output.TensorBoard, c.Seeds > 1)
+		rep.TensorBoard(c.Output.TensorBoard, c.Seeds > 1 || c.Folds > 0)
 	}
 	// Only rank 0 reports: other ranks may be in this process.
 	cfg.Tuning.Report, cfg.Tuning.Measuring, cfg.Tuning.Save = rep.Choice, rep.Measuring, c.tuning.planned
@@ -220,9 +220,10 @@ func (c *trainCommand) record() runlog.Job {
 	return r
 }
 
-// train runs every seed. each receives the summary of a run, all the summary of several runs.
+// train runs every seed or fold. each receives the summary of a run, all the summary of several
+// runs.
 func (c *trainCommand) train(job *ringo.Job, cfg train.Config, each func(train.Summary), all func(train.Seeds)) error {
-	if c.Seeds == 1 {
+	if c.Seeds == 1 && c.Folds == 0 {
 		sum, err := train.Run(job.Context(), job, cfg.Model, nil, cfg)
 		if err == nil {
 			each(sum)
@@ -235,7 +236,13 @@ func (c *trainCommand) train(job *ringo.Job, cfg train.Config, each func(train.S
 		}
 		return err
 	}
-	sum, err := train.RunSeeds(job.Context(), job, cfg.Model, nil, cfg, c.Seeds, each)
+	var sum train.Seeds
+	var err error
+	if c.Folds > 0 {
+		sum, err = train.RunFolds(job.Context(), job, cfg.Model, cfg, c.Folds, each)
+	} else {
+		sum, err = train.RunSeeds(job.Context(), job, cfg.Model, nil, cfg, c.Seeds, each)
+	}
 	if err == nil {
 		all(sum)
 	}

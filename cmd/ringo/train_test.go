@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -221,7 +222,7 @@ func TestRunSetsVariables(t *testing.T) {
 	}
 }
 
-const seedsFields = "event model np seeds train_loss eval_loss eval_accuracy samples_per_s wall_s"
+const seedsFields = "event model np seeds train_loss eval_loss eval_accuracy samples_per_s wall_s tables"
 
 // Several seeds are as many runs, each as if it were alone, and then their mean
 // and spread.
@@ -244,6 +245,57 @@ func TestTrainSeeds(t *testing.T) {
 	d := got[4]["eval_loss"].(float64) - mean
 	if got[9]["event"] != "seeds" || math.Abs(loss["mean"].(float64)-mean) > 1e-12 || math.Abs(loss["sd"].(float64)-math.Abs(d)*math.Sqrt2) > 1e-12 {
 		t.Errorf("%v, want a mean of %v and a deviation of %v", loss, mean, math.Abs(d)*math.Sqrt2)
+	}
+}
+
+// A cross-validation evaluates each row of a table in one fold, on any number of ranks, and reports
+// mean and spread of the runs; TensorBoard has a folder per fold.
+func TestTrainFolds(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	text := "x,z,y\n"
+	for i := range 300 {
+		text += fmt.Sprintf("%d,%d,%d\n", i%17, i%5, (i%17+i%5)/8)
+	}
+	file := filepath.Join(dir, "t.csv")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var sizes [3][]any
+	for np := 1; np <= 3; np++ {
+		board := filepath.Join(dir, fmt.Sprint("board-", np))
+		status, out, errs := command(t, fmt.Sprintf("train mlp --data %s --epochs 2 --np %d --set training.folds=3 --tensorboard %s --json -", file, np, board))
+		if status != 0 || !strings.Contains(errs, "mean and standard deviation of 3 folds: test accuracy ") || !strings.Contains(errs, "of the tables: macro_auc ") || !strings.Contains(errs, "(fold 3 of 3)") {
+			t.Fatalf("status %d, stderr %s", status, errs)
+		}
+		rows, mean, fold := 0., 0., 0.
+		for line := range strings.Lines(out) {
+			var r map[string]any
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				t.Fatal(err)
+			}
+			switch r["event"] {
+			case "run":
+				fold++
+				rows += r["eval_samples"].(float64)
+				sizes[np-1] = append(sizes[np-1], r["eval_samples"])
+				if r["fold"] != fold || r["eval_samples"].(float64)+r["train_samples"].(float64) != 300 {
+					t.Errorf("run %v", r)
+				}
+			case "summary":
+				mean += r["classes"].(map[string]any)["macro"].(map[string]any)["f1"].(float64) / 3
+			case "folds":
+				if got := r["tables"].(map[string]any)["macro_f1"].(map[string]any)["mean"].(float64); math.Abs(got-mean) > 1e-12 {
+					t.Errorf("mean F1 %v, want %v", got, mean)
+				}
+			}
+		}
+		if rows != 300 || fold != 3 || !reflect.DeepEqual(sizes[np-1], sizes[0]) {
+			t.Errorf("%d ranks: %v folds with %v evaluated rows: %v, on one rank %v", np, fold, rows, sizes[np-1], sizes[0])
+		}
+		if files, err := filepath.Glob(filepath.Join(board, "fold-*", "events.out.tfevents.*")); err != nil || len(files) != 3 {
+			t.Errorf("event files %q, %v", files, err)
+		}
 	}
 }
 

@@ -57,6 +57,35 @@ type Report struct {
 	Clicks  *ClickReport  `json:"clicks,omitempty"`
 }
 
+// Metrics returns the defined metrics that summarise a table, by their names in JSON; a mean over
+// the classes has the prefix "macro_".
+func (r Report) Metrics() map[string]float64 {
+	out := map[string]float64{}
+	add := func(name string, v Value) {
+		if v.Known {
+			out[name] = v.Value
+		}
+	}
+	switch {
+	case r.Classes != nil:
+		c := r.Classes
+		add("majority_accuracy", known(c.MajorityAccuracy))
+		add("macro_f1", c.Macro.F1)
+		add("macro_auc", c.MacroAUC)
+	case r.Numbers != nil:
+		n := r.Numbers
+		add("rmse", known(n.RMSE))
+		add("mae", known(n.MAE))
+		add("r2", n.R2)
+	case r.Clicks != nil:
+		c := r.Clicks
+		add("auc", c.AUC)
+		add("logloss", known(c.LogLoss))
+		add("calibration", c.Calibration)
+	}
+	return out
+}
+
 // Pass is the result of a model for a batch of samples: the first output, and labels or targets.
 type Pass struct {
 	Outputs []float32

@@ -69,6 +69,8 @@ type Spec struct {
 	Train train.Config
 	// Seeds is the number of seeds to train sequentially.
 	Seeds int
+	// Folds is the number of folds of a cross-validation. 0 means none.
+	Folds int
 
 	// Ranks is the world size.
 	Ranks int

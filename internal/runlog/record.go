@@ -76,10 +76,11 @@ func kilobytes(text string) (bytes int64) {
 }
 
 // Info is the record at the start or the resumption of a run, written before its first step. A job
-// of several seeds has one per seed.
+// of several seeds or folds has one per seed or fold.
 type Info struct {
 	Event         string   `json:"event"` // "run"
 	Seed          uint64   `json:"seed"`
+	Fold          int      `json:"fold,omitempty"` // of a cross-validation, from 1
 	Model         string   `json:"model"`
 	Params        int      `json:"params"`
 	NP            int      `json:"np"`

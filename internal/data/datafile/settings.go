@@ -16,6 +16,7 @@ const (
 	TableRowsPath  setting.Path = "data.table-rows"
 	StreamPath     setting.Path = "data.stream"
 	SplitPath      setting.Path = "data.eval-split"
+	FoldsPath      setting.Path = "training.folds"
 	TargetPath     setting.Path = "data.target"
 	SchemaPath     setting.Path = "data.schema"
 	LayoutPath     setting.Path = "data.layout"

@@ -39,8 +39,10 @@ func (h *Collector) Progress() Progress {
 	run, share := all[len(all)-1], h.share()
 	seeds := len(all)
 	if run.Job != nil {
-		n, _ := strconv.Atoi(run.Job.Settings["training.seeds"])
-		seeds = max(seeds, n)
+		for _, path := range []string{"training.seeds", "training.folds"} {
+			n, _ := strconv.Atoi(run.Job.Settings[path])
+			seeds = max(seeds, n)
+		}
 	}
 	out := Progress{Known: true, Share: (float64(len(all)-1) + share) / float64(seeds), TimeRemaining: -1}
 	if gone := share - h.origin.share; !h.origin.at.IsZero() && gone > 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/tensorboard"
 )
 
-// board writes step and epoch records for TensorBoard, in a file per seed: every number under the
-// kind of record and its name, as in --json.
+// board writes step and epoch records for TensorBoard, in a file per seed or fold: every number
+// under the kind of record and its name, as in --json.
 type board struct {
 	dir    string
 	seeds  bool // a folder per seed, displayed as a run
@@ -25,7 +25,7 @@ type board struct {
 func (r *Reporter) TensorBoard(dir string, seeds bool) { r.board = &board{dir: dir, seeds: seeds} }
 
 // place is the fields with the position in the run, not drawn.
-var place = map[string]bool{"epoch": true, "step": true, "seed": true, "done": true, "wall_s": true}
+var place = map[string]bool{"epoch": true, "step": true, "seed": true, "fold": true, "done": true, "wall_s": true}
 
 func (b *board) add(v any) {
 	if b != nil && b.fault == nil {
@@ -49,6 +49,7 @@ func (b *board) record(v any) error {
 	var is struct {
 		Event string `json:"event"`
 		Seed  uint64 `json:"seed"`
+		Fold  int    `json:"fold"`
 		Done  int64  `json:"done"`
 	}
 	if err := json.Unmarshal(text, &is); err != nil {
@@ -56,7 +57,7 @@ func (b *board) record(v any) error {
 	}
 	switch is.Event {
 	case "run":
-		return b.begin(is.Seed)
+		return b.begin(is.Seed, is.Fold)
 	case "step", "epoch":
 		return b.writer.Add(is.Done, time.Now(), scalars(is.Event, text)...)
 	}
@@ -64,12 +65,14 @@ func (b *board) record(v any) error {
 }
 
 // begin switches to a new file at the begin or resumption of a run.
-func (b *board) begin(seed uint64) (err error) {
+func (b *board) begin(seed uint64, fold int) (err error) {
 	if err := b.close(); err != nil {
 		return err
 	}
 	dir := b.dir
-	if b.seeds {
+	if fold > 0 {
+		dir = filepath.Join(dir, fmt.Sprintf("fold-%d", fold))
+	} else if b.seeds {
 		dir = filepath.Join(dir, fmt.Sprintf("seed-%d", seed))
 	}
 	b.writer, err = tensorboard.Create(dir, time.Now())

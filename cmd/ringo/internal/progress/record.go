@@ -28,7 +28,7 @@ func (r *Reporter) tellStep() {
 // newInfo returns the record of the data known before the first step.
 func newInfo(i train.Info) runlog.Info {
 	out := runlog.Info{
-		Event: "run", Seed: i.Seed, Model: i.Model, Params: i.Params, NP: i.NP, Threads: i.Threads, Servers: i.Servers, Batch: i.Batch, GlobalBatch: i.GlobalBatch,
+		Event: "run", Seed: i.Seed, Fold: i.Fold, Model: i.Model, Params: i.Params, NP: i.NP, Threads: i.Threads, Servers: i.Servers, Batch: i.Batch, GlobalBatch: i.GlobalBatch,
 		Unit: i.Unit, DataSet: i.DataSet, TrainSamples: i.TrainSamples, EvalSamples: i.EvalSamples, Omitted: i.Omitted, Epochs: i.Epochs, StepsPerEpoch: i.StepsPerEpoch,
 		Optimizer: i.Optimizer, Schedule: i.Schedule, Strategy: i.Strategy, Codec: i.Codec, Plan: i.Plan, PlanSHA256: i.PlanSHA256, Buckets: i.Buckets,
 		Transport: i.Transport, Placement: i.Placement, Kernels: i.Kernels, Metrics: []runlog.Metric{}, Initial: i.Initial, Resumed: i.Resumed, Done: i.Steps, Notes: i.DataNotes,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -342,7 +343,14 @@ func (r *Reporter) Seeds(s train.Seeds) {
 		parts = []string{fmt.Sprintf("loss %.4f ± %.4f", s.EvalLoss.Mean, s.EvalLoss.SD)}
 	}
 	fmt.Fprintf(r.out.Lines, "mean and standard deviation of %s: test %s, train loss %.4f ± %.4f\n",
-		cli.Counted(len(s.Seeds), "seed"), strings.Join(parts, ", "), s.TrainLoss.Mean, s.TrainLoss.SD)
+		cli.Counted(len(s.Seeds), strings.TrimSuffix(s.Event, "s")), strings.Join(parts, ", "), s.TrainLoss.Mean, s.TrainLoss.SD)
+	var tables []string
+	for _, name := range slices.Sorted(maps.Keys(s.Tables)) {
+		tables = append(tables, fmt.Sprintf("%s %s ± %s", name, quantity.FloatDigits(s.Tables[name].Mean, 5), quantity.FloatDigits(s.Tables[name].SD, 5)))
+	}
+	if len(tables) > 0 {
+		fmt.Fprintf(r.out.Lines, "of the tables: %s\n", strings.Join(tables, ", "))
+	}
 	r.write(s)
 }
 
