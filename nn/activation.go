@@ -44,16 +44,10 @@ func (a Activation) grad(k *simd.Kernels, dy, y []float32) {
 }
 
 type activationOp struct {
-	x   *Tensor
+	unary
 	act Activation
-	y   Tensor
-
-	back  bool
-	parts int
+	job passJob[activationOp]
 }
-
-func (o *activationOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
-func (o *activationOp) result() *Tensor                   { return &o.y }
 
 // Activate applies act to every value; for Identity it returns x. Backward overwrites the result's
 // gradient with x's.
@@ -63,9 +57,11 @@ func (t *Tape) Activate(x *Tensor, act Activation) *Tensor {
 		return x
 	}
 	o := record[activationOp](t)
-	o.x, o.act, o.back = x, act, false
+	o.x, o.act = x, act
 	y := t.begin(o, x.Shape...)
-	o.run(t)
+	o.job.run(t, o, func(o *activationOp, w *worker, _, lo, hi int) {
+		o.act.apply(w.k, o.y.Data[lo:hi], o.x.Data[lo:hi])
+	}, t.pool.cutValues(len(y.Data)), len(y.Data), lineValues)
 	return y
 }
 
@@ -85,26 +81,13 @@ func (t *Tape) GELU(x *Tensor) *Tensor { return t.Activate(x, GELU) }
 // decide.
 const valuesPart = 32 << 10
 
-func (o *activationOp) run(t *Tape) {
-	o.parts = t.pool.cutValues(len(o.y.Data))
-	t.pool.run(o, o.parts)
-}
-
-func (o *activationOp) part(w *worker, i int) {
-	lo, hi := spanOf(len(o.y.Data), i, o.parts)
-	if !o.back {
-		o.act.apply(w.k, o.y.Data[lo:hi], o.x.Data[lo:hi])
-		return
-	}
-	of := &o.y
-	if o.act == GELU {
-		of = o.x
-	}
-	o.act.grad(w.k, o.y.grad[lo:hi], of.Data[lo:hi])
-}
-
 func (o *activationOp) backward(t *Tape) {
-	o.back = true
-	o.run(t)
+	o.job.run(t, o, func(o *activationOp, w *worker, _, lo, hi int) {
+		of := &o.y
+		if o.act == GELU {
+			of = o.x
+		}
+		o.act.grad(w.k, o.y.grad[lo:hi], of.Data[lo:hi])
+	}, t.pool.cutValues(len(o.y.Data)), len(o.y.Data), lineValues)
 	t.handOver(o.x, &o.y)
 }

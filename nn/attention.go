@@ -6,20 +6,16 @@ import (
 )
 
 type attentionOp struct {
-	x            *Tensor
+	unary
 	heads, steps int
-	y            Tensor
 
 	// stats has, by sample, head and step, the largest score and the reciprocal of the sum of
 	// exponentials. Backward recomputes the probabilities from these, with the same bits.
 	stats []float32
 	dx    []float32
 
-	pass func(o *attentionOp, w *worker, sample, head int)
+	job passJob[attentionOp]
 }
-
-func (o *attentionOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
-func (o *attentionOp) result() *Tensor                   { return &o.y }
 
 // Attention is causal self-attention: qkv is [n*steps, 3*width], the queries, keys and values of n
 // sequences of steps, sequence by sequence, each of the three in heads pieces of width/heads
@@ -40,15 +36,12 @@ func (t *Tape) Attention(qkv *Tensor, heads, steps int) *Tensor {
 	o.x, o.heads, o.steps = qkv, heads, steps
 	y := t.begin(o, rows, width)
 	o.stats = sized(o.stats, 2*rows*heads)
-	o.pass = (*attentionOp).forwardHead
-	t.pool.run(o, rows/steps*heads)
+	o.job.each(t, o, (*attentionOp).forwardHead, rows/steps*heads, 1)
 	return y
 }
 
 // attentionRows is the number of queries with scores in memory at a time.
 const attentionRows = 64
-
-func (o *attentionOp) part(w *worker, i int) { o.pass(o, w, i/o.heads, i%o.heads) }
 
 // attentionHead is one head of one sequence. Matrices are [steps, dim]; rows of q, k and v are
 // 3*width floats apart, rows of y width.
@@ -60,8 +53,9 @@ type attentionHead struct {
 	ld                int // floats between rows of scores: whole vectors
 }
 
-func (o *attentionOp) head(sample, head int) attentionHead {
-	width := o.y.Shape[1]
+// head returns head i%heads of sample i/heads.
+func (o *attentionOp) head(i int) attentionHead {
+	sample, head, width := i/o.heads, i%o.heads, o.y.Shape[1]
 	h := attentionHead{steps: o.steps, dim: width / o.heads, width: width}
 	at := sample * o.steps
 	x := o.x.Data[at*3*width+head*h.dim:]
@@ -98,8 +92,8 @@ func (h *attentionHead) future(s []float32, lo, hi, i int) {
 	clear(s[(i-lo)*h.ld:][i+1 : hi])
 }
 
-func (o *attentionOp) forwardHead(w *worker, sample, head int) {
-	h := o.head(sample, head)
+func (o *attentionOp) forwardHead(w *worker, i, _, _ int) {
+	h := o.head(i)
 	s := w.floats(0, attentionRows*h.ld)
 	for lo := 0; lo < h.steps; lo += attentionRows {
 		hi := min(lo+attentionRows, h.steps)
@@ -116,20 +110,19 @@ func (o *attentionOp) forwardHead(w *worker, sample, head int) {
 
 func (o *attentionOp) backward(t *Tape) {
 	o.dx = t.into(o.x)
-	o.pass = (*attentionOp).backwardHead
-	t.pool.run(o, o.x.Shape[0]/o.steps*o.heads)
+	o.job.each(t, o, (*attentionOp).backwardHead, o.x.Shape[0]/o.steps*o.heads, 1)
 	t.merge(o.x, o.dx)
 }
 
 // backwardHead goes from the last queries, which attend to all keys, to the first, so that the
 // first product writes every row of the keys' and values' gradients.
-func (o *attentionOp) backwardHead(w *worker, sample, head int) {
-	h := o.head(sample, head)
+func (o *attentionOp) backwardHead(w *worker, part, _, _ int) {
+	h := o.head(part)
 	ld, width := 3*h.width, h.width
-	at := sample * o.steps
-	dq := o.dx[at*ld+head*h.dim:]
+	at, column := part/o.heads*o.steps, part%o.heads*h.dim
+	dq := o.dx[at*ld+column:]
 	dk, dv := dq[width:], dq[2*width:]
-	dy := o.y.grad[at*width+head*h.dim:]
+	dy := o.y.grad[at*width+column:]
 	p, dp := w.floats(0, attentionRows*h.ld), w.floats(1, attentionRows*h.ld)
 	for lo := (h.steps - 1) / attentionRows * attentionRows; lo >= 0; lo -= attentionRows {
 		hi := min(lo+attentionRows, h.steps)

@@ -47,12 +47,12 @@ type batchNormOp struct {
 	x, r *Tensor
 	l    Norm
 	act  Activation
-	y    Tensor
+	output
 
 	mean, inverse []float32 // per channel: the mean and 1/sqrt(variance + epsilon)
 
 	s     *normScratch
-	pass  func(o *batchNormOp, w *worker, part, lo, hi int)
+	job   passJob[batchNormOp]
 	parts int
 	dx    []float32
 }
@@ -86,7 +86,6 @@ func (s *normScratch) set(plane int, f func(c int) float32) {
 func (o *batchNormOp) operands() ([4]*Tensor, [4]*Param) {
 	return [4]*Tensor{o.x, o.r}, [4]*Param{o.l.Gamma, o.l.Beta}
 }
-func (o *batchNormOp) result() *Tensor { return &o.y }
 
 // BatchNorm is act(gamma·(x - mean)/sqrt(variance + 1e-5) + beta + residual) of x, [..., channels],
 // with a mean and a variance for each channel (S. Ioffe, C. Szegedy, 2015). Training uses the
@@ -138,28 +137,18 @@ func sameShape(a, b *Tensor) bool {
 
 func (o *batchNormOp) channels() int { return len(o.l.Gamma.Data) }
 func (o *batchNormOp) rows() int     { return len(o.x.Data) / o.channels() }
-func (o *batchNormOp) periods() int {
-	return (len(o.x.Data) + o.s.p.Period - 1) / o.s.p.Period
-}
 
 func (o *batchNormOp) prepare(t *Tape) {
 	o.s = &t.norm
 	o.mean, o.inverse = sized(o.mean, o.channels()), sized(o.inverse, o.channels())
 	o.s.p.Resize(o.channels())
-	o.parts = max(1, min(normParts, len(o.x.Data)/normPart, o.periods()))
+	o.parts = max(1, min(normParts, len(o.x.Data)/normPart, (len(o.x.Data)+o.s.p.Period-1)/o.s.p.Period))
 	o.s.resize(o.channels(), o.parts)
 }
 
 // run cuts x into parts of whole periods. The number of parts depends only on the shape.
 func (o *batchNormOp) run(t *Tape, pass func(o *batchNormOp, w *worker, part, lo, hi int)) {
-	o.pass = pass
-	t.pool.run(o, o.parts)
-}
-
-func (o *batchNormOp) part(w *worker, i int) {
-	periods, n := o.periods(), o.s.p.Period
-	lo, hi := periods*i/o.parts*n, periods*(i+1)/o.parts*n
-	o.pass(o, w, i, lo, min(hi, len(o.x.Data)))
+	o.job.run(t, o, pass, o.parts, len(o.x.Data), o.s.p.Period)
 }
 
 // partSums are the sums of a part, set to zero, and working memory.

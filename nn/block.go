@@ -22,9 +22,7 @@ func Residual(block, shortcut Block) Block {
 		if shortcut != nil {
 			x = shortcut(t, x)
 		}
-		if !sameShape(x, y) {
-			panic(&ShapeError{Op: "residual", Required: shapeText("a block's result of the shortcut's shape", x.Shape), Got: append([]int(nil), y.Shape...)})
-		}
+		requireOf(sameShape(x, y), "residual", "a block's result of the shortcut's shape", x.Shape, y.Shape...)
 		return t.Add(y, x)
 	}
 }

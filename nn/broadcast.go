@@ -18,14 +18,10 @@ func (a arithmetic) stretch() stretch {
 }
 
 type binaryOp struct {
+	binary
 	kind arithmetic
-	a, b *Tensor
-	y    Tensor
 	m    nest
 }
-
-func (o *binaryOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.a, o.b}, [4]*Param{} }
-func (o *binaryOp) result() *Tensor                   { return &o.y }
 
 // Subtract is a - b, elementwise. Shapes are broadcast as in NumPy: aligned at the last axis, each
 // axis has equal length in both, or length 1 in one, or is missing in the shorter shape. They have
@@ -47,9 +43,7 @@ func (t *Tape) binary(kind arithmetic, a, b *Tensor) *Tensor {
 			shape[i] = q
 		}
 	}
-	if !fits {
-		panic(&ShapeError{Op: kind.String(), Required: shapeText("a shape that is broadcast with", a.Shape), Got: append([]int(nil), b.Shape...)})
-	}
+	requireOf(fits, kind.String(), "a shape that is broadcast with", a.Shape, b.Shape...)
 	o := record[binaryOp](t)
 	o.kind, o.a, o.b = kind, a, b
 	o.m = makeNest(shape[:rank], alongside(a.Shape, rank), alongside(b.Shape, rank))
@@ -176,13 +170,9 @@ func copyStretch(_ *simd.Kernels, dst, a, _ []float32, sa, _ int) {
 }
 
 type expandOp struct {
-	x *Tensor
-	y Tensor
+	unary
 	m nest
 }
-
-func (o *expandOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
-func (o *expandOp) result() *Tensor                   { return &o.y }
 
 // Broadcast repeats x along axes of one value, or along new leading axes, to the given shape of at
 // most 8 axes.
@@ -193,9 +183,7 @@ func (t *Tape) Broadcast(x *Tensor, shape ...int) *Tensor {
 		d := axis(x.Shape, rank, i)
 		fits = d == shape[i] || d == 1
 	}
-	if !fits {
-		panic(&ShapeError{Op: "broadcast", Required: shapeText("a shape to which is broadcast", x.Shape), Got: append([]int(nil), shape...)})
-	}
+	requireOf(fits, "broadcast", "a shape to which is broadcast", x.Shape, shape...)
 	o := record[expandOp](t)
 	o.x, o.m = x, makeNest(shape, alongside(x.Shape, rank), strides{})
 	y := t.begin(o, shape...)
@@ -214,13 +202,9 @@ func (o *expandOp) backward(t *Tape) {
 }
 
 type scaleOp struct {
-	x *Tensor
-	y Tensor
+	unary
 	s float32
 }
-
-func (o *scaleOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
-func (o *scaleOp) result() *Tensor                   { return &o.y }
 
 // Scale is s·x, elementwise, with a constant s.
 func (t *Tape) Scale(x *Tensor, s float32) *Tensor {
@@ -243,12 +227,11 @@ func (o *scaleOp) backward(t *Tape) {
 }
 
 type parameterOp struct {
+	output
 	p *Param
-	y Tensor
 }
 
 func (o *parameterOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{}, [4]*Param{o.p} }
-func (o *parameterOp) result() *Tensor                   { return &o.y }
 
 // Parameter returns a parameter as a tensor for any operation. The result shares its memory.
 func (t *Tape) Parameter(p *Param) *Tensor {

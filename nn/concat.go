@@ -1,7 +1,5 @@
 package nn
 
-import "slices"
-
 // rowsJob copies rows of cols values, lds apart in src and ldd apart in dst, or adds them.
 type rowsJob struct {
 	dst, src   []float32
@@ -58,21 +56,18 @@ func axisOf(name string, shape []int, axis int) int {
 	if i < 0 {
 		i += len(shape)
 	}
-	if i < 0 || i >= len(shape) {
-		panic(&ShapeError{Op: name, Required: shapeText("an axis of", shape), Got: []int{axis}})
-	}
+	requireOf(i >= 0 && i < len(shape), name, "an axis of", shape, axis)
 	return i
 }
 
 type concatOp struct {
+	output
 	xs   []*Tensor
 	axis int
-	y    Tensor
 }
 
 func (o *concatOp) operands() ([4]*Tensor, [4]*Param)  { return [4]*Tensor{}, [4]*Param{} }
 func (o *concatOp) allOperands() ([]*Tensor, []*Param) { return o.xs, nil }
-func (o *concatOp) result() *Tensor                    { return &o.y }
 
 // Concat joins tensors along an axis; their shapes are equal except for that axis. A negative axis
 // counts from the last, -1. Values are copied once forward and once backward.
@@ -87,9 +82,7 @@ func (t *Tape) Concat(axis int, xs ...*Tensor) *Tensor {
 		for i := 0; fits && i < rank; i++ {
 			fits = i == axis || x.Shape[i] == shape[i]
 		}
-		if !fits {
-			panic(&ShapeError{Op: name, Required: shapeText("but for one axis, the shape", xs[0].Shape), Got: slices.Clone(x.Shape)})
-		}
+		requireOf(fits, name, "but for one axis, the shape", xs[0].Shape, x.Shape...)
 		shape[axis] += x.Shape[axis]
 	}
 	o := record[concatOp](t)
@@ -129,13 +122,9 @@ func (o *concatOp) backward(t *Tape) {
 }
 
 type sliceOp struct {
-	x            *Tensor
+	unary
 	axis, lo, hi int
-	y            Tensor
 }
-
-func (o *sliceOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
-func (o *sliceOp) result() *Tensor                   { return &o.y }
 
 // Slice copies x from index lo to hi-1 of an axis. A negative axis counts from the last, -1.
 // Backward writes a gradient of x's size for the first slice of x, and adds those of other slices
@@ -144,9 +133,7 @@ func (t *Tape) Slice(x *Tensor, axis, lo, hi int) *Tensor {
 	const name = "slice"
 	require(len(x.Shape) <= maxAxes, name, "at most 8 axes", x.Shape...)
 	axis = axisOf(name, x.Shape, axis)
-	if lo < 0 || hi < lo || hi > x.Shape[axis] {
-		panic(&ShapeError{Op: name, Required: shapeText("bounds, the lower first, of one axis of", x.Shape), Got: []int{axis, lo, hi}})
-	}
+	requireOf(0 <= lo && lo <= hi && hi <= x.Shape[axis], name, "bounds, the lower first, of one axis of", x.Shape, axis, lo, hi)
 	var shape [maxAxes]int
 	rank := copy(shape[:], x.Shape)
 	shape[axis] = hi - lo

@@ -21,10 +21,10 @@ type Conv struct {
 }
 
 type convOp struct {
+	output
 	x   *Tensor
 	l   Layer
 	cfg Conv
-	y   Tensor
 
 	win    simd.Windows
 	out    int // output channels
@@ -36,7 +36,7 @@ type convOp struct {
 	wino   winogradPass
 	packed *convPacked
 	w      *weights // weights of the pass in progress
-	job    convJob
+	job    passJob[convOp]
 }
 
 // convAlgorithm computes a convolution and its gradients.
@@ -55,38 +55,9 @@ type convPacked struct {
 	v, d    sharedPlane // the points of all tiles of the input and of the output's gradient
 }
 
-// convJob is a pass of a convolution, cut into parts.
-type convJob struct {
-	o     *convOp
-	pass  func(o *convOp, w *worker, part, lo, hi int)
-	parts int
-	span  int
-	unit  int
-}
-
-// share runs pass over 0..span, cut at multiples of unit for the threads, with at least least units
-// per part. Every value is the same sum in the same order for any cut.
-func (o *convOp) share(t *Tape, pass func(o *convOp, w *worker, part, lo, hi int), span, unit, least int) {
-	o.run(t, pass, t.pool.cut((span+unit-1)/unit, least), span, unit)
-}
-
-// run cuts 0..span into parts, at multiples of unit, and calls pass for each.
-func (o *convOp) run(t *Tape, pass func(o *convOp, w *worker, part, lo, hi int), parts, span, unit int) {
-	units := (span + unit - 1) / unit
-	o.job = convJob{o, pass, max(1, min(parts, units)), span, unit}
-	t.pool.run(&o.job, o.job.parts)
-}
-
-func (j *convJob) part(w *worker, i int) {
-	units := (j.span + j.unit - 1) / j.unit
-	lo, hi := units*i/j.parts*j.unit, units*(i+1)/j.parts*j.unit
-	j.pass(j.o, w, i, lo, min(hi, j.span))
-}
-
 func (o *convOp) operands() ([4]*Tensor, [4]*Param) {
 	return [4]*Tensor{o.x}, [4]*Param{o.l.W, o.l.B}
 }
-func (o *convOp) result() *Tensor { return &o.y }
 
 // Conv2D is the cross-correlation of x, [n, h, w, in], with W, [kh, kw, in, out], plus the bias b,
 // [out] or nil. The result is [n, (h+2·pad-kh)/stride+1, (w+2·pad-kw)/stride+1, out], or half of
@@ -230,7 +201,7 @@ func (o *convOp) biasGrad(t *Tape) {
 	rows := len(o.y.grad) / o.out
 	parts := min(convParts, (rows+biasRows-1)/biasRows)
 	o.packed.sums = sized(o.packed.sums, parts*o.out)
-	o.run(t, biasPart, parts, rows, 1)
+	o.job.run(t, o, biasPart, parts, rows, 1)
 	for i := range parts {
 		addPart(t, o.l.B, o.packed.sums[i*o.out:][:o.out], i)
 	}

@@ -22,10 +22,10 @@ func (implicitGEMM) forward(o *convOp, t *Tape) {
 		t.pack(&o.w.packed, false, o.win.Cols(), o.out, o.l.W.Data, o.out)
 	}
 	if o.cfg.MaxPool2 {
-		o.share(t, pooledForward, o.x.Shape[0], 1, 1)
+		o.job.share(t, o, pooledForward, o.x.Shape[0], 1, 1)
 		return
 	}
-	o.share(t, implicitForward, o.rows(), 1, productRows)
+	o.job.share(t, o, implicitForward, o.rows(), 1, productRows)
 }
 
 // productRows is the number of rows that repays a part of a product with a packed matrix.
@@ -79,9 +79,9 @@ func (implicitGEMM) backward(o *convOp, t *Tape) {
 	t.watch.turn(t, "input")
 	switch {
 	case o.win.Whole():
-		o.share(t, wholeInput, o.rows(), 1, productRows)
+		o.job.share(t, o, wholeInput, o.rows(), 1, productRows)
 	default:
-		o.share(t, implicitInput, o.x.Shape[0], 1, 1)
+		o.job.share(t, o, implicitInput, o.x.Shape[0], 1, 1)
 	}
 }
 
@@ -89,14 +89,14 @@ func (o *convOp) implicitWeights(t *Tape) {
 	if o.cfg.MaxPool2 || len(o.l.W.Data) <= smallWeights {
 		parts := min(convParts, o.x.Shape[0])
 		o.packed.sums = sized(o.packed.sums, parts*o.sumLen())
-		o.run(t, implicitSums, parts, o.x.Shape[0], 1)
+		o.job.run(t, o, implicitSums, parts, o.x.Shape[0], 1)
 		o.addParts(t, o.l.W, 0, parts)
 		if o.l.B != nil {
 			o.addParts(t, o.l.B, len(o.l.W.Data), parts)
 		}
 		return
 	}
-	o.share(t, implicitColumns, o.out, 2*lineValues, 4)
+	o.job.share(t, o, implicitColumns, o.out, 2*lineValues, 4)
 	o.biasGrad(t)
 }
 

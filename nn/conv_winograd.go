@@ -215,8 +215,8 @@ func (o *convOp) winogradRun(t *Tape) {
 	if out >= 256 && tiles < out && t.packedWeights == nil {
 		p.v = o.packed.v.all(p.grid.points, tiles, in)
 		p.stride = width*min(panelRows, in) | lineValues
-		o.share(t, winogradInputs, p.grid.rows(), 1, 1)
-		o.share(t, winogradPanels, out, width, 1)
+		o.job.share(t, o, winogradInputs, p.grid.rows(), 1, 1)
+		o.job.share(t, o, winogradPanels, out, width, 1)
 		return
 	}
 	w, fresh := t.weightsOf(o.l.W, p.grid.m)
@@ -227,9 +227,9 @@ func (o *convOp) winogradRun(t *Tape) {
 		for q := range p.grid.points {
 			t.k.PanelsIn(&w.points[q], w.u[q*p.stride:], in, out)
 		}
-		o.share(t, winogradWeightPanels, (out+width-1)/width*p.blocks(), 1, 1)
+		o.job.share(t, o, winogradWeightPanels, (out+width-1)/width*p.blocks(), 1, 1)
 	}
-	o.share(t, winogradTiles, p.grid.rows(), 1, p.grid.block(in+out))
+	o.job.share(t, o, winogradTiles, p.grid.rows(), 1, p.grid.block(in+out))
 }
 
 // all makes a plane of all tiles.

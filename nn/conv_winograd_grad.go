@@ -20,7 +20,7 @@ func (o *convOp) winogradWeights(t *Tape) {
 	if g.points*in*out <= winogradSums {
 		parts := min(convParts/2, g.rows())
 		o.packed.sums = sized(o.packed.sums, parts*o.sumLen())
-		o.run(t, winogradPart, parts, g.rows(), 1)
+		o.job.run(t, o, winogradPart, parts, g.rows(), 1)
 		o.addParts(t, o.l.W, 0, parts)
 		return
 	}
@@ -28,8 +28,8 @@ func (o *convOp) winogradWeights(t *Tape) {
 	o.wino = winogradPass{from: o.inputs(o.x.Data), to: o.outputs(o.y.grad), grid: g, pad: o.win.Pad}
 	o.wino.v = o.packed.v.all(g.points, tiles, in)
 	o.wino.d = o.packed.d.all(g.points, tiles, out)
-	o.share(t, winogradBoth, g.rows(), 1, 1)
-	o.share(t, winogradBlocks, in, blockIn, 1)
+	o.job.share(t, o, winogradBoth, g.rows(), 1, 1)
+	o.job.share(t, o, winogradBlocks, in, blockIn, 1)
 }
 
 // winogradPart sums the gradient of the weights over rows lo to hi-1 of tiles.

@@ -22,22 +22,40 @@ type CrossEntropy struct {
 }
 
 type crossEntropyOp struct {
-	x       *Tensor
+	unary
+	name    string // method, as in Node.Op
 	labels  []int32
 	ignored []int32
 	weights []float32 // none: 1
-	y       Tensor
 
-	smoothing float64
-	rows      []lossRow
-	counted   int
-	dx        []float32
-	scale     float32
-	back      bool
+	smoothing        float64
+	rows             []lossRow
+	correct, counted int
+	dx               []float32
+	scale            float32
+	job              passJob[crossEntropyOp]
 }
 
-func (o *crossEntropyOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
-func (o *crossEntropyOp) result() *Tensor                   { return &o.y }
+// lossRow is the data of a row of logits that backward needs in addition to the logits.
+type lossRow struct {
+	most    float32 // the largest logit
+	inverse float32 // 1/Σ exp(logit - most)
+	loss    float64
+	correct bool
+}
+
+// SoftmaxCrossEntropy is the mean over samples of -log softmax(logits)[label]: logits are [n,
+// classes], labels one class per sample, which must not change before Backward ends. The result has
+// one value, summed in float64 in the order of the samples. correct is the number of samples with
+// the label's logit as the largest (the first among equals). A NaN among the logits makes the loss
+// NaN. It panics if a label is not a class.
+//
+// It costs one exponential per logit forward and another backward: recomputing is faster than
+// fetching the probabilities from memory, and needs no memory.
+func (t *Tape) SoftmaxCrossEntropy(logits *Tensor, labels []int32) (loss *Tensor, correct int) {
+	o := t.crossEntropy("softmaxcrossentropy", logits, labels, CrossEntropy{})
+	return &o.y, o.correct
+}
 
 // CrossEntropy is SoftmaxCrossEntropy with smoothed targets, over the samples with labels that are
 // not ignored: the mean of
@@ -49,6 +67,11 @@ func (o *crossEntropyOp) result() *Tensor                   { return &o.y }
 // logit as the largest. If none counts, the loss and its gradient are 0. It panics if another label
 // is not a class, or the smoothing is out of range.
 func (t *Tape) CrossEntropy(logits *Tensor, labels []int32, cfg CrossEntropy) (loss *Tensor, correct, counted int) {
+	o := t.crossEntropy("crossentropy", logits, labels, cfg)
+	return &o.y, o.correct, o.counted
+}
+
+func (t *Tape) crossEntropy(op string, logits *Tensor, labels []int32, cfg CrossEntropy) *crossEntropyOp {
 	const name = "cross-entropy"
 	require(len(logits.Shape) == 2 && len(logits.Data) > 0, name, "logits [n, classes]", logits.Shape...)
 	n, classes := logits.Shape[0], logits.Shape[1]
@@ -63,46 +86,51 @@ func (t *Tape) CrossEntropy(logits *Tensor, labels []int32, cfg CrossEntropy) (l
 	}
 	require(cfg.Weights == nil || len(cfg.Weights) == classes, name, "one weight per class", len(cfg.Weights), classes)
 	o := record[crossEntropyOp](t)
+	o.x, o.name, o.labels, o.smoothing = logits, op, labels, cfg.Smoothing
 	o.weights = append(o.weights[:0], cfg.Weights...)
-	o.x, o.labels, o.smoothing, o.back = logits, labels, cfg.Smoothing, false
 	o.ignored = append(o.ignored[:0], cfg.Ignored...)
 	y := t.begin(o, 1)
 	o.rows = bytesview.Sized(o.rows, n)
 	clear(o.rows)
-	o.run(t)
+	o.run(t, crossEntropyForward)
 	sum := 0.0
-	o.counted = 0
+	o.correct, o.counted = 0, 0
 	for i, r := range o.rows {
 		if o.counts(i) {
 			o.counted++
 			sum += r.loss
 		}
 		if r.correct {
-			correct++
+			o.correct++
 		}
 	}
 	y.Data[0] = float32(sum / float64(max(1, o.counted)))
-	return y, correct, o.counted
+	return o
 }
 
 func (o *crossEntropyOp) counts(i int) bool { return !slices.Contains(o.ignored, o.labels[i]) }
 
-func (o *crossEntropyOp) span() int   { return max(1, lossPart/o.x.Shape[1]) }
-func (o *crossEntropyOp) run(t *Tape) { t.pool.run(o, (len(o.rows)+o.span()-1)/o.span()) }
+// lossPart is the minimum number of logits of a part, in whole rows.
+const lossPart = 16 << 10
 
-func (o *crossEntropyOp) part(w *worker, i int) {
+func (o *crossEntropyOp) run(t *Tape, pass func(o *crossEntropyOp, w *worker, part, lo, hi int)) {
+	o.job.each(t, o, pass, len(o.rows), max(1, lossPart/o.x.Shape[1]))
+}
+
+func (o *crossEntropyOp) row(data []float32, r int) []float32 {
 	classes := o.x.Shape[1]
-	for r := i * o.span(); r < min((i+1)*o.span(), len(o.rows)); r++ {
-		x := o.x.Data[r*classes : (r+1)*classes]
-		switch {
-		case o.back:
-			o.slopes(w, r, x, o.dx[r*classes:(r+1)*classes])
-		case o.counts(r):
-			o.measure(w, r, x)
+	return data[r*classes : (r+1)*classes]
+}
+
+func crossEntropyForward(o *crossEntropyOp, w *worker, _, lo, hi int) {
+	for r := lo; r < hi; r++ {
+		if o.counts(r) {
+			o.measure(w, r, o.row(o.x.Data, r))
 		}
 	}
 }
 
+// measure subtracts the largest logit first, to avoid overflow.
 func (o *crossEntropyOp) measure(w *worker, r int, x []float32) {
 	label := int(o.labels[r])
 	most := w.k.Max(x)
@@ -127,23 +155,25 @@ func (o *crossEntropyOp) weight(r int) float32 {
 	return o.weights[o.labels[r]]
 }
 
-// slopes is (softmax - target)/counted, times the weight.
-func (o *crossEntropyOp) slopes(w *worker, r int, x, dx []float32) {
-	if !o.counts(r) {
-		clear(dx)
-		return
-	}
-	scale := o.scale * o.weight(r)
-	w.k.ExpScale(dx, x, o.rows[r].most, o.rows[r].inverse*scale)
-	if o.smoothing > 0 {
-		addScalar(dx, dx, -scale*float32(o.smoothing/float64(len(x))))
-	}
-	dx[o.labels[r]] -= scale * float32(1-o.smoothing)
+func (o *crossEntropyOp) backward(t *Tape) {
+	o.dx, o.scale = t.into(o.x), o.y.grad[0]/float32(max(1, o.counted))
+	o.run(t, crossEntropyBackward)
+	t.merge(o.x, o.dx)
 }
 
-func (o *crossEntropyOp) backward(t *Tape) {
-	o.back, o.scale = true, o.y.grad[0]/float32(max(1, o.counted))
-	o.dx = t.into(o.x)
-	o.run(t)
-	t.merge(o.x, o.dx)
+// crossEntropyBackward is (softmax - target)/counted, times the weight.
+func crossEntropyBackward(o *crossEntropyOp, w *worker, _, lo, hi int) {
+	for r := lo; r < hi; r++ {
+		dx := o.row(o.dx, r)
+		if !o.counts(r) {
+			clear(dx)
+			continue
+		}
+		scale := o.scale * o.weight(r)
+		w.k.ExpScale(dx, o.row(o.x.Data, r), o.rows[r].most, o.rows[r].inverse*scale)
+		if o.smoothing > 0 {
+			addScalar(dx, dx, -scale*float32(o.smoothing/float64(len(dx))))
+		}
+		dx[o.labels[r]] -= scale * float32(1-o.smoothing)
+	}
 }

@@ -8,27 +8,19 @@ import (
 )
 
 type denseOp struct {
+	output
 	x   *Tensor
 	l   Layer
 	act Activation
-	y   Tensor
 
-	pass  densePass
-	parts int
-	span  int // columns, rows or values divided over the parts
-	unit  int
-	dx    []float32
-
+	job    passJob[denseOp] // over columns, rows or values
+	dx     []float32
 	packed *simd.PackedB // weights, if rows are shared
 }
-
-// densePass computes the columns or rows lo to hi-1 of a product.
-type densePass func(o *denseOp, w *worker, lo, hi int)
 
 func (o *denseOp) operands() ([4]*Tensor, [4]*Param) {
 	return [4]*Tensor{o.x}, [4]*Param{o.l.W, o.l.B}
 }
-func (o *denseOp) result() *Tensor { return &o.y }
 
 // Dense is act(x Wᵀ + b): x is [n, in], W is [out, in], b is [out] or nil, the result is [n, out].
 // It costs 2·n·in·out operations forward and twice that backward.
@@ -44,12 +36,12 @@ func (t *Tape) Dense(x *Tensor, l Layer, act Activation) *Tensor {
 	if out, in := l.W.Shape[0], l.W.Shape[1]; o.byRows(t) || t.packedWeights != nil {
 		o.packed = t.matrixOf(l.W, true, in, out, in)
 		if x.Shape[0] >= productRows || t.pool.threads() == 1 {
-			o.run(t, denseForwardRows, x.Shape[0], 1, productRows)
+			o.job.share(t, o, denseForwardRows, x.Shape[0], 1, productRows)
 		} else {
-			o.run(t, denseForwardPanels, out, t.k.PanelWidth(), denseColumns/2)
+			o.job.share(t, o, denseForwardPanels, out, t.k.PanelWidth(), denseColumns/2)
 		}
 	} else {
-		o.run(t, denseForward, l.W.Shape[0], lineValues, denseColumns)
+		o.job.share(t, o, denseForward, l.W.Shape[0], lineValues, denseColumns)
 	}
 	return y
 }
@@ -75,22 +67,8 @@ func (o *denseOp) byRows(t *Tape) bool {
 	return t.pool.threads() > 1 && n >= productRows && 3*out*in < n*(out+in)
 }
 
-// run cuts span into parts at multiples of unit, with at least least units each. Every value is the
-// same sum in the same order for any cut.
-func (o *denseOp) run(t *Tape, pass densePass, span, unit, least int) {
-	o.pass, o.span, o.unit = pass, span, unit
-	o.parts = t.pool.cut((span+unit-1)/unit, least)
-	t.pool.run(o, o.parts)
-}
-
-func (o *denseOp) part(w *worker, i int) {
-	units := (o.span + o.unit - 1) / o.unit
-	lo, hi := units*i/o.parts*o.unit, units*(i+1)/o.parts*o.unit
-	o.pass(o, w, lo, min(hi, o.span))
-}
-
 // denseForwardRows computes rows of y = act(x Wᵀ + b).
-func denseForwardRows(o *denseOp, w *worker, lo, hi int) {
+func denseForwardRows(o *denseOp, w *worker, _, lo, hi int) {
 	out, in := o.l.W.Shape[0], o.l.W.Shape[1]
 	after := simd.Epilogue{ReLU: o.act == ReLU}
 	if o.l.B != nil {
@@ -104,7 +82,7 @@ func denseForwardRows(o *denseOp, w *worker, lo, hi int) {
 }
 
 // denseForward computes columns of y = act(x Wᵀ + b).
-func denseForward(o *denseOp, w *worker, lo, hi int) {
+func denseForward(o *denseOp, w *worker, _, lo, hi int) {
 	n, out, in := o.x.Shape[0], o.l.W.Shape[0], o.l.W.Shape[1]
 	after := simd.Epilogue{ReLU: o.act == ReLU}
 	if o.l.B != nil {
@@ -115,7 +93,7 @@ func denseForward(o *denseOp, w *worker, lo, hi int) {
 }
 
 // denseForwardPanels computes columns of y from whole panels of packed weights.
-func denseForwardPanels(o *denseOp, w *worker, lo, hi int) {
+func denseForwardPanels(o *denseOp, w *worker, _, lo, hi int) {
 	n, out, in := o.x.Shape[0], o.l.W.Shape[0], o.l.W.Shape[1]
 	after := simd.Epilogue{ReLU: o.act == ReLU}
 	if o.l.B != nil {
@@ -139,20 +117,20 @@ func (o *denseOp) activate(w *worker, lo, hi int) {
 }
 
 // denseSlope computes values of the gradient before the activation.
-func denseSlope(o *denseOp, w *worker, lo, hi int) {
+func denseSlope(o *denseOp, w *worker, _, lo, hi int) {
 	o.act.grad(w.k, o.y.grad[lo:hi], o.y.Data[lo:hi])
 }
 
 func (o *denseOp) backward(t *Tape) {
 	if o.act != Identity {
-		o.run(t, denseSlope, len(o.y.Data), lineValues, valuesPart/2/lineValues)
+		o.job.share(t, o, denseSlope, len(o.y.Data), lineValues, valuesPart/2/lineValues)
 	}
 	if !o.skips() {
 		t.watch.turn(t, "weights")
 		if o.byBlocks(t) {
 			t.blocks.compute(t, o)
 		} else {
-			o.run(t, denseWeights, o.l.W.Shape[0], lineValues/2, math.MaxInt) // each part reads all of x
+			o.job.share(t, o, denseWeights, o.l.W.Shape[0], lineValues/2, math.MaxInt) // each part reads all of x
 		}
 	}
 	if o.x.needs {
@@ -161,9 +139,9 @@ func (o *denseOp) backward(t *Tape) {
 		if o.byRows(t) {
 			o.packed = &t.packed.weights.packed
 			t.pack(o.packed, false, o.l.W.Shape[0], o.l.W.Shape[1], o.l.W.Data, o.l.W.Shape[1])
-			o.run(t, denseInputRows, o.x.Shape[0], 1, productRows)
+			o.job.share(t, o, denseInputRows, o.x.Shape[0], 1, productRows)
 		} else {
-			o.run(t, denseInput, o.l.W.Shape[1], lineValues, denseColumns)
+			o.job.share(t, o, denseInput, o.l.W.Shape[1], lineValues, denseColumns)
 		}
 		t.merge(o.x, o.dx)
 	}
@@ -172,7 +150,7 @@ func (o *denseOp) backward(t *Tape) {
 func (o *denseOp) skips() bool { return allFrozen(o.l.W, o.l.B) }
 
 // denseWeights computes rows of dW = dyᵀ x and values of db.
-func denseWeights(o *denseOp, w *worker, lo, hi int) {
+func denseWeights(o *denseOp, w *worker, _, lo, hi int) {
 	n, out, in := o.x.Shape[0], o.l.W.Shape[0], o.l.W.Shape[1]
 	w.k.Gemm(&w.gemm, true, false, hi-lo, in, n, o.y.grad[lo:], out, o.x.Data, in, o.l.W.touched, o.l.W.Grad[lo*in:], in)
 	line := func(at int) int { return min(out, (at+lineValues-1)/lineValues*lineValues) } // so that parts do not share a cache line
@@ -198,13 +176,13 @@ func (o *denseOp) biasGrad(w *worker, first, last, lo, hi int) {
 }
 
 // denseInput computes columns of dx = dy W.
-func denseInput(o *denseOp, w *worker, lo, hi int) {
+func denseInput(o *denseOp, w *worker, _, lo, hi int) {
 	n, out, in := o.x.Shape[0], o.l.W.Shape[0], o.l.W.Shape[1]
 	w.k.Gemm(&w.gemm, false, false, n, hi-lo, out, o.y.grad, out, o.l.W.Data[lo:], in, false, o.dx[lo:], in)
 }
 
 // denseInputRows computes rows of dx = dy W.
-func denseInputRows(o *denseOp, w *worker, lo, hi int) {
+func denseInputRows(o *denseOp, w *worker, _, lo, hi int) {
 	out, in := o.l.W.Shape[0], o.l.W.Shape[1]
 	w.k.GemmWith(&w.gemm, false, hi-lo, in, out, o.y.grad[lo*out:], out, o.packed, false, o.dx[lo*in:hi*in], in, simd.Epilogue{})
 }

@@ -28,8 +28,7 @@ func mix64(z uint64) uint64 {
 }
 
 type dropoutOp struct {
-	x *Tensor
-	y Tensor // a view of x in an evaluation
+	unary // the result is a view of x in an evaluation
 
 	values    []float32 // the memory of y in training
 	key       simd.DropoutKey
@@ -37,9 +36,6 @@ type dropoutOp struct {
 	scale     float32
 	dst, src  []float32 // slices of the pass in progress
 }
-
-func (o *dropoutOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
-func (o *dropoutOp) result() *Tensor                   { return &o.y }
 
 // Dropout sets each value to zero with probability p, and multiplies the remaining values by
 // 1/(1-p), so that expectations stay. For p = 0 it returns x, and in an evaluation a view of x. The

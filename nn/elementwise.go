@@ -2,13 +2,7 @@ package nn
 
 import "github.com/ringo-ml/ringo/internal/simd"
 
-type addOp struct {
-	a, b *Tensor
-	y    Tensor
-}
-
-func (o *addOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.a, o.b}, [4]*Param{} }
-func (o *addOp) result() *Tensor                   { return &o.y }
+type addOp struct{ binary }
 
 // Add is a + b, elementwise, with broadcasting as of Subtract.
 func (t *Tape) Add(a, b *Tensor) *Tensor {
@@ -64,13 +58,7 @@ func (o *addOp) backward(t *Tape) {
 	t.handOver(last, &o.y)
 }
 
-type reshapeOp struct {
-	x *Tensor
-	y Tensor
-}
-
-func (o *reshapeOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
-func (o *reshapeOp) result() *Tensor                   { return &o.y }
+type reshapeOp struct{ unary }
 
 // Reshape returns the same values in another shape of equal size. The result shares x's memory.
 func (t *Tape) Reshape(x *Tensor, shape ...int) *Tensor {

@@ -25,14 +25,13 @@ func checkIDs(name string, ids []int32, rows int) {
 
 // embeddingOp looks up rows of a dense parameter.
 type embeddingOp struct {
-	ids  []int32
-	p    *Param
-	y    Tensor
-	pass func(o *embeddingOp, w *worker, i int)
+	output
+	ids []int32
+	p   *Param
+	job passJob[embeddingOp]
 }
 
 func (o *embeddingOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{}, [4]*Param{o.p} }
-func (o *embeddingOp) result() *Tensor                   { return &o.y }
 
 // Embedding returns the rows ids of p, [rows, dim]: the result is [len(ids), dim]. The caller must
 // not change ids before Backward ends. The gradient is dense: clearing it costs O(rows·dim) a step.
@@ -44,19 +43,15 @@ func (t *Tape) Embedding(ids []int32, p *Param) *Tensor {
 	o := record[embeddingOp](t)
 	o.ids, o.p = ids, p
 	y := t.begin(o, len(ids), p.Shape[1])
-	o.pass = (*embeddingOp).gather
-	t.pool.run(o, (len(ids)+gatherRows-1)/gatherRows)
+	o.job.each(t, o, (*embeddingOp).gather, len(ids), gatherRows)
 	return y
 }
 
 // gatherRows is the number of ids in a part.
 const gatherRows = 64
 
-func (o *embeddingOp) part(w *worker, i int) { o.pass(o, w, i) }
-
-func (o *embeddingOp) gather(w *worker, i int) {
-	dim, lo := o.p.Shape[1], i*gatherRows
-	hi := min(lo+gatherRows, len(o.ids))
+func (o *embeddingOp) gather(w *worker, _, lo, hi int) {
+	dim := o.p.Shape[1]
 	w.k.Lookup(o.y.Data[lo*dim:hi*dim], o.p.Data, o.ids[lo:hi], dim)
 }
 
@@ -68,13 +63,11 @@ func (o *embeddingOp) backward(t *Tape) {
 	if !o.p.touched {
 		t.elementwise(zeros, o.p.Grad, o.p.Grad, o.p.Grad)
 	}
-	o.pass = (*embeddingOp).scatter
-	t.pool.run(o, (o.p.Shape[1]+scatterColumns-1)/scatterColumns)
+	o.job.each(t, o, (*embeddingOp).scatter, o.p.Shape[1], scatterColumns)
 }
 
-func (o *embeddingOp) scatter(w *worker, i int) {
-	dim, lo := o.p.Shape[1], i*scatterColumns
-	hi := min(lo+scatterColumns, dim)
+func (o *embeddingOp) scatter(w *worker, _, lo, hi int) {
+	dim := o.p.Shape[1]
 	for r, id := range o.ids {
 		w.k.Add(o.p.Grad[int(id)*dim+lo:int(id)*dim+hi], o.y.grad[r*dim+lo:r*dim+hi])
 	}

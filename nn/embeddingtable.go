@@ -2,7 +2,6 @@ package nn
 
 import (
 	"math"
-	"slices"
 
 	"github.com/ringo-ml/ringo/internal/simd"
 )
@@ -12,7 +11,7 @@ type tableLookupOp struct {
 	ids  []int32
 	tab  *Table
 	rest *Tensor // values after the rows, or nil
-	y    Tensor
+	output
 
 	// slots and the next fields describe bags, by slot.
 	slots   int // 0: ids without bags, sample by sample
@@ -32,8 +31,7 @@ type tableLookupOp struct {
 func (o *tableLookupOp) operands() ([4]*Tensor, [4]*Param) {
 	return [4]*Tensor{o.rest}, [4]*Param{}
 }
-func (o *tableLookupOp) result() *Tensor { return &o.y }
-func (o *tableLookupOp) table() *Table   { return o.tab }
+func (o *tableLookupOp) table() *Table { return o.tab }
 
 // EmbeddingTable looks up the rows ids of tab, len(ids)/n for each of n samples, and concatenates
 // them: the result is [n, len(ids)/n*Dim]. If rest, [n, m], is not nil, its rows follow: the result
@@ -58,7 +56,7 @@ func (t *Tape) EmbeddingTable(ids []int32, n int, tab *Table, rest *Tensor) *Ten
 
 func (t *Table) require(ok bool, need string, got ...int) {
 	if !ok {
-		panic(&ShapeError{Op: "embedding " + t.Name, Required: need, Got: slices.Clone(got)})
+		require(false, "embedding "+t.Name, need, got...)
 	}
 }
 

@@ -1,16 +1,12 @@
 package nn
 
 type gatherOp struct {
-	x    *Tensor
-	ids  []int32
-	dim  int
-	y    Tensor
-	dx   []float32
-	pass func(o *gatherOp, w *worker, i int)
+	unary
+	ids []int32
+	dim int
+	dx  []float32
+	job passJob[gatherOp]
 }
-
-func (o *gatherOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
-func (o *gatherOp) result() *Tensor                   { return &o.y }
 
 // Gather returns the entries ids of x's first axis: x is [rows, ...], the result [len(ids), ...].
 // An id may occur repeatedly; its gradients are added in order. The caller must not change ids
@@ -27,15 +23,11 @@ func (t *Tape) Gather(x *Tensor, ids []int32) *Tensor {
 	o := record[gatherOp](t)
 	o.x, o.ids, o.dim = x, ids, len(x.Data)/x.Shape[0]
 	y := t.begin(o, shape[:rank]...)
-	o.pass = (*gatherOp).lookUp
-	t.pool.run(o, (len(ids)+gatherRows-1)/gatherRows)
+	o.job.each(t, o, (*gatherOp).lookUp, len(ids), gatherRows)
 	return y
 }
 
-func (o *gatherOp) part(w *worker, i int) { o.pass(o, w, i) }
-
-func (o *gatherOp) lookUp(w *worker, i int) {
-	lo, hi := i*gatherRows, min((i+1)*gatherRows, len(o.ids))
+func (o *gatherOp) lookUp(w *worker, _, lo, hi int) {
 	w.k.Lookup(o.y.Data[lo*o.dim:hi*o.dim], o.x.Data, o.ids[lo:hi], o.dim)
 }
 
@@ -45,28 +37,23 @@ func (o *gatherOp) backward(t *Tape) {
 		clear(dx)
 		t.merge(o.x, dx)
 	}
-	o.dx, o.pass = o.x.grad, (*gatherOp).scatter
-	t.pool.run(o, (o.dim+scatterColumns-1)/scatterColumns)
+	o.dx = o.x.grad
+	o.job.each(t, o, (*gatherOp).scatter, o.dim, scatterColumns)
 }
 
 // scatter adds columns, in the order of rows.
-func (o *gatherOp) scatter(w *worker, i int) {
-	lo, hi := i*scatterColumns, min((i+1)*scatterColumns, o.dim)
+func (o *gatherOp) scatter(w *worker, _, lo, hi int) {
 	for r, id := range o.ids {
 		w.k.Add(o.dx[int(id)*o.dim+lo:int(id)*o.dim+hi], o.y.grad[r*o.dim+lo:r*o.dim+hi])
 	}
 }
 
 type transposeOp struct {
-	x       *Tensor
-	y       Tensor
+	unary
 	from    [maxAxes]int
 	target  nest // over the result, with x alongside
 	andBack nest // over x, with the result alongside
 }
-
-func (o *transposeOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
-func (o *transposeOp) result() *Tensor                   { return &o.y }
 
 // Transpose returns x with permuted axes: axis i of the result is axis axes[i] of x. Without axes
 // the order is reversed. x has at most 8 axes.
@@ -87,9 +74,7 @@ func (t *Tape) Transpose(x *Tensor, axes ...int) *Tensor {
 				from[i], seen[a] = a, true
 			}
 		}
-		if !fits {
-			panic(&ShapeError{Op: "transpose", Required: shapeText("all axes, each once, of", x.Shape), Got: append([]int(nil), axes...)})
-		}
+		requireOf(fits, "transpose", "all axes, each once, of", x.Shape, axes...)
 	}
 	for i, a := range from[:rank] {
 		shape[i] = x.Shape[a]

@@ -9,14 +9,14 @@ import (
 )
 
 type groupNormOp struct {
+	output
 	x      *Tensor
 	l      Norm
 	groups int
-	y      Tensor
 
 	stats []float32 // mean and 1/sqrt(variance + epsilon), by sample and group
 	sums  []float64 // backward, by sample: channels' gradients of beta, then of gamma
-	pass  func(o *groupNormOp, w *worker, s int)
+	job   passJob[groupNormOp]
 }
 
 // groupScratch is a thread's working memory for a sample.
@@ -72,7 +72,6 @@ func (g *groupScratch) fold() (first, second []float64) {
 func (o *groupNormOp) operands() ([4]*Tensor, [4]*Param) {
 	return [4]*Tensor{o.x}, [4]*Param{o.l.Gamma, o.l.Beta}
 }
-func (o *groupNormOp) result() *Tensor { return &o.y }
 
 // GroupNorm is gamma·(x - mean)/sqrt(variance + 1e-5) + beta of x, [n, ..., channels], with the
 // mean and biased variance of a group of adjacent channels of one sample, over all its places (Y.
@@ -91,12 +90,9 @@ func (t *Tape) GroupNorm(x *Tensor, l Norm, groups int) *Tensor {
 	o.x, o.l, o.groups = x, l, groups
 	y := t.begin(o, x.Shape...)
 	o.stats = sized(o.stats, 2*x.Shape[0]*groups)
-	o.pass = groupNormForward
-	t.pool.run(o, x.Shape[0])
+	o.job.each(t, o, groupNormForward, x.Shape[0], 1)
 	return y
 }
-
-func (o *groupNormOp) part(w *worker, s int) { o.pass(o, w, s) }
 
 // width is the number of channels of a group.
 func (o *groupNormOp) width() int { return len(o.l.Gamma.Data) / o.groups }
@@ -128,7 +124,7 @@ func (o *groupNormOp) measure(w *worker, s int, f func(group int, sum, squares f
 
 // groupNormForward reads a sample three times, mostly from the caches: for the means, for the
 // variances about the means, and to apply both.
-func groupNormForward(o *groupNormOp, w *worker, s int) {
+func groupNormForward(o *groupNormOp, w *worker, s, _, _ int) {
 	g, stats, n := &w.group, o.of(s), o.count()
 	g.resize(len(o.l.Gamma.Data))
 	g.set(simd.NormMean, func(int) float32 { return 0 })
@@ -154,8 +150,7 @@ func (o *groupNormOp) setAffine(g *groupScratch, stats []float32) {
 func (o *groupNormOp) backward(t *Tape) {
 	c, n := len(o.l.Gamma.Data), o.x.Shape[0]
 	o.sums = bytesview.Sized(o.sums, 2*c*n)
-	o.pass = groupNormBackward
-	t.pool.run(o, n)
+	o.job.each(t, o, groupNormBackward, n, 1)
 	for i, p := range [2]*Param{o.l.Beta, o.l.Gamma} {
 		if !p.touched {
 			clear(p.Grad)
@@ -177,7 +172,7 @@ func (o *groupNormOp) backward(t *Tape) {
 // with means over the group:
 //
 //	dx = (gamma·dy - mean of gamma·dy - x̂·mean of gamma·dy·x̂)/deviation
-func groupNormBackward(o *groupNormOp, w *worker, s int) {
+func groupNormBackward(o *groupNormOp, w *worker, s, _, _ int) {
 	g, stats, width := &w.group, o.of(s), o.width()
 	g.resize(len(o.l.Gamma.Data))
 	o.setMean(g, stats)

@@ -1,8 +1,6 @@
 package nn
 
 import (
-	"fmt"
-
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -18,44 +16,23 @@ type GRULayer struct {
 
 // GRU makes the layer name with values from init; PyTorch's default is FanIn(hidden).
 func (ps *Params) GRU(name string, init Init, in, hidden int) GRULayer {
-	return GRULayer{
-		WeightIH: ps.New(name+".weight_ih", init, 3*hidden, in),
-		WeightHH: ps.New(name+".weight_hh", init, 3*hidden, hidden),
-		BiasIH:   ps.New(name+".bias_ih", init, 3*hidden),
-		BiasHH:   ps.New(name+".bias_hh", init, 3*hidden),
-	}
+	return GRULayer(ps.recurrent(name, init, 3*hidden, in, hidden))
 }
 
 type gruOp struct {
-	x     *Tensor
-	l     GRULayer
+	recurrentOp
 	state []float32 // initial state, or nil
-	steps int
-	y     Tensor
 
-	h []float32 // outputs of steps -1 to steps-1, [(steps+1)*n, hidden]; contains y.Data
 	// input is [steps*n, 3*hidden]: the sums of the input, then the gates, and in backward the
 	// gradients of the sums.
 	input []float32
 	// hidden is the sums of the previous state, of the same shape, and in backward their gradients.
 	hidden []float32
 	carry  []float32 // [n, hidden]: gradient through a step's update gate
-	dx     []float32
 
 	weights [][3]simd.PackedB // WeightHH, packed for a step's products, by part
-	pass    gruPass
-	parts   int
-	span    int
-	step    int
+	job     passJob[gruOp]
 }
-
-// gruPass computes the part of pass i, values lo to hi-1.
-type gruPass func(o *gruOp, w *worker, i, lo, hi int)
-
-func (o *gruOp) operands() ([4]*Tensor, [4]*Param) {
-	return [4]*Tensor{o.x}, [4]*Param{o.l.WeightIH, o.l.WeightHH, o.l.BiasIH, o.l.BiasHH}
-}
-func (o *gruOp) result() *Tensor { return &o.y }
 
 // GRU runs a layer of gated recurrent units over n sequences: x is [steps*n, in], the first step of
 // all sequences, then the second of all; the result is [steps*n, hidden] in the same order. With i
@@ -68,15 +45,13 @@ func (o *gruOp) result() *Tensor { return &o.y }
 // receives the last h; nil starts from zeros. No gradient flows into the state. Cost:
 // 2·steps·n·3·hidden·(in+hidden) operations forward and twice as many backward.
 func (t *Tape) GRU(x *Tensor, l GRULayer, state []float32, steps int) *Tensor {
-	n, hidden := l.check(x, state, steps)
+	n, hidden := LSTMLayer(l).check("gru", 3, x, steps)
+	Layer{W: l.WeightIH}.want(state == nil || len(state) == n*hidden, "gru", "a state of n*hidden values", len(state))
 	o := record[gruOp](t)
-	o.x, o.l, o.state, o.steps = x, l, state, steps
-	first, all := n*hidden, steps*n*hidden
-	o.h, o.input, o.hidden = sized(o.h, first+all), sized(o.input, 3*all), sized(o.hidden, 3*all)
-	clear(o.h[:first])
-	copy(o.h, state)
-	o.y.Shape = append(o.y.Shape[:0], steps*n, hidden)
-	o.y.Data = o.h[first:]
+	o.x, o.l, o.state, o.steps = x, LSTMLayer(l), state, steps
+	o.begin(n, hidden, state)
+	all := steps * n * hidden
+	o.input, o.hidden = sized(o.input, 3*all), sized(o.hidden, 3*all)
 	t.note(o)
 	o.run(t, gruInput, 3*hidden)
 	o.run(t, gruPackForward, hidden)
@@ -87,40 +62,12 @@ func (t *Tape) GRU(x *Tensor, l GRULayer, state []float32, steps int) *Tensor {
 	return &o.y
 }
 
-// check panics unless the operands fit, and returns the number of sequences and the width.
-func (l GRULayer) check(x *Tensor, state []float32, steps int) (n, hidden int) {
-	w := Layer{W: l.WeightIH}
-	w.want(len(l.WeightIH.Shape) == 2 && l.WeightIH.Shape[0]%3 == 0, "gru", "weights [3*hidden, in]", l.WeightIH.Shape...)
-	rows, in := l.WeightIH.Shape[0], l.WeightIH.Shape[1]
-	hidden = rows / 3
-	w.want(len(l.WeightHH.Shape) == 2 && len(l.WeightHH.Data) == rows*hidden && l.WeightHH.Shape[1] == hidden,
-		"gru", "recurrent weights [3*hidden, hidden]", l.WeightHH.Shape...)
-	w.want(len(l.BiasIH.Data) == rows && len(l.BiasHH.Data) == rows, "gru", "two biases [3*hidden]", len(l.BiasIH.Data), len(l.BiasHH.Data))
-	if len(x.Shape) != 2 || steps < 1 || x.Shape[0] == 0 || x.Shape[0]%steps != 0 || x.Shape[1] != in {
-		panic(&ShapeError{Op: "gru " + l.WeightIH.Name, Required: fmt.Sprintf("an input [%d*n, %d], n > 0", steps, in), Got: x.Shape})
-	}
-	n = x.Shape[0] / steps
-	w.want(state == nil || len(state) == n*hidden, "gru", "a state of n*hidden values", len(state))
-	return n, hidden
-}
-
-func (o *gruOp) size() (n, hidden int) { return o.y.Shape[0] / o.steps, o.y.Shape[1] }
-
-// run cuts span into as many parts as threads, at multiples of a cache line. Every value is the
-// same sum in the same order for any cut.
-func (o *gruOp) run(t *Tape, pass gruPass, span int) {
-	o.pass, o.span = pass, span
-	o.parts = min(t.pool.threads(), (span+lineValues-1)/lineValues)
-	for len(o.weights) < o.parts {
+// run runs a pass with as many parts as threads, at multiples of a cache line.
+func (o *gruOp) run(t *Tape, pass func(o *gruOp, w *worker, i, lo, hi int), span int) {
+	for len(o.weights) < t.pool.threads() {
 		o.weights = append(o.weights, [3]simd.PackedB{})
 	}
-	t.pool.run(o, o.parts)
-}
-
-func (o *gruOp) part(w *worker, i int) {
-	lines := (o.span + lineValues - 1) / lineValues
-	lo, hi := lines*i/o.parts*lineValues, lines*(i+1)/o.parts*lineValues
-	o.pass(o, w, i, lo, min(hi, o.span))
+	o.job.run(t, o, pass, t.pool.threads(), span, lineValues)
 }
 
 // gruInput computes columns of x WeightIHᵀ + BiasIH.
@@ -189,10 +136,6 @@ func (o *gruOp) backward(t *Tape) {
 		o.run(t, gruGradInput, o.x.Shape[1])
 		t.merge(o.x, o.dx)
 	}
-}
-
-func (o *gruOp) skips() bool {
-	return allFrozen(o.l.WeightIH, o.l.WeightHH, o.l.BiasIH, o.l.BiasHH)
 }
 
 // gruPackBackward packs columns of WeightHH.

@@ -1,20 +1,18 @@
 package nn
 
 type layerNormOp struct {
+	output
 	x *Tensor
 	l Norm
-	y Tensor
 
 	stats []float32 // per row: the mean and 1/sqrt(variance + epsilon)
-	pass  func(o *layerNormOp, w *worker, part, lo, hi int)
-	parts int
+	job   passJob[layerNormOp]
 	sums  []float32 // per part: gradients of gamma, then of beta
 }
 
 func (o *layerNormOp) operands() ([4]*Tensor, [4]*Param) {
 	return [4]*Tensor{o.x}, [4]*Param{o.l.Gamma, o.l.Beta}
 }
-func (o *layerNormOp) result() *Tensor { return &o.y }
 
 // LayerNorm makes the layer name of a layer normalisation: gamma 1, beta 0. It has no running
 // statistics.
@@ -35,9 +33,9 @@ func (t *Tape) LayerNorm(x *Tensor, l Norm) *Tensor {
 	y := t.begin(o, x.Shape...)
 	rows := len(x.Data) / d
 	o.stats = sized(o.stats, 2*rows)
-	o.run(t, min(rows, t.pool.cutValues(len(x.Data))), func(o *layerNormOp, w *worker, _, lo, hi int) {
+	o.job.run(t, o, func(o *layerNormOp, w *worker, _, lo, hi int) {
 		w.k.LayerNorm(o.rows(o.y.Data, lo, hi), o.rows(o.x.Data, lo, hi), o.l.Gamma.Data, o.l.Beta.Data, o.stats[2*lo:2*hi], normEpsilon)
-	})
+	}, t.pool.cutValues(len(x.Data)), rows, 1)
 	return y
 }
 
@@ -46,27 +44,16 @@ func (o *layerNormOp) rows(data []float32, lo, hi int) []float32 {
 	return data[lo*d : hi*d]
 }
 
-// run cuts the rows into parts.
-func (o *layerNormOp) run(t *Tape, parts int, pass func(o *layerNormOp, w *worker, part, lo, hi int)) {
-	o.pass, o.parts = pass, parts
-	t.pool.run(o, o.parts)
-}
-
-func (o *layerNormOp) part(w *worker, i int) {
-	rows := len(o.stats) / 2
-	o.pass(o, w, i, rows*i/o.parts, rows*(i+1)/o.parts)
-}
-
 func (o *layerNormOp) backward(t *Tape) {
-	d := len(o.l.Gamma.Data)
-	parts := max(1, min(normParts, len(o.x.Data)/normPart, len(o.stats)/2)) // parts of sums depend on the shape only
+	d, rows := len(o.l.Gamma.Data), len(o.stats)/2
+	parts := max(1, min(normParts, len(o.x.Data)/normPart, rows)) // parts of sums depend on the shape only
 	o.sums = t.grads.take(2 * d * parts)
 	clear(o.sums)
-	o.run(t, parts, func(o *layerNormOp, w *worker, part, lo, hi int) {
+	o.job.run(t, o, func(o *layerNormOp, w *worker, part, lo, hi int) {
 		d := len(o.l.Gamma.Data)
 		sums, dy := o.sums[2*d*part:2*d*(part+1)], o.rows(o.y.grad, lo, hi)
 		w.k.LayerNormGrad(dy, sums[:d], sums[d:], dy, o.rows(o.x.Data, lo, hi), o.l.Gamma.Data, o.stats[2*lo:2*hi])
-	})
+	}, parts, rows, 1)
 	for i := range parts {
 		sums := o.sums[2*d*i : 2*d*(i+1)]
 		addPart(t, o.l.Gamma, sums[:d], i)

@@ -1,7 +1,6 @@
 package nn
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/ringo-ml/ringo/internal/simd"
@@ -19,33 +18,22 @@ type LSTMLayer struct {
 
 // LSTM makes the layer name with values from init; PyTorch's default is FanIn(hidden).
 func (ps *Params) LSTM(name string, init Init, in, hidden int) LSTMLayer {
-	return LSTMLayer{
-		WeightIH: ps.New(name+".weight_ih", init, 4*hidden, in),
-		WeightHH: ps.New(name+".weight_hh", init, 4*hidden, hidden),
-		BiasIH:   ps.New(name+".bias_ih", init, 4*hidden),
-		BiasHH:   ps.New(name+".bias_hh", init, 4*hidden),
-	}
+	return ps.recurrent(name, init, 4*hidden, in, hidden)
 }
 
 // LSTMState is an LSTM layer's state between sequences that continue each other: [n, hidden] each.
 type LSTMState struct{ H, C []float32 }
 
 type lstmOp struct {
-	x     *Tensor
-	l     LSTMLayer
+	recurrentOp
 	state *LSTMState // initial state, or nil
-	steps int
-	y     Tensor
 
-	// h and c are outputs and cells of steps -1 to steps-1, [(steps+1)*n, hidden], beginning with
-	// the initial state. h contains y.Data.
-	h, c []float32
+	c []float32 // cells, as h
 	// gates is [steps*n, 4*hidden]: first the sums, then the gates, and in
 	// backward the gradients of the sums.
 	gates []float32
 	bias  []float32 // [4*hidden]: sum of both biases; in backward their gradient
 	dc    []float32 // [n, hidden]
-	dx    []float32
 
 	// weights is WeightHH packed for the products of one step: ranges of its rows forward, of its
 	// columns backward.
@@ -53,22 +41,10 @@ type lstmOp struct {
 	// recurrent is the parameter in weights.
 	recurrent *Param
 
-	pass  lstmPass
-	parts int
-	span  int // columns or rows divided over the parts
-	unit  int
-	step  int
+	job passJob[lstmOp] // over columns or rows
 
 	packed *simd.PackedB // WeightIH, for the product of all steps
 }
-
-// lstmPass computes the part of pass i, values lo to hi-1.
-type lstmPass func(o *lstmOp, w *worker, i, lo, hi int)
-
-func (o *lstmOp) operands() ([4]*Tensor, [4]*Param) {
-	return [4]*Tensor{o.x}, [4]*Param{o.l.WeightIH, o.l.WeightHH, o.l.BiasIH, o.l.BiasHH}
-}
-func (o *lstmOp) result() *Tensor { return &o.y }
 
 // LSTM runs a layer of long short-term memory over n sequences: x is [steps*n, in], the first step
 // of all sequences, then the second of all; the result is [steps*n, hidden] in the same order. With
@@ -83,14 +59,17 @@ func (o *lstmOp) result() *Tensor { return &o.y }
 // computes the weights' gradients. Cost: 2·steps·n·4·hidden·(in+hidden) operations forward and
 // twice as many backward.
 func (t *Tape) LSTM(x *Tensor, l LSTMLayer, state *LSTMState, steps int) *Tensor {
-	n, hidden := l.check(x, state, steps)
+	n, hidden := l.check("lstm", 4, x, steps)
+	if state != nil {
+		Layer{W: l.WeightIH}.want(len(state.H) == n*hidden && len(state.C) == n*hidden, "lstm", "a state of n*hidden values", len(state.H), len(state.C))
+	}
 	o := record[lstmOp](t)
 	o.x, o.l, o.state, o.steps = x, l, state, steps
 	o.start(n, hidden, state)
 	t.note(o)
 	t.k.AddTo(o.bias, l.BiasIH.Data, l.BiasHH.Data)
 	o.packed = t.matrixOf(l.WeightIH, true, l.WeightIH.Shape[1], 4*hidden, l.WeightIH.Shape[1])
-	o.share(t, lstmInput, steps*n, 1, productRows)
+	o.job.share(t, o, lstmInput, steps*n, 1, productRows)
 	if t.packedWeights == nil || o.recurrent != l.WeightHH {
 		o.recurrent = l.WeightHH
 		o.run(t, lstmPackForward, hidden)
@@ -105,66 +84,26 @@ func (t *Tape) LSTM(x *Tensor, l LSTMLayer, state *LSTMState, steps int) *Tensor
 	return &o.y
 }
 
-// check panics unless the operands fit, and returns the number of sequences and the width.
-func (l LSTMLayer) check(x *Tensor, state *LSTMState, steps int) (n, hidden int) {
-	w := Layer{W: l.WeightIH}
-	w.want(len(l.WeightIH.Shape) == 2 && l.WeightIH.Shape[0]%4 == 0, "lstm", "weights [4*hidden, in]", l.WeightIH.Shape...)
-	rows, in := l.WeightIH.Shape[0], l.WeightIH.Shape[1]
-	hidden = rows / 4
-	w.want(len(l.WeightHH.Data) == rows*hidden && len(l.WeightHH.Shape) == 2 && l.WeightHH.Shape[1] == hidden,
-		"lstm", "recurrent weights [4*hidden, hidden]", l.WeightHH.Shape...)
-	w.want(len(l.BiasIH.Data) == rows && len(l.BiasHH.Data) == rows, "lstm", "two biases [4*hidden]", len(l.BiasIH.Data), len(l.BiasHH.Data))
-	if len(x.Shape) != 2 || steps < 1 || x.Shape[0] == 0 || x.Shape[0]%steps != 0 || x.Shape[1] != in {
-		panic(&ShapeError{Op: "lstm " + l.WeightIH.Name, Required: fmt.Sprintf("an input [%d*n, %d], n > 0", steps, in), Got: x.Shape})
-	}
-	n = x.Shape[0] / steps
-	if state != nil {
-		w.want(len(state.H) == n*hidden && len(state.C) == n*hidden, "lstm", "a state of n*hidden values", len(state.H), len(state.C))
-	}
-	return n, hidden
-}
-
 // start sizes the memory and takes the state.
 func (o *lstmOp) start(n, hidden int, state *LSTMState) {
 	first, all := n*hidden, o.steps*n*hidden
-	o.h, o.c = sized(o.h, first+all), sized(o.c, first+all)
-	if state != nil {
-		copy(o.h, state.H)
+	if o.c = sized(o.c, first+all); state != nil {
+		o.begin(n, hidden, state.H)
 		copy(o.c, state.C)
 	} else {
-		clear(o.h[:first])
+		o.begin(n, hidden, nil)
 		clear(o.c[:first])
 	}
 	o.gates, o.bias = sized(o.gates, 4*all), sized(o.bias, 4*hidden)
-	o.y.Shape = append(o.y.Shape[:0], o.steps*n, hidden)
-	o.y.Data = o.h[first:]
 }
 
-func (o *lstmOp) size() (n, hidden int) { return o.y.Shape[0] / o.steps, o.y.Shape[1] }
-
-// share cuts span into parts at multiples of unit, with at least least units each. Every value is
-// the same sum in the same order for any cut.
-func (o *lstmOp) share(t *Tape, pass lstmPass, span, unit, least int) {
-	o.pass, o.span, o.unit = pass, span, unit
-	o.parts = t.pool.cut((span+unit-1)/unit, least)
-	t.pool.run(o, o.parts)
-}
-
-// run is share with one part per thread, each with separately packed weights: the same columns stay
-// on one thread from step to step.
-func (o *lstmOp) run(t *Tape, pass lstmPass, span int) {
-	o.pass, o.span, o.unit = pass, span, lineValues
-	o.parts = min(t.pool.threads(), (span+lineValues-1)/lineValues)
-	for len(o.weights) < o.parts {
+// run runs a pass with one part per thread, each with separately packed weights: the same columns
+// stay on one thread from step to step.
+func (o *lstmOp) run(t *Tape, pass func(o *lstmOp, w *worker, i, lo, hi int), span int) {
+	for len(o.weights) < t.pool.threads() {
 		o.weights = append(o.weights, [4]simd.PackedB{})
 	}
-	t.pool.run(o, o.parts)
-}
-
-func (o *lstmOp) part(w *worker, i int) {
-	units := (o.span + o.unit - 1) / o.unit
-	lo, hi := units*i/o.parts*o.unit, units*(i+1)/o.parts*o.unit
-	o.pass(o, w, i, lo, min(hi, o.span))
+	o.job.run(t, o, pass, t.pool.threads(), span, lineValues)
 }
 
 // lstmInput computes rows of x WeightIHᵀ + biases.
@@ -218,7 +157,7 @@ func (o *lstmOp) backward(t *Tape) {
 	}
 	if !o.skips() {
 		t.watch.turn(t, "weights")
-		o.share(t, lstmWeights, 4*hidden, lineValues, math.MaxInt) // each part reads all of x and h
+		o.job.share(t, o, lstmWeights, 4*hidden, lineValues, math.MaxInt) // each part reads all of x and h
 		addPart(t, o.l.BiasIH, o.bias, 0)
 		addPart(t, o.l.BiasHH, o.bias, 0)
 	}
@@ -227,13 +166,9 @@ func (o *lstmOp) backward(t *Tape) {
 		o.dx = t.into(o.x)
 		o.packed = &t.packed.weights.packed
 		t.pack(o.packed, false, 4*hidden, o.x.Shape[1], o.l.WeightIH.Data, o.x.Shape[1])
-		o.share(t, lstmGradInput, o.x.Shape[0], 1, productRows)
+		o.job.share(t, o, lstmGradInput, o.x.Shape[0], 1, productRows)
 		t.merge(o.x, o.dx)
 	}
-}
-
-func (o *lstmOp) skips() bool {
-	return allFrozen(o.l.WeightIH, o.l.WeightHH, o.l.BiasIH, o.l.BiasHH)
 }
 
 // lstmPackBackward packs columns of WeightHH.

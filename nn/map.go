@@ -4,17 +4,13 @@ import "github.com/ringo-ml/ringo/internal/simd"
 
 // mapOp is a custom function of each value.
 type mapOp struct {
+	unary
 	name string
 	f    func(i int, x float32) (y, slope float32)
-	x    *Tensor
-	y    Tensor
 
 	slopes []float32
 	parts  int
 }
-
-func (o *mapOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
-func (o *mapOp) result() *Tensor                   { return &o.y }
 
 // Map is a custom function of each value: f returns the result for value i of x, in row-major
 // order, and its slope, the derivative with respect to x. The value of i selects a target, or a

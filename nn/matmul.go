@@ -14,16 +14,12 @@ type MatMul struct {
 }
 
 type matMulOp struct {
-	a, b *Tensor
-	cfg  MatMul
-	y    Tensor
+	binary
+	cfg MatMul
 
 	batch, m, n, k int
 	job            productJob
 }
-
-func (o *matMulOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.a, o.b}, [4]*Param{} }
-func (o *matMulOp) result() *Tensor                   { return &o.y }
 
 // MatMul is the product of two activations, or of their transposes: [..., m, k] times [..., k, n]
 // is [..., m, n]. The axes before the last two are a batch, equal in both or missing in one, which

@@ -53,19 +53,22 @@ func (t *Tape) Nodes() ([]Node, error) {
 // returns them in order: results have shapes only. It takes little time, and its memory is never
 // touched. Operands that do not fit are an error, as are operations without a description.
 func Trace(forward func(t *Tape)) (nodes []Node, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			var shape *ShapeError
-			if is, ok := r.(error); !ok || !errors.As(is, &shape) {
-				panic(r)
-			}
-			nodes, err = nil, shape
-		}
-	}()
+	defer recoverShape(&err)
 	t := NewTape(TapeConfig{})
 	defer t.Close()
 	t.pool.dry = true
 	t.ResetEval()
 	forward(t)
 	return t.Nodes()
+}
+
+// recoverShape, deferred by a dry run, returns a panic about operands that do not fit as an error.
+func recoverShape(err *error) {
+	if r := recover(); r != nil {
+		var shape *ShapeError
+		if is, ok := r.(error); !ok || !errors.As(is, &shape) {
+			panic(r)
+		}
+		*err = shape
+	}
 }

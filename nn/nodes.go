@@ -78,10 +78,6 @@ func (o *lstmOp) node() Node {
 	return Node{Op: "lstm", Inputs: []*Tensor{o.x}, Params: []*Param{l.WeightIH, l.WeightHH, l.BiasIH, l.BiasHH}, Attrs: map[string]float64{"steps": float64(o.steps)}, State: o.state}
 }
 
-func (o *lossOp) node() Node {
-	return Node{Op: "softmaxcrossentropy", Inputs: []*Tensor{o.x}}
-}
-
 func (o *detachOp) node() Node { return Node{Op: "detach", Inputs: []*Tensor{o.x}} }
 
 func (o *operationOp) node() Node {
@@ -158,7 +154,7 @@ func (o *pairLossOp) node() Node {
 
 // node has the attribute smoothing.
 func (o *crossEntropyOp) node() Node {
-	return Node{Op: "crossentropy", Inputs: []*Tensor{o.x}, Attrs: map[string]float64{"smoothing": o.smoothing}}
+	return Node{Op: o.name, Inputs: []*Tensor{o.x}, Attrs: map[string]float64{"smoothing": o.smoothing}}
 }
 
 // node has the attribute steps.

@@ -1,5 +1,26 @@
 package nn
 
+// output is the result of an operation.
+type output struct{ y Tensor }
+
+func (o *output) result() *Tensor { return &o.y }
+
+// unary is an operation with one operand and no parameters.
+type unary struct {
+	x *Tensor
+	output
+}
+
+func (o *unary) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
+
+// binary is an operation with two operands and no parameters; b may be nil.
+type binary struct {
+	a, b *Tensor
+	output
+}
+
+func (o *binary) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.a, o.b}, [4]*Param{} }
+
 // Operation is a custom operation, for Apply. The same value may be applied repeatedly.
 type Operation struct {
 	// Name is the operation's name in errors and exports.
@@ -47,9 +68,9 @@ func (p *Pass) Keep(i, n int) []float32 {
 func (p *Pass) Training() bool { return !p.t.eval }
 
 type operationOp struct {
+	output
 	op   *Operation
 	pass Pass
-	y    Tensor
 }
 
 func (o *operationOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{}, [4]*Param{} }
@@ -59,7 +80,6 @@ func (o *operationOp) allOperands() ([]*Tensor, []*Param) {
 	}
 	return o.pass.Inputs, o.pass.Params
 }
-func (o *operationOp) result() *Tensor { return &o.y }
 
 // Apply records a custom operation with a result of the given shape. The dry run of Params.Arrange
 // does not call its functions; the result is then zeros. inputs and params are copied. It panics
@@ -120,12 +140,11 @@ func (t *Tape) contribute(x *Tensor, dx []float32) {
 }
 
 type detachOp struct {
+	output
 	x *Tensor // no operand, so that no gradient flows to x
-	y Tensor
 }
 
 func (o *detachOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{}, [4]*Param{} }
-func (o *detachOp) result() *Tensor                   { return &o.y }
 func (o *detachOp) backward(*Tape)                    {}
 
 // Detach returns x without the flow of gradients. The result shares x's memory.

@@ -21,10 +21,10 @@ func (k pairKind) String() string {
 
 // pairLossOp is the mean loss of all values of x and the target z.
 type pairLossOp struct {
-	kind    pairKind
-	x, z    *Tensor
-	delta   float32
-	y       Tensor
+	kind  pairKind
+	x, z  *Tensor
+	delta float32
+	output
 	plain   Tensor // z for a target that is not a tensor: the caller's numbers, or scratch
 	scratch []float32
 
@@ -35,7 +35,6 @@ type pairLossOp struct {
 }
 
 func (o *pairLossOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x, o.z}, [4]*Param{} }
-func (o *pairLossOp) result() *Tensor                   { return &o.y }
 
 // MeanSquaredError is the mean of (x - target)² over all values: a tensor of one value. The target
 // has x's shape, and gets a gradient as well if it needs one. Values are summed in float64, in an
@@ -84,9 +83,7 @@ func (t *Tape) BinaryCrossEntropyTo(logits *Tensor, labels []int32) *Tensor {
 }
 
 func (t *Tape) pairLoss(kind pairKind, x, z *Tensor, delta float32) *Tensor {
-	if !sameShape(x, z) {
-		panic(&ShapeError{Op: kind.String(), Required: shapeText("a target of shape", x.Shape), Got: append([]int(nil), z.Shape...)})
-	}
+	requireOf(sameShape(x, z), kind.String(), "a target of shape", x.Shape, z.Shape...)
 	return t.measure(record[pairLossOp](t), kind, x, z, delta)
 }
 

@@ -279,15 +279,7 @@ func (ps *Params) ArrangeOutputs(dry func(t *Tape) []*Tensor) error {
 
 // finishingOrder records the model and walks backwards without computing.
 func (ps *Params) finishingOrder(dry func(t *Tape) []*Tensor) (order []*Param, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			shape, ok := r.(*ShapeError)
-			if !ok {
-				panic(r)
-			}
-			err = shape
-		}
-	}()
+	defer recoverShape(&err)
 	t := NewTape(TapeConfig{})
 	defer t.Close()
 	t.pool.dry = true

@@ -12,6 +12,35 @@ import (
 // which only provides working memory.
 type job interface{ part(w *worker, i int) }
 
+// passJob is a pass of an operation over 0..span, cut into parts at multiples of unit. Every value
+// of a pass is the same sum in the same order for any cut, unless the pass sums by part.
+type passJob[O any] struct {
+	o                 *O
+	pass              func(o *O, w *worker, part, lo, hi int)
+	parts, span, unit int
+}
+
+// share runs a pass with parts for the threads, of at least least units each.
+func (j *passJob[O]) share(t *Tape, o *O, pass func(o *O, w *worker, part, lo, hi int), span, unit, least int) {
+	j.run(t, o, pass, t.pool.cut((span+unit-1)/unit, least), span, unit)
+}
+
+// each runs a pass with a part for each unit.
+func (j *passJob[O]) each(t *Tape, o *O, pass func(o *O, w *worker, part, lo, hi int), span, unit int) {
+	j.run(t, o, pass, span, span, unit)
+}
+
+// run runs a pass with at most parts parts.
+func (j *passJob[O]) run(t *Tape, o *O, pass func(o *O, w *worker, part, lo, hi int), parts, span, unit int) {
+	*j = passJob[O]{o, pass, min(parts, (span+unit-1)/unit), span, unit}
+	t.pool.run(j, j.parts)
+}
+
+func (j *passJob[O]) part(w *worker, i int) {
+	units := (j.span + j.unit - 1) / j.unit
+	j.pass(j.o, w, i, units*i/j.parts*j.unit, min(units*(i+1)/j.parts*j.unit, j.span))
+}
+
 type worker struct {
 	k       *simd.Kernels
 	gemm    simd.Scratch

@@ -17,18 +17,14 @@ type Pool struct {
 }
 
 type windowOp struct {
-	x    *Tensor
-	y    Tensor
+	unary
 	plan simd.PoolPlan
 	from []uint8 // index of the maximum in its window; not used by the mean
 
-	pass func(o *windowOp, w *worker, s int)
+	job  passJob[windowOp]
 	mean bool
 	dx   []float32
 }
-
-func (o *windowOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
-func (o *windowOp) result() *Tensor                   { return &o.y }
 
 // MaxPool is the maximum of each window of x, [n, h, w, c]: the result is [n,
 // (h+2·Pad-Size)/Stride+1, (w+2·Pad-Size)/Stride+1, c]. Padding is never the maximum. The gradient
@@ -37,9 +33,9 @@ func (t *Tape) MaxPool(x *Tensor, p Pool) *Tensor {
 	o := t.window("max-pool", x, p)
 	o.mean = false
 	o.from = bytesview.Sized(o.from, o.y.Len())
-	o.run(t, func(o *windowOp, w *worker, s int) {
-		w.k.MaxPool(o.output(o.y.Data, s), sampleOf(o.from, o.x, s), o.input(o.x.Data, s), &o.plan)
-	})
+	o.job.each(t, o, func(o *windowOp, w *worker, s, _, _ int) {
+		w.k.MaxPool(sampleOf(o.y.Data, o.x, s), sampleOf(o.from, o.x, s), sampleOf(o.x.Data, o.x, s), &o.plan)
+	}, x.Shape[0], 1)
 	return &o.y
 }
 
@@ -47,9 +43,9 @@ func (t *Tape) MaxPool(x *Tensor, p Pool) *Tensor {
 func (t *Tape) AvgPool(x *Tensor, p Pool) *Tensor {
 	o := t.window("average pool", x, p)
 	o.mean = true
-	o.run(t, func(o *windowOp, w *worker, s int) {
-		w.k.AvgPool(o.output(o.y.Data, s), o.input(o.x.Data, s), &o.plan)
-	})
+	o.job.each(t, o, func(o *windowOp, w *worker, s, _, _ int) {
+		w.k.AvgPool(sampleOf(o.y.Data, o.x, s), sampleOf(o.x.Data, o.x, s), &o.plan)
+	}, x.Shape[0], 1)
 	return &o.y
 }
 
@@ -80,39 +76,24 @@ func sampleOf[T any](data []T, x *Tensor, s int) []T {
 	return data[s*n : (s+1)*n]
 }
 
-func (o *windowOp) input(data []float32, s int) []float32  { return sampleOf(data, o.x, s) }
-func (o *windowOp) output(data []float32, s int) []float32 { return sampleOf(data, o.x, s) }
-
-func (o *windowOp) run(t *Tape, pass func(o *windowOp, w *worker, s int)) {
-	o.pass = pass
-	t.pool.run(o, o.x.Shape[0])
-}
-
-func (o *windowOp) part(w *worker, s int) { o.pass(o, w, s) }
-
 func (o *windowOp) backward(t *Tape) {
 	o.dx = t.into(o.x)
-	o.run(t, func(o *windowOp, w *worker, s int) {
+	o.job.each(t, o, func(o *windowOp, w *worker, s, _, _ int) {
 		dx, dy := sampleOf(o.dx, o.x, s), sampleOf(o.y.grad, o.x, s)
 		if o.mean {
 			w.k.AvgPoolGrad(dx, dy, &o.plan)
 		} else {
 			w.k.MaxPoolGrad(dx, dy, sampleOf(o.from, o.x, s), &o.plan)
 		}
-	})
+	}, o.x.Shape[0], 1)
 	t.merge(o.x, o.dx)
 }
 
 type globalPoolOp struct {
-	x  *Tensor
-	y  Tensor
-	dx []float32
-	at func(o *globalPoolOp, w *worker, s int)
+	unary
+	dx  []float32
+	job passJob[globalPoolOp]
 }
-
-func (o *globalPoolOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
-func (o *globalPoolOp) result() *Tensor                   { return &o.y }
-func (o *globalPoolOp) part(w *worker, s int)             { o.at(o, w, s) }
 
 // GlobalAvgPool is the mean of each channel of each image: x is [n, h, w, c], the result is [n, c].
 func (t *Tape) GlobalAvgPool(x *Tensor) *Tensor {
@@ -120,15 +101,14 @@ func (t *Tape) GlobalAvgPool(x *Tensor) *Tensor {
 	o := record[globalPoolOp](t)
 	o.x = x
 	y := t.begin(o, x.Shape[0], x.Shape[3])
-	o.at = globalPoolForward
-	t.pool.run(o, x.Shape[0])
+	o.job.each(t, o, globalPoolForward, x.Shape[0], 1)
 	return y
 }
 
 // share is one pixel's part of the mean.
 func (o *globalPoolOp) share() float32 { return 1 / float32(o.x.Shape[1]*o.x.Shape[2]) }
 
-func globalPoolForward(o *globalPoolOp, w *worker, s int) {
+func globalPoolForward(o *globalPoolOp, w *worker, s, _, _ int) {
 	y, x := sampleOf(o.y.Data, o.x, s), sampleOf(o.x.Data, o.x, s)
 	clear(y)
 	w.k.SumRows(y, x, len(y), len(x)/len(y))
@@ -137,12 +117,11 @@ func globalPoolForward(o *globalPoolOp, w *worker, s int) {
 
 func (o *globalPoolOp) backward(t *Tape) {
 	o.dx = t.into(o.x)
-	o.at = globalPoolBackward
-	t.pool.run(o, o.x.Shape[0])
+	o.job.each(t, o, globalPoolBackward, o.x.Shape[0], 1)
 	t.merge(o.x, o.dx)
 }
 
-func globalPoolBackward(o *globalPoolOp, w *worker, s int) {
+func globalPoolBackward(o *globalPoolOp, w *worker, s, _, _ int) {
 	dx, dy := sampleOf(o.dx, o.x, s), sampleOf(o.y.grad, o.x, s)
 	w.k.Scale(dy, o.share())
 	for c := 0; c < len(dx); c += len(dy) {
@@ -151,14 +130,10 @@ func globalPoolBackward(o *globalPoolOp, w *worker, s int) {
 }
 
 type subsampleOp struct {
-	x      *Tensor
+	unary
 	stride int
-	y      Tensor
 	dx     []float32 // nil: forward
 }
-
-func (o *subsampleOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
-func (o *subsampleOp) result() *Tensor                   { return &o.y }
 
 // SubsamplePad takes every stride-th pixel of every stride-th row of x, [n, h, w, c], and puts
 // zeros before and after its channels, equally on both sides, an odd one after: the result is [n,

@@ -1,18 +1,12 @@
 package nn
 
-import "slices"
-
 type reduceOp struct {
-	x       *Tensor
-	y       Tensor
+	unary
 	m       nest
 	scale   float32
 	mean    bool
 	reduced [maxAxes]bool // summed axes
 }
-
-func (o *reduceOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.x}, [4]*Param{} }
-func (o *reduceOp) result() *Tensor                   { return &o.y }
 
 // Sum is the sum over axes of x, which has at most 8; negative axes count from the last, -1. The
 // result has the remaining axes; without arguments the sum is over all axes, and the result has one
@@ -33,9 +27,7 @@ func (t *Tape) reduce(name string, x *Tensor, axes []int, mean bool) *Tensor {
 		if i := a + rank; a < 0 && i >= 0 {
 			a = i
 		}
-		if a < 0 || a >= rank || reduced[a] {
-			panic(&ShapeError{Op: name, Required: shapeText("axes, each once, of", x.Shape), Got: slices.Clone(axes)})
-		}
+		requireOf(a >= 0 && a < rank && !reduced[a], name, "axes, each once, of", x.Shape, axes...)
 		reduced[a] = true
 	}
 	var shape [maxAxes]int

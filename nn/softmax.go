@@ -3,14 +3,14 @@ package nn
 import "math"
 
 type rowOp struct {
+	binary
 	kind rowKind
-	a, b *Tensor // b is only set for rowDot
-	y    Tensor
 
 	dim         int
 	stats       []float32 // a value per row, if the kind needs it
 	dx, operand []float32 // memory of dotGrad
 	pass        func(o *rowOp, w *worker, r int)
+	job         passJob[rowOp]
 }
 
 // rowKind is the operation on rows.
@@ -27,9 +27,6 @@ func (k rowKind) String() string {
 	return [...]string{"softmax", "log-softmax", "normalise", "dot product by rows"}[k]
 }
 
-func (o *rowOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{o.a, o.b}, [4]*Param{} }
-func (o *rowOp) result() *Tensor                   { return &o.y }
-
 // Softmax is exp(x)/Σ exp(x) over the last axis. The largest value is subtracted first, to avoid
 // overflow.
 func (t *Tape) Softmax(x *Tensor) *Tensor { return t.byRows(rowSoftmax, x, nil) }
@@ -44,9 +41,7 @@ func (t *Tape) Normalize(x *Tensor) *Tensor { return t.byRows(rowNormalize, x, n
 // RowDot is the sum of a·b over the last axis: for two tensors [..., dim] it is [...], or [1]
 // without another axis.
 func (t *Tape) RowDot(a, b *Tensor) *Tensor {
-	if !sameShape(a, b) {
-		panic(&ShapeError{Op: rowDot.String(), Required: shapeText("the same shape as", a.Shape), Got: append([]int(nil), b.Shape...)})
-	}
+	requireOf(sameShape(a, b), rowDot.String(), "the same shape as", a.Shape, b.Shape...)
 	return t.byRows(rowDot, a, b)
 }
 
@@ -69,18 +64,13 @@ func (t *Tape) byRows(kind rowKind, a, b *Tensor) *Tensor {
 
 var oneValue = [1]int{1}
 
-// span is the number of rows of a part.
-func (o *rowOp) span() int { return max(1, valuesPart/2/o.dim) }
-
 func (o *rowOp) run(t *Tape, pass func(o *rowOp, w *worker, r int)) {
 	o.pass = pass
-	t.pool.run(o, (len(o.stats)+o.span()-1)/o.span())
-}
-
-func (o *rowOp) part(w *worker, i int) {
-	for r := i * o.span(); r < min((i+1)*o.span(), len(o.stats)); r++ {
-		o.pass(o, w, r)
-	}
+	o.job.each(t, o, func(o *rowOp, w *worker, _, lo, hi int) {
+		for r := lo; r < hi; r++ {
+			o.pass(o, w, r)
+		}
+	}, len(o.stats), max(1, valuesPart/2/o.dim))
 }
 
 func (o *rowOp) row(data []float32, r int) []float32 { return data[r*o.dim : (r+1)*o.dim] }

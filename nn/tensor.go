@@ -123,9 +123,6 @@ func (e *ShapeError) Error() string {
 	return fmt.Sprintf("nn: %s: got %v, want %s", e.Op, e.Got, e.Required)
 }
 
-// shapeText describes a requirement relative to a shape.
-func shapeText(need string, shape []int) string { return fmt.Sprintf("%s %v", need, shape) }
-
 // require panics unless ok.
 func require(ok bool, op, need string, got ...int) {
 	if !ok {
@@ -133,9 +130,16 @@ func require(ok bool, op, need string, got ...int) {
 	}
 }
 
+// requireOf is require with a need relative to a shape.
+func requireOf(ok bool, op, need string, shape []int, got ...int) {
+	if !ok {
+		require(false, op, fmt.Sprintf("%s %v", need, shape), got...)
+	}
+}
+
 // want is require for an operation with this layer's parameters.
 func (l Layer) want(ok bool, op, need string, got ...int) {
 	if !ok {
-		panic(&ShapeError{Op: op + " " + l.W.Name, Required: need, Got: slices.Clone(got)})
+		require(false, op+" "+l.W.Name, need, got...)
 	}
 }
