@@ -3,6 +3,7 @@ package data
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/images"
@@ -61,14 +62,24 @@ func openImages(c Config, bad *datafile.Skips) (*Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	train, eval, classes, err := t.Split()
+	if part := t.EvalPart(); part != "" {
+		if err := c.checkHoldout("%s has images to evaluate on in %s", c.Dir, part); err != nil {
+			return nil, err
+		}
+	}
+	held := c.holdout()
+	train, eval, classes, err := t.Split(held.holdsPath)
 	if err != nil {
 		return nil, fmt.Errorf("images: %w", err)
+	}
+	var split []string
+	if t.EvalPart() == "" {
+		split = []string{fmt.Sprintf("held out for evaluation: %d of %d images (%v)", len(eval), len(train)+len(eval), held)}
 	}
 	train, eval = images.Spread(train, c.TrainLimit), images.Spread(eval, c.EvalLimit)
 	sizes := balance(images.LabelsOf(train, classes), len(classes), classes)
 	size := or(c.ImageSize, 224)
-	s := &Dataset{Classes: len(classes), Words: classes, Notes: append(t.Notes(train, eval), sizes...), emptyFiles: t.Skipped.Sorted()}
+	s := &Dataset{Classes: len(classes), Words: classes, Notes: slices.Concat(split, t.Notes(train, eval), sizes), emptyFiles: t.Skipped.Sorted()}
 	return s, s.openParts(c, bad, [2][]images.Picture{train, eval}, [2][]int32{images.LabelsOf(train, classes), images.LabelsOf(eval, classes)}, func(pictures [2][]images.Picture, labels [2][]int32) (train, eval Source, err error) {
 		return newEncoded(pictures[0], labels[0], size, bad), newEncoded(pictures[1], labels[1], size, bad), nil
 	})

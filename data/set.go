@@ -212,8 +212,8 @@ func formats() []datasetFormat {
 	return []datasetFormat{
 		{"mnist", false, false, false, false, func(c Config) error { return images.FindMNIST(c.Dir) }, openMNISTSet, syntheticMNISTSet},
 		{"cifar10", false, false, false, true, func(c Config) error { return images.FindCIFAR(c.Dir) }, openCIFAR, syntheticCIFARSet},
-		{"images", false, false, false, true, func(c Config) error { return images.FindTree("images", c.Dir) }, openImages, syntheticImages},
-		{"imagenet", false, false, false, true, func(c Config) error { return images.FindTree("images", c.Dir) }, openImages, syntheticImages},
+		{"images", false, false, true, true, func(c Config) error { return images.FindTree("images", c.Dir) }, openImages, syntheticImages},
+		{"imagenet", false, false, true, true, func(c Config) error { return images.FindTree("images", c.Dir) }, openImages, syntheticImages},
 		{"text", true, false, false, true, findText, openText, syntheticText},
 		{"chars", true, false, false, false, findChars, openChars, syntheticChars},
 		{"criteo", true, false, false, true, findClicks, openClicks, syntheticCriteo},

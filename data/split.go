@@ -3,6 +3,7 @@ package data
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"slices"
 
@@ -92,6 +93,13 @@ func (h holdout) holds(number uint64) bool {
 	r := prng.New(purpose, 0, number)
 	u := r.Unit()
 	return h.lo <= u && u < h.hi
+}
+
+// holdsPath reports whether the image with a path below its part is held out.
+func (h holdout) holdsPath(path string) bool {
+	sum := fnv.New64a()
+	_, _ = io.WriteString(sum, path) // hash.Write never fails
+	return h.holds(sum.Sum64())
 }
 
 // split divides a source. The last of few samples is an otherwise empty part, except in folds.

@@ -4,7 +4,9 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
+	"fmt"
 	"image"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -123,7 +125,7 @@ func TestTreeFaults(t *testing.T) {
 		t.Errorf("unknown class: %v", err)
 	}
 	lone := map[string][]byte{"train/a/1.png": good}
-	if _, err := Open("images", Config{Dir: datatest.WriteTree(t, lone)}); err == nil || !strings.Contains(err.Error(), "1 image in train/CLASS") {
+	if _, err := Open("images", Config{Dir: datatest.WriteTree(t, lone)}); err == nil || !strings.Contains(err.Error(), "1 image to train on in train/CLASS") {
 		t.Errorf("no evaluation: %v", err)
 	}
 }
@@ -402,5 +404,76 @@ func TestTreeWithWhatIsNoFile(t *testing.T) {
 		if _, err := read(1); !errors.Is(err, pathname.ErrNotRegular) && !strings.Contains(err.Error(), huge) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestImageFoldersAreSplitByPath holds out a share of a folder without an evaluation part, the same
+// images if others are added or the folder train is left out, and each image in one of the folds.
+func TestImageFoldersAreSplitByPath(t *testing.T) {
+	good := datatest.EncodePNG(datatest.Colourful(8, 8, 1))
+	few, more := map[string][]byte{}, map[string][]byte{}
+	for class := range 3 {
+		for i := range 40 {
+			path := fmt.Sprintf("c%d/%d.png", class, i)
+			if few[path], more[path] = good, good; i%2 == 0 {
+				more[fmt.Sprintf("c%d/new/%d.png", class, i)] = good
+			}
+		}
+	}
+	more["b/1.png"], more["d/1.png"] = good, good
+	open := func(files map[string][]byte, below string, cfg Config) (train, eval []string, set *Dataset) {
+		t.Helper()
+		all := map[string][]byte{}
+		for path, content := range files {
+			all[below+path] = content
+		}
+		cfg.Dir, cfg.ImageSize = datatest.WriteTree(t, all), 8
+		set, err := Open("images", cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys := func(src Source) (out []string) {
+			for _, p := range src.(*encoded).Pictures {
+				out = append(out, p.Key)
+			}
+			return out
+		}
+		return keys(set.Train), keys(set.Eval), set
+	}
+	train, eval, set := open(few, "train/", Config{Split: 0.2})
+	if len(train)+len(eval) != 120 || len(eval) < 12 || len(eval) > 36 || !slices.Equal(set.Words, []string{"c0", "c1", "c2"}) ||
+		!slices.Contains(set.Notes, fmt.Sprintf("held out for evaluation: %d of 120 images (data.eval-split 0.2)", len(eval))) {
+		t.Fatalf("%d and %d images, %q", len(train), len(eval), set.Notes)
+	}
+	if in, out, _ := open(few, "", Config{Split: 0.2}); !slices.Equal(in, train) || !slices.Equal(out, eval) {
+		t.Error("without the folder train the split differs")
+	}
+	in, out, set := open(more, "train/", Config{Split: 0.2})
+	for _, key := range train {
+		if !slices.Contains(in, key) {
+			t.Errorf("%s was a training image", key)
+		}
+	}
+	for _, key := range eval {
+		if !slices.Contains(out, key) {
+			t.Errorf("%s was held out", key)
+		}
+	}
+	if !slices.Equal(set.Words, []string{"b", "c0", "c1", "c2", "d"}) || !strings.Contains(strings.Join(set.Notes, "\n"), "of train without an image in the held-out images: ") {
+		t.Errorf("classes %q, %q", set.Words, set.Notes)
+	}
+	var all []string
+	for fold := range 4 {
+		in, out, _ := open(few, "", Config{Folds: 4, Fold: fold})
+		if all = append(all, out...); len(in)+len(out) != 120 {
+			t.Errorf("fold %d: %d and %d images", fold, len(in), len(out))
+		}
+	}
+	if slices.Sort(all); !slices.Equal(all, slices.Sorted(maps.Keys(few))) {
+		t.Errorf("folds evaluate on %d images: %q", len(all), all)
+	}
+	dir := datatest.WriteTree(t, map[string][]byte{"train/a/1.png": good, "val/a/1.png": good})
+	if _, err := Open("images", Config{Dir: dir, Split: 0.2}); err == nil || !strings.Contains(err.Error(), "data.eval-split 0.2: no samples are held out, because "+dir+" has images to evaluate on in val") {
+		t.Errorf("%v", err)
 	}
 }

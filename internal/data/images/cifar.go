@@ -269,7 +269,7 @@ func (c *cifar) join() (*CIFAR, error) {
 
 // decodeTree decodes a tree into memory.
 func (c *cifar) decodeTree(limits [2]int, threads int) (*CIFAR, error) {
-	train, eval, classes, err := c.tree.Split()
+	train, eval, classes, err := c.tree.Split(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -223,7 +223,7 @@ func samplesOf(t *testing.T, name, dir string) (values []float32) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	train, eval, classes, err := tree.Split()
+	train, eval, classes, err := tree.Split(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -138,12 +138,9 @@ func (t *Tree) finish() *Tree {
 // Notes describes how the tree was read. Train and eval are the pictures to train and to evaluate
 // on.
 func (t *Tree) Notes(train, eval []Picture) (notes []string) {
-	var used string
+	used := t.EvalPart()
 	for _, part := range datafile.EvalParts() {
-		switch n := len(t.parts[part]); {
-		case n > 0 && used == "":
-			used = part
-		case n > 0:
+		if n := len(t.parts[part]); n > 0 && part != used {
 			notes = append(notes, fmt.Sprintf("evaluating on the images in %s, not on the %d in %s", used, n, part))
 		}
 	}
@@ -158,6 +155,9 @@ func (t *Tree) Notes(train, eval []Picture) (notes []string) {
 		}
 	}
 	if n := len(absent); n > 0 {
+		if used == "" {
+			used = "the held-out images"
+		}
 		names := strings.Join(absent[:min(n, datafile.MaxNames)], ", ")
 		if n > datafile.MaxNames {
 			names += fmt.Sprintf(" and %d more", n-datafile.MaxNames)
@@ -190,13 +190,18 @@ func openTreeFolder(dir string) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
+	parts := map[string]string{} // names of parts by their folders
 	for _, e := range entries {
-		if !isPart(e.Name()) {
-			continue
+		if isPart(e.Name()) {
+			parts[filepath.Join(dir, e.Name())] = e.Name()
 		}
-		part := filepath.Join(dir, e.Name())
+	}
+	if len(classFolders(dir)) > 0 {
+		parts[dir] = "train"
+	}
+	for _, part := range slices.Sorted(maps.Keys(parts)) {
 		if err := walkImages(part, &t.Skipped, func(below string, folder bool) bool {
-			name := e.Name() + "/" + filepath.ToSlash(below)
+			name := parts[part] + "/" + filepath.ToSlash(below)
 			if !folder {
 				t.add(name, Picture{Path: filepath.Join(part, below)})
 				return true
@@ -250,26 +255,43 @@ func walkImages(root string, left *datafile.LeftOuts, visit func(below string, f
 	return nil
 }
 
-// Split returns the training and the evaluation pictures, each in the order of their paths, and the
-// names of the classes of the training part.
-func (t *Tree) Split() (train, eval []Picture, classes []string, err error) {
-	train = t.parts["train"]
+// EvalPart returns the name of the evaluation part, "" without one.
+func (t *Tree) EvalPart() string {
 	for _, part := range datafile.EvalParts() {
-		if eval = t.parts[part]; len(eval) > 0 {
-			break
+		if len(t.parts[part]) > 0 {
+			return part
+		}
+	}
+	return ""
+}
+
+// Split returns the training and the evaluation pictures, each in the order of their paths, and the
+// names of the classes of the training part. Without an evaluation part, held selects pictures of
+// the training part by their keys, unless it is nil; classes are then of both.
+func (t *Tree) Split(held func(key string) bool) (train, eval []Picture, classes []string, err error) {
+	train, eval = t.parts["train"], t.parts[t.EvalPart()]
+	for _, p := range train {
+		classes = append(classes, p.Class)
+	}
+	if len(eval) == 0 && held != nil {
+		all := train
+		train = nil
+		for _, p := range all {
+			if held(p.Key) {
+				eval = append(eval, p)
+			} else {
+				train = append(train, p)
+			}
 		}
 	}
 	if len(train) == 0 || len(eval) == 0 {
 		left := strings.Join(append([]string{""}, t.Skipped.Sentences()...), "; ")
-		return nil, nil, nil, fmt.Errorf("%s has %s in train/CLASS/… and %d in test, val, validation or eval: both are needed (.jpg, .jpeg or .png)%s",
+		return nil, nil, nil, fmt.Errorf("%s has %s to train on in train/CLASS/… and %d to evaluate on, held out of these or in test, val, validation or eval: both are needed (.jpg, .jpeg or .png)%s",
 			t.root, quantity.Count(len(train), "image"), len(eval), left)
 	}
 	order := func(a, b Picture) int { return strings.Compare(a.Key, b.Key) }
 	slices.SortFunc(train, order)
 	slices.SortFunc(eval, order)
-	for _, p := range train {
-		classes = append(classes, p.Class)
-	}
 	slices.Sort(classes)
 	classes = slices.Compact(classes)
 	for _, p := range eval {
@@ -361,7 +383,7 @@ func locate(set, dir string, inside func(dir string) bool) (path string, archive
 }
 
 func imageAlternatives(set, dir string) error {
-	const tree = "train/CLASS/NAME.jpg and test/CLASS/NAME.jpg (or val/…; .png too; a .tar.gz of that is read as it is)"
+	const tree = "CLASS/NAME.jpg, or train/CLASS/NAME.jpg and test/CLASS/NAME.jpg (or val/…; .png too; a .tar.gz of that is read as it is)"
 	if set == "cifar10" {
 		return setting.Errorf("", "want data_batch_1.bin to data_batch_5.bin and test_batch.bin, cifar-10-binary.tar.gz, or %s; fetch them with `ringo data cifar10 --out %s`, or train on images drawn by the program with %v %s", tree, dir, datafile.DirPath, datafile.Synthetic)
 	}
@@ -374,15 +396,33 @@ func hasTree(dir string) bool {
 	return err == nil && info.IsDir()
 }
 
+// isTree reports whether a folder has the parts of a tree, or no part and class folders with images.
+func isTree(dir string) bool { return hasTree(dir) || len(classFolders(dir)) > 0 }
+
+// classFolders returns the folders of a folder without parts that have an image.
+func classFolders(dir string) (names []string) {
+	entries, _ := os.ReadDir(dir) // without entries on error
+	for _, e := range entries {
+		if isPart(e.Name()) {
+			return nil
+		}
+		below, _ := os.ReadDir(filepath.Join(dir, e.Name()))
+		if !datafile.IsHidden(e.Name()) && slices.ContainsFunc(below, func(f os.DirEntry) bool { return IsImage(f.Name()) }) {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
 // FindTree returns an error unless a folder or an archive has a set of images.
 func FindTree(set, dir string) error {
-	_, _, err := locate(set, dir, hasTree)
+	_, _, err := locate(set, dir, isTree)
 	return err
 }
 
 // OpenTree lists the images of a folder, or reads those of an archive.
 func OpenTree(set, dir string) (*Tree, error) {
-	path, archive, err := locate(set, dir, hasTree)
+	path, archive, err := locate(set, dir, isTree)
 	if err != nil {
 		return nil, err
 	}
