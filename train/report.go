@@ -104,8 +104,13 @@ func (r *run) unit() (name string, perSample int) {
 func (r *run) info() Info {
 	o := r.replica.Opt
 	var columns []table.Found
-	if r.data.set.Encoder != nil {
-		columns = r.data.set.Encoder.Found()
+	var columnNotes []string
+	if e := r.data.set.Encoder; e != nil {
+		columns, columnNotes = e.Found(), e.ColumnNotes()
+	}
+	best := BestEpoch{Metric: r.cfg.Best.Metric}
+	if b := r.reports.past.Best; b != nil && b.Metric == best.Metric {
+		best = *b
 	}
 	unit, per := r.unit()
 	return Info{
@@ -113,7 +118,7 @@ func (r *run) info() Info {
 		Unit: unit, PerSample: per, Metrics: r.replica.model.Metrics, TrainSamples: r.data.samples, EvalSamples: r.data.shares.eval, LeftOut: r.data.shares.excluded, Omitted: r.data.omitted(),
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.data.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed, Fold: r.cfg.foldNumber(),
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
-		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), Placement: r.job.Placement(), DataSet: r.cfg.source(), DataNotes: slices.Concat(r.data.set.Notes, r.data.shares.notes, r.data.notes), Columns: columns,
+		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), Placement: r.job.Placement(), DataSet: r.cfg.source(), DataNotes: slices.Concat(r.data.set.Notes, r.data.shares.notes, r.data.notes), Columns: columns, ColumnNotes: columnNotes, Best: best,
 		Parameters: slices.Concat(r.reports.initial, r.replica.chosen(), r.keyed()), Initial: r.reports.initial, Resumed: r.resumption.found.File, Steps: o.Steps(), Changed: r.resumption.found.Changed,
 	}
 }

@@ -256,8 +256,12 @@ type Info struct {
 	// DataSet is the path of the data. DataNotes are remarks about reading them.
 	DataSet   string
 	DataNotes []string
-	// Columns are the columns of a table as read.
-	Columns []table.Found
+	// Columns are the columns of a table as read. ColumnNotes are the notes of DataNotes that
+	// Columns repeat.
+	Columns     []table.Found
+	ColumnNotes []string
+	// Best has the metric of Config.Best and, of a resumed run, its best epoch.
+	Best BestEpoch
 	// Parameters describes initial values, frozen parameters and rates. Its first lines, Initial,
 	// are about initial values only.
 	Parameters, Initial []string

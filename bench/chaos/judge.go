@@ -46,7 +46,7 @@ var (
 	step      = regexp.MustCompile(`\bsteps? #?(\d[\d,]*)`)
 	epochLine = regexp.MustCompile(`^epoch +1/`)
 	epochSaid = regexp.MustCompile(`\bepoch (\d+)`)
-	shaSaid   = regexp.MustCompile(`parameters sha256 ([0-9a-f]{64})`)
+	shaSaid   = regexp.MustCompile(`params sha256 ([0-9a-f]{64})`)
 	boxShows  = regexp.MustCompile(`(?m)^  black box: (operation|request|rank|fault) .*$`)
 	number    = regexp.MustCompile(`\d+`)
 )

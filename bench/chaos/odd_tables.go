@@ -234,7 +234,7 @@ var oddTables = []oddity{
 	{name: "table: NaN among target numbers", make: withPrice(cell(targetAt, "NaN")), blame: aLine, say: []string{"price", "left out"}},
 	{name: "table: a target with its currency", make: withPrice(cell(targetAt, "31 EUR")), blame: aLine},
 	{name: "table: all targets with a currency", make: withPrice(func(o *oddTable) { o.each(targetAt, func(s string) string { return s + " EUR" }) }), blame: []string{"price"}},
-	{name: "table: all sizes as percentages", make: withPrice(func(o *oddTable) { o.each(sizeAt, func(s string) string { return s + "%" }) }), blame: []string{"size"}, say: []string{"ignores size"}},
+	{name: "table: all sizes as percentages", make: withPrice(func(o *oddTable) { o.each(sizeAt, func(s string) string { return s + "%" }) }), blame: []string{"size"}, say: []string{"left out"}},
 	{name: "table: 1e300 as target", make: withPrice(cell(targetAt, "1e300")), blame: aLine},
 	{name: "table: 1e5000 as target", make: withPrice(cell(targetAt, "1e5000")), blame: aLine},
 	{name: "table: a target a million times too large", make: withPrice(cell(targetAt, "31000000")), blame: append(aLine, "price"), say: aLine},
@@ -265,7 +265,7 @@ var oddTables = []oddity{
 			o.rows[i] = append(r, strconv.Itoa(o.trap.rng.IntN(1000)))
 		}
 		o.head = append(o.head, "noise")
-	}), say: []string{`finds the number "noise"`}},
+	}), say: []string{"noise   target"}},
 	{name: "table: no such target", make: withPrice(func(o *oddTable) { o.args = []string{"--set", "data.target=prize"} }), blame: []string{"prize"}},
 	{name: "table: a schema of a column that is not there", make: withPrice(func(o *oddTable) { o.args = []string{"--set", "data.schema=towm=category"} }), blame: []string{"towm"}},
 	{name: "table: a schema that words contradict", make: withPrice(func(o *oddTable) { o.args = []string{"--set", "data.schema=town=number"} }), blame: aLine},

@@ -86,7 +86,7 @@ def job(o, hosts, *more, **how):
 
 
 def hash_of(text, what):
-    found = re.findall(r"parameters sha256 (\w+)", text)
+    found = re.findall(r"params sha256 (\w+)", text)
     if len(found) != 1:
         raise SystemExit(f"{what}: {len(found)} of one hash\n{text}")
     return found[0]

@@ -15,7 +15,7 @@ PATIENCE = 300
 
 
 def hash_of(text):
-    found = re.findall(r"parameters sha256 (\w+)", text)
+    found = re.findall(r"params sha256 (\w+)", text)
     return found[0] if len(found) == 1 else None
 
 

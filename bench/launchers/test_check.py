@@ -13,9 +13,9 @@ class Test(unittest.TestCase):
         return f.name
 
     def test_one_hash_is_wanted(self):
-        one = "echo 'test accuracy 9 %; parameters sha256 abc'\n"
+        one = "echo 'test accuracy 9 %; params sha256 abc'\n"
         self.assertEqual(check.parameters([self.script(one)], {}), "abc")
-        self.assertEqual(check.parameters([self.script("echo \"parameters sha256 $HASH\" >&2\n")], {"HASH": "d"}), "d")
+        self.assertEqual(check.parameters([self.script("echo \"params sha256 $HASH\" >&2\n")], {"HASH": "d"}), "d")
         for text in (one + one, "true\n", one + "exit 3\n"):  # ranks that train by themselves, none, and a failure
             with self.assertRaises(SystemExit):
                 check.parameters([self.script(text)], {})

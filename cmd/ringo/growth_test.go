@@ -64,7 +64,7 @@ func TestResumeWithMoreRows(t *testing.T) {
 			if status != 0 {
 				t.Fatalf("status %d, %s%s", status, out, errs)
 			}
-			_, sum, _ := strings.Cut(out, "parameters sha256 ")
+			_, sum, _ := strings.Cut(out, "params sha256 ")
 			sums = append(sums, sum[:64])
 		}
 		if sums[0] != sums[1] {

@@ -25,6 +25,7 @@ var defaults = [][2]string{
 	{"sync HOW", "allreduce; on --servers N: sum, bsp, ssp, async, geo"},
 	{"checkpoint DIR", "save the run in DIR; --resume continues it"},
 	{"json FILE", "write a line of JSON per epoch; - is stdout"},
+	{"verbose", "print plans, kernels, connections and processes, too"},
 	{"job FILE", "read settings from a YAML file; --set PATH=VALUE sets one"},
 	{"rank N", "start one rank by hand, with --rendezvous HOST:PORT"},
 }

@@ -116,14 +116,14 @@ func (c *heterRole) serve(cmd *cobra.Command, me *ringo.Job) error {
 		Stateless: c.Sync != job.BSP, Sessions: training.Servers.Threads,
 		Open: func(about []byte) (*heter.Cut, heter.Device, error) { return c.open(cmd, training, place.Index, about) },
 		Up: func(addr net.Addr) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s is up at %s, for %s, on %s\n", name, addr, cli.Counted(place.Trainers*max(1, training.Servers.Threads), "trainer"), cli.Counted(training.Threads, "thread"))
+			c.role(cmd, "%s is up at %s, for %s, on %s", name, addr, cli.Counted(place.Trainers*max(1, training.Servers.Threads), "trainer"), cli.Counted(training.Threads, "thread"))
 		},
 		Report: tells(cmd),
 	})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s is done: %s, %s of %s, busy %s, starved %s, agreed and updated %s, %s received, %s sent, %s in shared memory\n", name,
+	c.role(cmd, "%s is done: %s, %s of %s, busy %s, starved %s, agreed and updated %s, %s received, %s sent, %s in shared memory", name,
 		cli.Counted(int(f.Steps), "step"), cli.Counted(int(f.MicroBatches), "micro-batch"), cli.Counted(int(f.Samples), "sample"),
 		quantity.Duration(f.Busy), quantity.Duration(f.Starved), quantity.Duration(f.Agreed), bytesOf(f.Read), bytesOf(f.Written), bytesOf(f.Shared))
 	return nil
@@ -133,9 +133,9 @@ func (c *heterRole) serve(cmd *cobra.Command, me *ringo.Job) error {
 func (c *heterRole) open(cmd *cobra.Command, training train.Config, index int, about []byte) (*heter.Cut, heter.Device, error) {
 	cut, device, err := train.OpenPart(training, about)
 	if err == nil && index == 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), cut)
+		c.role(cmd, "%v", cut)
 		if c.Sync != job.BSP {
-			fmt.Fprintf(cmd.ErrOrStderr(), "  its parameters lie on servers (sync %s): %s there for a step of each trainer, as float32, and their gradients back\n", c.Sync, bytesOf(4*int64(cut.Values)))
+			c.role(cmd, "  its parameters lie on servers (sync %s): %s there for a step of each trainer, as float32, and their gradients back", c.Sync, bytesOf(4*int64(cut.Values)))
 		}
 	}
 	return cut, device, err

@@ -14,7 +14,7 @@ import (
 )
 
 // splitClicks is a click model whose dense layers two heter-trainers have.
-const splitClicks = fewClicks + "--np 2 --servers 1 --sync bsp --heter 2 "
+const splitClicks = fewClicks + "--verbose --np 2 --servers 1 --sync bsp --heter 2 "
 
 // Each role says that it is up, what it does, and that it is done, and the model learns what it learns in one piece.
 func TestHeterRoles(t *testing.T) {

@@ -33,9 +33,9 @@ func TestHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, want, _ := command(t, "train mlp "+small+"--np 3 --sync bsp --servers 2")
-	p := start(t, "train mlp "+small+"--hostfile "+file+" --sync bsp --servers 2 --set job.ssh="+ssh+" --log-dir "+dir)
+	p := start(t, "train mlp "+small+"--verbose --hostfile "+file+" --sync bsp --servers 2 --set job.ssh="+ssh+" --log-dir "+dir)
 	p.checkEnd(0, "[a: ps 0] parameter server 0 of 2 is up at 127.0.0.1:", "[b: ps 1] parameter server 1 of 2 is done", "[b: rank 2] trainer 2 of 3 is done")
-	if _, sum, _ := strings.Cut(want, "parameters sha256 "); sum == "" || !strings.Contains(p.out.String(), sum) {
+	if _, sum, _ := strings.Cut(want, "params sha256 "); sum == "" || !strings.Contains(p.out.String(), sum) {
 		t.Errorf("%s\nwant\n%s", p.out.String(), want)
 	}
 	for _, name := range []string{"rank-0", "rank-1", "rank-2", "ps-0", "ps-1"} {

@@ -164,10 +164,10 @@ func (f *jobFlags) roleTold(cmd *cobra.Command, body func(*ringo.Job) error) fun
 		return body
 	}
 	return func(job *ringo.Job) error {
-		fmt.Fprintf(cmd.ErrOrStderr(), "trainer %d of %d is up, with %s\n", job.Rank(), job.Size(), cli.Counted(max(job.Servers(), job.ParameterServers()), "server"))
+		f.role(cmd, "trainer %d of %d is up, with %s", job.Rank(), job.Size(), cli.Counted(max(job.Servers(), job.ParameterServers()), "server"))
 		err := body(job)
 		if err == nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "trainer %d of %d is done%s\n", job.Rank(), job.Size(), f.spent)
+			f.role(cmd, "trainer %d of %d is done%s", job.Rank(), job.Size(), f.spent)
 		}
 		return err
 	}

@@ -72,7 +72,7 @@ func (c *serverRole) keepTables(cmd *cobra.Command, cfg server.Config) error {
 	}
 	cfg.Report = tells(cmd)
 	name := fmt.Sprintf("parameter server %d of %d", cfg.Index, cfg.Servers)
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s is up at %s, for %s, %s\n", name, cfg.Listener.Addr(), cli.Counted(cfg.Trainers, "trainer"), cfg.Mode)
+	c.role(cmd, "%s is up at %s, for %s, %s", name, cfg.Listener.Addr(), cli.Counted(cfg.Trainers, "trainer"), cfg.Mode)
 	if cfg.Admin != nil && cfg.Admin.Addr().Network() != "unix" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s answers at http://%s: GET /healthz, /stats, /metrics; POST /save, /shrink\n", name, cfg.Admin.Addr())
 		if cfg.AdminToken != "" {
@@ -99,7 +99,7 @@ func (c *serverRole) keepTables(cmd *cobra.Command, cfg server.Config) error {
 	if n := figures.Tables.Saved; n > 0 {
 		saved = fmt.Sprintf(", its newest checkpoint is number %d", n)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s %s: %s, %s pulled, %s pushed, %s received, %s sent%s\n", name, end, cli.Counted(int(rows), "row"),
+	c.role(cmd, "%s %s: %s, %s pulled, %s pushed, %s received, %s sent%s", name, end, cli.Counted(int(rows), "row"),
 		cli.Grouped(int(figures.RowsPulled)), cli.Grouped(int(figures.RowsPushed)), bytesOf(figures.BytesRead), bytesOf(figures.BytesWritten), saved)
 	return err
 }

@@ -63,11 +63,11 @@ func TestParametersBelowMemory(t *testing.T) {
 func TestParametersOutOfStep(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"async", "ssp --staleness 2"} {
-		status, out, errs := command(t, fewClicks+"--np 2 --servers 2 --sync "+mode)
+		status, out, errs := command(t, fewClicks+"--verbose --np 2 --servers 2 --sync "+mode)
 		if status != 0 {
 			t.Fatalf("%s: status %d: %s", mode, status, errs)
 		}
-		checkHolds(t, "stdout", out, "test log-loss", "parameters sha256")
+		checkHolds(t, "stdout", out, "test log-loss", "params sha256")
 		errs = regexp.MustCompile(`127.0.0.1:\d+|[\d.]+ [kMG]?B\b|[\d,]+ (rows|pulled|pushed)`).ReplaceAllString(errs, "N")
 		name, _, _ := strings.Cut(mode, " ")
 		if strings.Contains(errs, "has connected") {

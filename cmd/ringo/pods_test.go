@@ -32,7 +32,7 @@ func TestPodsStartRanks(t *testing.T) {
 	zero, one := pods("train mlp " + small)
 	one.checkEnd(0, "ringo: ranks 2 to 3 of 4, placed by Kubeflow Trainer (PET_NNODES=2, PET_NPROC_PER_NODE=2")
 	zero.checkEnd(0, "ringo: ranks 0 to 1 of 4")
-	if _, sum, _ := strings.Cut(want, "parameters sha256 "); sum == "" || !strings.Contains(zero.out.String(), sum) {
+	if _, sum, _ := strings.Cut(want, "params sha256 "); sum == "" || !strings.Contains(zero.out.String(), sum) {
 		t.Errorf("%s\nwant\n%s", zero.out.String(), want)
 	}
 	last := func() trainjobtest.Status {

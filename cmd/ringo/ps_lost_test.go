@@ -18,7 +18,7 @@ import (
 const lostSoon = "--heartbeat-timeout 6s "
 
 // goingOn is a run of a while whose ranks may be lost.
-const goingOn = "train mlp --data synthetic --epochs 40 --batch 16 --train-limit 640 --eval-limit 101 --threads 1 --progress none --np 3 --servers 2 --ps-failure-policy continue " + lostSoon
+const goingOn = "train mlp --data synthetic --epochs 40 --batch 16 --train-limit 640 --eval-limit 101 --threads 1 --progress none --verbose --np 3 --servers 2 --ps-failure-policy continue " + lostSoon
 
 // hit sends a rank a signal in the middle of training.
 func (p *program) hit(rank int, sig syscall.Signal) {
@@ -176,7 +176,7 @@ func TestApartByHand(t *testing.T) {
 			t.Errorf("%s is %v, in a mesh %v", field, got[field], want[field])
 		}
 	}
-	checkHolds(t, "stdout", all[1].out.String(), "over 2 servers; ")
+	checkHolds(t, "stdout", all[1].out.String(), "2 ranks, 1 thread each, 2 servers\n")
 	one := freeport.Address(t)
 	flags = line + "--np 2 --sync bsp --ps-failure-policy continue " + lostSoon + "--join-timeout 5s --ps-addresses " + one
 	zero := start(t, flags+" --rank 0", mark)

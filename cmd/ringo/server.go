@@ -69,12 +69,12 @@ func (c *serverRole) execute(cmd *cobra.Command) error {
 	place := ringo.Serving{Index: max(0, c.index)}
 	figures, err := ringo.Serve(cmd.Context(), cfg, func(s ringo.Serving) {
 		place = s
-		fmt.Fprintf(cmd.ErrOrStderr(), "server %d of %d is up (rank %d), for %s\n", s.Index, s.Servers, s.Rank, cli.Counted(s.Trainers, "trainer"))
+		c.role(cmd, "server %d of %d is up (rank %d), for %s", s.Index, s.Servers, s.Rank, cli.Counted(s.Trainers, "trainer"))
 	})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "server %d of %d is done: %s, %s received, %s sent\n", place.Index, place.Servers,
+	c.role(cmd, "server %d of %d is done: %s, %s received, %s sent", place.Index, place.Servers,
 		cli.Counted(int(figures.Exchanges), "exchange"), bytesOf(figures.Received), bytesOf(figures.Sent))
 	return nil
 }

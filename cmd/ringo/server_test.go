@@ -57,7 +57,7 @@ func TestModePS(t *testing.T) {
 
 // Each role says when it is up and how it ended: this text.
 func TestRolesTell(t *testing.T) {
-	status, _, errs := command(t, "train mlp "+small+"--np 2 --sync aggregate --servers 2")
+	status, _, errs := command(t, "train mlp "+small+"--verbose --np 2 --sync aggregate --servers 2")
 	if status != 0 {
 		t.Fatalf("status %d: %s", status, errs)
 	}
@@ -78,6 +78,18 @@ func TestRolesTell(t *testing.T) {
 	}
 }
 
+// TestTrainIsQuiet: without --verbose ringo train prints no plan, kernels, connections, or lines of
+// other processes.
+func TestTrainIsQuiet(t *testing.T) {
+	t.Parallel()
+	status, out, errs := command(t, "train mlp "+small+"--np 2 --sync aggregate --servers 1")
+	if status != 0 || errs != "" || regexp.MustCompile(`plan|kernels|over |bound|is up|is done`).MatchString(out) {
+		t.Errorf("status %d, stderr %q, stdout %s", status, errs, out)
+	}
+	_, out, _ = command(t, "train mlp "+small+"--verbose --np 2")
+	checkHolds(t, "stdout", out, "exchange  strategy fp32, plan fixed (", " sha256 ", "\n          over ", "\nmachine   ", " kernels")
+}
+
 // A server that is killed is named by all, and so is a rank.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
@@ -85,7 +97,7 @@ func TestServerKilled(t *testing.T) {
 		2: {"server 0: ", `ranks 0 and 1 and server 1 ended because of it.*; its last lines:\n  server 0 of 2 is up \(rank 2\), for 2 trainers`},
 		1: {"", `rank 0 and servers 0 and 1 ended because of it.*; its last lines:\n  trainer 1 of 2 is up, with 2 servers`},
 	} {
-		p := start(t, endless+"--np 2 --sync aggregate --servers 2")
+		p := start(t, endless+"--verbose --np 2 --sync aggregate --servers 2")
 		p.await(&p.out, "epoch       2/")
 		if err := syscall.Kill(p.worker(victim), syscall.SIGKILL); err != nil {
 			t.Fatal(err)

@@ -51,6 +51,9 @@ type commandSettings struct {
 	anyProgram       bool            // starts a user's program, which restores its settings itself
 	predicts         bool            // ringo predict: the number of ranks is independent of the run
 	serves           bool            // ringo serve: this process has all rows
+	verbose          bool            // --verbose: plans, kernels, connections, starts and ends of processes
+	quiet            bool            // launched by ringo train without --verbose
+	colour           bool            // text lines have colours
 }
 
 // letters maps flags to single letters, as in other launchers.
@@ -180,6 +183,8 @@ func (g *commandSettings) resolve(cmd *cobra.Command, model string) error {
 	}
 	all := told.Settings
 	g.remote.urls = told.URLs
+	g.quiet = told.Command == "ringo train" && !told.Verbose
+	g.colour = told.Colour || told.Command == "" && hasColours(cmd.OutOrStdout(), os.LookupEnv)
 	if told.Command == cmd.CommandPath() {
 		all, g.start = append(g.usual, all...), told.Start
 	} else if all, err = g.gather(cmd, told, model); errors.As(err, new(*checkpoint.DamageError)) {
@@ -410,7 +415,7 @@ func (g *commandSettings) handed(cmd *cobra.Command, progress string) (string, e
 		decided("training.threads", strconv.Itoa(g.Threads()))
 	}
 	decided("output.progress", progress)
-	return job.LaunchSpec{Command: cmd.CommandPath(), Settings: said, Start: g.start, URLs: g.remote.urls}.Text()
+	return job.LaunchSpec{Command: cmd.CommandPath(), Settings: said, Start: g.start, URLs: g.remote.urls, Verbose: g.verbose, Colour: g.colour && g.Output.LogDir == ""}.Text()
 }
 
 // blackBox returns the folder of records that explain a failed job; "" for none.

@@ -233,7 +233,7 @@ func TestJobResumedByOtherRanks(t *testing.T) {
 		if status != 0 {
 			t.Errorf("status %d: %s", status, errs)
 		}
-		checkHolds(t, "stdout", out, "resumed after 7 steps", "epoch 2/2", "parameters sha256")
+		checkHolds(t, "stdout", out, "resumed after 7 steps", "epoch 2/2", "params sha256")
 	}
 }
 
@@ -242,7 +242,7 @@ func TestJobResumedByOtherRanks(t *testing.T) {
 func TestJobCheckpointUsage(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "saved")
-	p := start(t, endless+"--np 2 --sync async --checkpoint-every 50 --checkpoint "+dir)
+	p := start(t, endless+"--verbose --np 2 --sync async --checkpoint-every 50 --checkpoint "+dir)
 	awaitSteps(p, dir, 1)
 	checkRefused(t, exitFailed, endless+"--np 2 --sync async --resume --checkpoint "+dir, "another job saves to "+dir+", process ", " on host ", "train mlp", "name another folder")
 	p.cmd.Process.Signal(os.Interrupt)

@@ -49,6 +49,7 @@ func (c *trainCommand) command() *cobra.Command {
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { shortHelp(cmd.OutOrStdout()) })
 	c.register(cmd.Flags(), setting.Train)
+	cmd.Flags().BoolVar(&c.verbose, "verbose", false, "print plans, kernels, connections, and the start and end of each process, too")
 	cmd.Flags().StringVar(&c.write, "write-job", "", "write what the run resolved to, also what it chose, as a job `FILE` that repeats it")
 	return cmd
 }
@@ -256,5 +257,7 @@ func (f *jobFlags) reporter(cmd *cobra.Command, job *ringo.Job, json string, mor
 		return nil, err
 	}
 	columns := cmp.Or(job.Columns(), cli.Columns(cmd.ErrOrStderr()))
-	return progress.New(out, f.progress, cmd.ErrOrStderr(), columns), nil
+	rep := progress.New(out, f.progress, cmd.ErrOrStderr(), columns)
+	rep.Show(f.verbose, f.colour && json != "-")
+	return rep, nil
 }

@@ -317,9 +317,9 @@ func TestFoundListsColumns(t *testing.T) {
 	got, err := json.Marshal(e.Found())
 	want := `[{"name":"id","kind":"ignore","guessed":false},` +
 		`{"name":"age","kind":"number","guessed":true,"missing":{"":1}},` +
-		`{"name":"city","kind":"category","guessed":true,"values":2,"missing":{"NA":1}},` +
-		`{"name":"sex","kind":"category","guessed":true,"values":2,"missing":{"?":1}},` +
-		`{"name":"income","kind":"target","guessed":false}]`
+		`{"name":"city","kind":"category","guessed":true,"detail":"2 words: Bern, Zug, old","values":2,"missing":{"NA":1}},` +
+		`{"name":"sex","kind":"category","guessed":true,"detail":"2 words: f, m","values":2,"missing":{"?":1}},` +
+		`{"name":"income","kind":"target","guessed":false,"detail":"mean 3000, deviation 1871 (1 in metrics)"}]`
 	if err != nil || string(got) != want {
 		t.Errorf("got %s, %v\nwant %s", got, err, want)
 	}

@@ -12,11 +12,11 @@ import (
 // Notes returns messages to check before a run: the format of the table and the encoding of the
 // columns. After InferEncoder they include missing values and outliers.
 func (e *Encoder) Notes(r Reader) []string {
-	notes := []string{e.String()}
+	notes := e.ColumnNotes()
 	if text := described(r); text != "" {
 		notes = slices.Insert(notes, 0, text)
 	}
-	var missing, remarks []string
+	var remarks []string
 	for i, s := range e.surveys {
 		if s == nil {
 			if c := e.Columns[i]; c.Reason == anIndex {
@@ -24,19 +24,31 @@ func (e *Encoder) Notes(r Reader) []string {
 			}
 			continue
 		}
-		if text := lostText(s.Lost); text != "" && e.Columns[i].Kind != Ignore {
-			missing = append(missing, fmt.Sprintf("%s %s", s.Name, text))
-		}
 		remarks = append(remarks, s.remarks(e.Columns[i].Kind)...)
 		if words, rows := s.pooled(e.Columns[i]); words > 0 {
 			remarks = append(remarks, fmt.Sprintf("column %q: %s of fewer than %s are pooled with unknown ones: %s to train on", s.Name,
 				quantity.Count(words, "word"), quantity.Count(e.Columns[i].MinCount, "row"), quantity.Count(rows, "row")))
 		}
 	}
+	return append(notes, remarks...)
+}
+
+// ColumnNotes returns the notes that repeat Found: all columns in a line, and missing values.
+func (e *Encoder) ColumnNotes() []string {
+	notes := []string{e.String()}
+	var missing []string
+	for i, s := range e.surveys {
+		if s == nil || e.Columns[i].Kind == Ignore {
+			continue
+		}
+		if text := lostText(s.Lost); text != "" {
+			missing = append(missing, fmt.Sprintf("%s %s", s.Name, text))
+		}
+	}
 	if len(missing) > 0 {
 		notes = append(notes, "missing values: "+strings.Join(missing, "; "))
 	}
-	return append(notes, remarks...)
+	return notes
 }
 
 // pooled counts the words of a category below Options.MinCount, and the training rows with them.
@@ -160,6 +172,9 @@ type Found struct {
 	// the column, if ignored.
 	Guessed bool   `json:"guessed"`
 	Reason  string `json:"why,omitempty"`
+	// Detail describes the values: mean and deviation of a target, the format and the inputs of a
+	// date, the first words of a category or label.
+	Detail string `json:"detail,omitempty"`
 	// Values is the number of different words of a category or label.
 	Values int `json:"values,omitempty"`
 	// Pooled is the number of words below Options.MinCount.
@@ -173,7 +188,7 @@ type Found struct {
 func (e *Encoder) Found() []Found {
 	var out []Found
 	for i, c := range e.Columns {
-		f := Found{Name: c.Name, Kind: c.Kind, Reason: c.Reason, Values: len(c.Words), Guessed: c.Kind == Ignore && c.Reason != ""}
+		f := Found{Name: c.Name, Kind: c.Kind, Reason: c.Reason, Values: len(c.Words), Detail: c.detail(), Guessed: c.Kind == Ignore && c.Reason != ""}
 		if i < len(e.surveys) && e.surveys[i] != nil {
 			s := e.surveys[i]
 			f.Guessed, f.Missing = s.Guessed, map[string]int64{}
@@ -185,4 +200,19 @@ func (e *Encoder) Found() []Found {
 		out = append(out, f)
 	}
 	return out
+}
+
+// detail returns Found.Detail.
+func (c *Column) detail() string {
+	switch c.Kind {
+	case Target:
+		return fmt.Sprintf("mean %s, deviation %s (1 in metrics)", quantity.FloatDigits(c.Mean, 4), quantity.FloatDigits(c.Deviation, 4))
+	case Date:
+		return fmt.Sprintf("%s: %s", c.Format, strings.Join(partNames(*c), ", "))
+	case Label:
+		return fmt.Sprintf("%s: %s", quantity.Count(len(c.Words), "class"), some(c.Words, 5))
+	case Category:
+		return fmt.Sprintf("%s: %s", quantity.Count(len(c.Words), "word"), some(c.Words, 5))
+	}
+	return ""
 }

@@ -74,7 +74,7 @@ func TestImage(t *testing.T) {
 	alone := exec.Command("/ringo", "train", "mlp", "--data", "synthetic", "--np", "1", "--train-limit", "64", "--eval-limit", "64", "--epochs", "1")
 	alone.Path, alone.Err, alone.Dir, alone.Env = "/ringo", nil, "/", []string{"HOME=/"}
 	alone.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
-	if said, err := alone.CombinedOutput(); err != nil || !strings.Contains(string(said), "parameters sha256 ") {
+	if said, err := alone.CombinedOutput(); err != nil || !strings.Contains(string(said), "params sha256 ") {
 		t.Errorf("in an empty image: %v\n%s", err, said)
 	}
 }

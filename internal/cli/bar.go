@@ -13,13 +13,13 @@ import (
 // The last int is the typical width of the text around the bar.
 func NewBar(w io.Writer, columns, beside int, total int64, options ...progressbar.Option) *progressbar.ProgressBar {
 	columns = cmp.Or(columns, 80)
-	return progressbar.NewOptions64(total, append(options,
+	return progressbar.NewOptions64(total, append([]progressbar.Option{
 		progressbar.OptionSetWriter(clipper{w, columns}),
 		progressbar.OptionSetWidth(min(30, max(1, columns-beside))),
-		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionThrottle(100 * time.Millisecond),
 		progressbar.OptionSetPredictTime(true),
 		progressbar.OptionClearOnFinish(),
-	)...)
+	}, options...)...)
 }
 
 // EndBar removes a bar from the terminal. bar may be nil.

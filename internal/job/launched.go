@@ -21,6 +21,9 @@ type LaunchSpec struct {
 	// URLs are the original remote addresses of settings that now hold local paths, by setting
 	// path.
 	URLs map[string]string `json:"urls,omitempty"`
+	// Verbose prints the starts and ends of processes, and Colour colours the lines of rank 0.
+	Verbose bool `json:"verbose,omitempty"`
+	Colour  bool `json:"colour,omitempty"`
 }
 
 // maxLaunched is the longest environment variable that all supported systems accept, in bytes.

@@ -64,7 +64,7 @@ func TestUnsteady(t *testing.T) {
 	}
 }
 
-var parameters = regexp.MustCompile(`parameters sha256 (\w+)`)
+var parameters = regexp.MustCompile(`params sha256 (\w+)`)
 
 // A job of processes, built with buckets, reads its data from one and saves to one; told to end, it goes on from there.
 func TestJob(t *testing.T) {

@@ -105,7 +105,11 @@ func (r *Reporter) Choice(made tune.Report) {
 	r.endPhase()
 	r.phase = "" // redraws the bar
 	e := newChoiceEvent(made)
-	for _, line := range e.lines() {
+	lines := e.lines()
+	if !r.verbose {
+		lines = lines[:1] // without candidates and predictions
+	}
+	for _, line := range lines {
 		fmt.Fprintln(r.out.Lines, line)
 	}
 	r.write(e)

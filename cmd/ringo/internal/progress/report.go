@@ -16,7 +16,6 @@ import (
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/remotepath"
 	"github.com/ringo-ml/ringo/data"
-	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/runlog"
@@ -31,20 +30,25 @@ type Reporter struct {
 	status  io.Writer  // progress within an epoch
 	style   string     // bar, plain or none
 	columns int        // terminal width, 0 if unknown
+	verbose bool
+	colour  bool
 
-	job         *runlog.Job // first record; nil: written, or none
-	board       *board      // nil without TensorBoard
-	also        func(any)   // called with each record; nil: none
-	seen        func() (steptrace.Step, bool)
-	bar         *progressbar.ProgressBar
-	info        train.Info
-	phase       string
-	begun       time.Time          // start of the phase
-	progressive *train.Progressive // state displayed by the bar
-	printed     time.Time          // time of the last plain line
-	samples     int                // samples of the phase
-	left        []string           // printed lines about omitted data
-	fault       error              // first error of writing JSON
+	job     *runlog.Job // first record; nil: written, or none
+	board   *board      // nil without TensorBoard
+	also    func(any)   // called with each record; nil: none
+	seen    func() (steptrace.Step, bool)
+	bar     *progressbar.ProgressBar
+	info    train.Info
+	table   epochTable
+	phase   string
+	begun   time.Time     // start of the phase
+	first   int           // steps of the phase at its start
+	began   time.Time     // start of the epoch
+	lasted  time.Duration // of the last epoch; 0 in the first one
+	printed time.Time     // time of the last plain line, or of the bar's last text
+	samples int           // samples of the phase
+	omitted []string      // printed lines about omitted data
+	fault   error         // first error of writing JSON
 }
 
 // New returns the Reporter of a run. Permanent output goes to out, and progress of a style (bar,
@@ -53,72 +57,28 @@ func New(out cli.Output, style string, status io.Writer, columns int) *Reporter 
 	return &Reporter{out: out, style: style, status: status, columns: columns}
 }
 
-func placed(where string) string {
-	if where == "" {
-		return ""
-	}
-	return ", " + where
-}
-
-// Start prints the run's configuration.
-func (r *Reporter) Start(i train.Info) {
-	i.Resumed = remotepath.WithURLs(i.Resumed)
-	r.info = i
-	fmt.Fprintf(r.out.Lines, "%s: %s parameters; data %s, %s + %s samples; %s, %s each, over %s%s; %s kernels\n",
-		i.Model, cli.Grouped(i.Params), i.DataSet, cli.Grouped(i.TrainSamples), cli.Grouped(i.EvalSamples), cli.Counted(i.NP, "rank"), cli.Counted(i.Threads, "thread"), over(i.Transport, i.Servers), placed(i.Placement), i.Kernels)
-	strategy := i.Strategy
-	if i.Codec != "" {
-		strategy += " (" + i.Codec + ")"
-	}
-	rate := i.Schedule
-	if advice := i.UsualRate.Advice(i.GlobalBatch, i.Optimizer); advice != "" {
-		rate += " (" + advice + ")"
-	}
-	fmt.Fprintf(r.out.Lines, "batch %d per rank, %s per epoch; %s, learning rate %s; strategy %s, plan %s (%s, sha256 %.8s); seed %d\n",
-		i.Batch, cli.Counted(i.StepsPerEpoch, "step"), i.Optimizer, rate, strategy, i.Plan, merged(i), i.PlanSHA256, i.Seed)
-	if i.Exchange != "" {
-		fmt.Fprintf(r.out.Lines, "entries of %s\n", i.Exchange)
-	}
-	if i.Resumed != "" {
-		fmt.Fprintf(r.out.Lines, "resumed after %s from %s\n", cli.Counted(int(i.Steps), "step"), i.Resumed)
-		if len(i.Changed) > 0 {
-			fmt.Fprintf(r.out.Lines, "from here on with %s\n", strings.Join(i.Changed, ", "))
-		}
-	}
-	for _, note := range slices.Concat(i.Parameters, i.DataNotes) {
-		fmt.Fprintln(r.out.Lines, note)
-	}
-	r.tellLeft(i.LeftOut)
-	r.write(newInfo(i))
-}
-
-// merged describes the buckets. DLGS's paper merges layers by measured step times.
-func merged(i train.Info) string {
-	if i.Strategy == string(distopt.DLGS) && i.Plan == distopt.PlanFixed {
-		return fmt.Sprintf("layers merged by size into %s, unless --plan says otherwise", cli.Counted(i.Buckets, "bucket"))
-	}
-	return cli.Counted(i.Buckets, "bucket")
-}
-
-// over describes the transport of gradients.
-func over(transport string, servers int) string {
-	if transport == "" {
-		return cli.Counted(servers, "server")
-	}
-	if servers == 0 {
-		return transport
-	}
-	return fmt.Sprintf("%s and %s", transport, cli.Counted(servers, "server"))
-}
+// Show sets the look of the lines: with plans, kernels and connections, and in colour.
+func (r *Reporter) Show(verbose, colour bool) { r.verbose, r.colour = verbose, colour }
 
 // tellLeft prints new lines about omitted data.
 func (r *Reporter) tellLeft(left []data.LeftOut) {
 	for _, l := range left {
-		if text := l.String(); !slices.Contains(r.left, text) {
-			r.left = append(r.left, text)
+		if text := l.String(); !slices.Contains(r.omitted, text) {
+			r.omitted = append(r.omitted, text)
 			fmt.Fprintln(r.out.Lines, text)
 		}
 	}
+}
+
+// begin prepares for a run.
+func (r *Reporter) begin(i train.Info) {
+	r.info, r.began, r.lasted = i, time.Now(), 0
+	r.table = newTable(i, r.shown(), r.verbose)
+}
+
+// follow notes the end of an epoch, for predictions.
+func (r *Reporter) follow() {
+	r.lasted, r.began = time.Since(r.began), time.Now()
 }
 
 // Progress updates the bar, or prints a plain line periodically. The first batch of a phase only
@@ -132,53 +92,59 @@ func (r *Reporter) Progress(p train.Progress) {
 	r.samples += p.Samples
 	switch {
 	case r.bar != nil:
-		if p.Progressive != r.progressive {
-			r.progressive = p.Progressive
-			r.bar.Describe(title(p))
+		if time.Since(r.printed) >= time.Second {
+			r.printed = time.Now()
+			r.bar.Describe(fmt.Sprintf("%s, %s left", title(p), quantity.Duration(r.left(p))))
 		}
 		_ = r.bar.Add(p.Samples) // terminal write errors are ignored
 	case r.style == "plain" && time.Since(r.printed) >= cli.PlainEvery:
 		r.printed = time.Now()
-		spent := time.Since(r.begun)
-		left := time.Duration(float64(spent) * float64(p.Total-p.Done) / float64(p.Done-1))
-		text := fmt.Sprintf("epoch %d/%d: %s %d of %d steps, %s %s/s, %s left in this phase",
-			p.Epoch, p.Epochs, p.Phase, p.Done, p.Total, cli.Rated(float64(r.samples)/spent.Seconds()), r.info.Unit, quantity.Duration(left))
+		text := fmt.Sprintf("%s: step %d of %d, %s %s/s", title(p), p.Done, p.Total, cli.Rated(float64(r.samples)/time.Since(r.begun).Seconds()), r.info.Unit)
 		if p.Phase == "train" {
-			text += fmt.Sprintf(", loss %.4f", p.Loss) + lastSamples(p.Progressive)
+			text += fmt.Sprintf(", loss %.4f", p.Loss)
 		}
-		fmt.Fprintln(r.status, text)
+		fmt.Fprintf(r.status, "%s, %s left\n", text, quantity.Duration(r.left(p)))
 	}
+}
+
+// left predicts the time to the end of the run, from the duration of the last epoch, or in the
+// first epoch from the steps of the phase.
+func (r *Reporter) left(p train.Progress) time.Duration {
+	step := time.Since(r.begun) / time.Duration(p.Done-r.first)
+	phase := step * time.Duration(p.Total-p.Done)
+	epoch, spent := r.lasted, time.Since(r.began)
+	if epoch == 0 {
+		epoch = spent + phase
+	}
+	return max(phase, epoch-spent) + time.Duration(p.Epochs-p.Epoch)*epoch
 }
 
 func (r *Reporter) beginPhase(p train.Progress) {
 	r.endPhase()
-	r.phase, r.begun, r.samples = p.Phase, time.Now(), 0
+	r.phase, r.begun, r.samples, r.first = p.Phase, time.Now(), 0, p.Done
 	r.printed = r.begun
-	if r.style != "bar" || p.Total == 1 {
+	if r.style != "bar" || p.Total == p.Done {
 		return
 	}
-	r.progressive = p.Progressive
-	name, total := title(p), (p.Total-1)*p.Samples*r.info.PerSample
-	const numbers = 45 // width of "  34% || (/, 123456 samples/s) [12m0s:12m0s]"
-	r.bar = cli.NewBar(r.status, r.columns, len(name)+2*len(fmt.Sprint(total))+numbers, int64(total),
+	name, total := title(p), (p.Total-p.Done)*p.Samples*r.info.PerSample
+	const around = 42 // width of ", 12m10s left  34% || (123456 samples/s)"
+	r.bar = cli.NewBar(r.status, r.columns, len(name)+around, int64(total),
 		progressbar.OptionSetDescription(name),
-		progressbar.OptionShowCount(),
+		progressbar.OptionSetPredictTime(false),
+		progressbar.OptionSetElapsedTime(false),
 		progressbar.OptionShowIts(),
 		progressbar.OptionSetItsString(r.info.Unit),
 	)
 	r.bar.StartWithoutRender()
 }
 
-// title returns the text before the bar, with the AUC of a click model's last samples.
+// title returns the position in the run, with the AUC of a click model's last samples.
 func title(p train.Progress) string {
 	text := fmt.Sprintf("epoch %d/%d %s", p.Epoch, p.Epochs, p.Phase)
-	if p.Phase != "train" {
-		return text
+	if s := p.Progressive; p.Phase == "train" && s != nil && s.AUC.Known {
+		text += fmt.Sprintf(", AUC %.4f", s.AUC.Value)
 	}
-	if s := p.Progressive; s == nil || !s.AUC.Known {
-		return text
-	}
-	return fmt.Sprintf("%s, AUC %.4f", text, p.Progressive.AUC.Value)
+	return text
 }
 
 // lastSamples describes the progressive validation of a click model.
@@ -196,20 +162,6 @@ func lastSamples(p *train.Progressive) string {
 func (r *Reporter) endPhase() {
 	cli.EndBar(r.bar)
 	r.bar = nil
-}
-
-// Epoch prints the line of an epoch.
-func (r *Reporter) Epoch(e train.Epoch) {
-	r.endPhase()
-	r.phase = ""
-	rate := e.SamplesPerS
-	if e.TokensPerS.Known {
-		rate = e.TokensPerS.Value
-	}
-	fmt.Fprintf(r.out.Lines, "epoch %*d/%d  train loss %.4f  %s  %s %s/s, %s ms per step (%s ms exposed)%s\n",
-		len(fmt.Sprint(r.info.Epochs)), e.Epoch, r.info.Epochs, e.TrainLoss, r.epochFigures(e), cli.Rated(rate), r.info.Unit, quantity.Milliseconds(e.StepMS), quantity.Milliseconds(e.ExposedCommMS), lastSamples(e.Progressive))
-	r.write(e)
-	r.tellStep()
 }
 
 // Step prints a line above the bar.
@@ -230,27 +182,6 @@ func (r *Reporter) Remark(m train.Remark) {
 
 func (r *Reporter) shown() []model.Metric {
 	return slices.DeleteFunc(slices.Clone(r.info.Metrics), func(m model.Metric) bool { return m.Detail })
-}
-
-func (r *Reporter) epochFigures(e train.Epoch) string {
-	var parts []string
-	for _, m := range r.shown() {
-		tell := func(set string, of model.Metrics) {
-			width := 0
-			if m.Percent {
-				width = len("100.%") + m.Digits // aligns the lines
-			}
-			parts = append(parts, fmt.Sprintf("%s %s %*s", set, m.Label(), width, text(m, of)))
-		}
-		if m.Training() {
-			tell("train", e.Train)
-		}
-		tell("test", e.Eval)
-	}
-	if parts == nil {
-		parts = []string{fmt.Sprintf("test loss %.4f", e.EvalLoss)}
-	}
-	return strings.Join(parts, "  ")
 }
 
 // text formats a metric; some samples have none.
@@ -279,7 +210,9 @@ func (r *Reporter) Summary(s train.Summary) {
 		fmt.Fprintln(r.out.Lines, s.Diverged)
 	}
 	if b := s.Best; b != nil {
-		fmt.Fprintf(r.out.Lines, "best %s %s in epoch %d, after step %d\n", bestOf(b.Metric), quantity.FloatDigits(b.Value, 6), b.Epoch, b.Step)
+		fmt.Fprintf(r.out.Lines, "best %s %s in epoch %d (*), after step %d\n", bestOf(b.Metric), quantity.FloatDigits(b.Value, 6), b.Epoch, b.Step)
+	} else if b := r.table.best; b.Epoch > 0 && r.info.Epochs > 1 {
+		fmt.Fprintf(r.out.Lines, "best %s %s in epoch %d (*)\n", bestOf(r.table.monitor.Label()), r.table.monitor.Text(b.Value), b.Epoch)
 	}
 	if s.DistinctKeys > 0 {
 		fmt.Fprintf(r.out.Lines, "trained on about %s different keys\n", cli.Grouped(int(s.DistinctKeys)))
@@ -292,7 +225,7 @@ func (r *Reporter) Summary(s train.Summary) {
 	for _, line := range s.Report.Brief() {
 		fmt.Fprintln(r.out.Lines, line)
 	}
-	fmt.Fprintf(r.out.Lines, "%s after %s in %s; parameters sha256 %s\n", r.result(s), cli.Counted(epochs, "epoch"), quantity.Seconds(s.WallS), s.ParamsSHA256)
+	fmt.Fprintf(r.out.Lines, "%s after %s in %s\nparams sha256 %s\n", r.result(s), cli.Counted(epochs, "epoch"), quantity.Seconds(s.WallS), s.ParamsSHA256)
 	s.BestCheckpoint, s.LastCheckpoint = remotepath.WithURLs(s.BestCheckpoint), remotepath.WithURLs(s.LastCheckpoint)
 	if s.BestCheckpoint != "" {
 		dir, best := filepath.Split(s.BestCheckpoint)
@@ -352,20 +285,6 @@ func (r *Reporter) Seeds(s train.Seeds) {
 		fmt.Fprintf(r.out.Lines, "of the tables: %s\n", strings.Join(tables, ", "))
 	}
 	r.write(s)
-}
-
-// Evaluating is a Reporter that observes an evaluation without training.
-type Evaluating struct{ *Reporter }
-
-// Start prints the configuration of an evaluation.
-func (r Evaluating) Start(i train.Info) {
-	r.info = i
-	fmt.Fprintf(r.out.Lines, "%s: %s parameters; data %s, %s samples; %s, %s each, over %s; %s kernels\n",
-		i.Model, cli.Grouped(i.Params), i.DataSet, cli.Grouped(i.EvalSamples), cli.Counted(i.NP, "rank"), cli.Counted(i.Threads, "thread"), over(i.Transport, i.Servers), i.Kernels)
-	for _, note := range i.DataNotes {
-		fmt.Fprintln(r.out.Lines, note)
-	}
-	r.tellLeft(i.LeftOut)
 }
 
 // Evaluation prints the metrics of a checkpoint.
