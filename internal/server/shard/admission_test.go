@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/server/rows"
 	"github.com/ringo-ml/ringo/internal/server/store"
+	"github.com/ringo-ml/ringo/internal/server/store/storetest"
 )
 
 // The filter never counts too low, and rarely too high, up to the number of keys that
@@ -83,7 +84,7 @@ func TestFilterDecays(t *testing.T) {
 }
 
 func TestAdmissionByCount(t *testing.T) {
-	for name, s := range map[string]store.Store{"none": nil, "memory": store.NewMemory(0)} {
+	for name, s := range map[string]store.Store{"none": nil, "memory": storetest.NewMemory(0)} {
 		c := zeros(s)
 		c.Admission = Admission{Count: 3}
 		tb := newTable(t, c)
@@ -123,7 +124,7 @@ func TestAdmissionByCount(t *testing.T) {
 }
 
 func TestAdmissionByShare(t *testing.T) {
-	for name, s := range map[string]store.Store{"none": nil, "memory": store.NewMemory(0)} {
+	for name, s := range map[string]store.Store{"none": nil, "memory": storetest.NewMemory(0)} {
 		c := zeros(s)
 		c.Admission = Admission{Share: 0.25}
 		tb := newTable(t, c)
@@ -167,7 +168,7 @@ func TestCalendar(t *testing.T) {
 
 // A key that was admitted and never pushed is not counted again after its row has left memory.
 func TestEvictedRowIsNotCountedAgain(t *testing.T) {
-	cfg := small(store.NewMemory(0))
+	cfg := small(storetest.NewMemory(0))
 	cfg.Admission = Admission{Count: 2, FilterBytes: 1 << 20}
 	tb := newTable(t, cfg)
 	keys := sequence(1, 1000)

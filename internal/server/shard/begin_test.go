@@ -9,12 +9,13 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/internal/server/store"
+	"github.com/ringo-ml/ringo/internal/server/store/storetest"
 	"github.com/ringo-ml/ringo/optim"
 )
 
 // Rows that begin with given weights move as those whose initial weights these are, leave memory and come back, and are in checkpoints.
 func TestBegin(t *testing.T) {
-	for name, s := range map[string]store.Store{"memory": nil, "tiers": store.NewMemory(0)} {
+	for name, s := range map[string]store.Store{"memory": nil, "tiers": storetest.NewMemory(0)} {
 		t.Run(name, func(t *testing.T) {
 			cfg := small(s)
 			rule := optim.NewRowWiseAdagrad(0.1) // whose state does not begin with zeros

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/server/rows"
 	"github.com/ringo-ml/ringo/internal/server/store"
+	"github.com/ringo-ml/ringo/internal/server/store/storetest"
 	"github.com/ringo-ml/ringo/optim"
 )
 
@@ -35,7 +36,7 @@ func TestBytesOfManyRows(t *testing.T) {
 // Memory stays within its budget, as rows count it, whatever comes and goes.
 func TestBudget(t *testing.T) {
 	for _, width := range []int{1, 16, 33} {
-		c := Config{Rows: rows.Config{Name: "t", Dim: width, Rule: optim.NewRowWiseAdagrad(0.1), Usage: true}, Store: store.NewMemory(0)}
+		c := Config{Rows: rows.Config{Name: "t", Dim: width, Rule: optim.NewRowWiseAdagrad(0.1), Usage: true}, Store: storetest.NewMemory(0)}
 		c.MemoryBytes = costOf(c.Rows, 10_000)
 		tb := newTable(t, c)
 		r := rand.New(rand.NewPCG(1, uint64(width)))
@@ -58,7 +59,7 @@ func TestBudget(t *testing.T) {
 }
 
 func TestConfigFaults(t *testing.T) {
-	full := store.NewMemory(0)
+	full := storetest.NewMemory(0)
 	var image store.Rows
 	image.Add(1, []byte("x"))
 	must(t, full.Put(7, &image))
@@ -82,7 +83,7 @@ func TestConfigFaults(t *testing.T) {
 		}
 	}
 	c = small(nil)
-	c.Store = store.NewMemory(0)
+	c.Store = storetest.NewMemory(0)
 	if _, err := New(c); err == nil || !contains(err, "set MemoryBytes") {
 		t.Error(err)
 	}
@@ -105,7 +106,7 @@ func TestFullWithoutStore(t *testing.T) {
 
 // failing is a store whose Put fails while fails is set.
 type failing struct {
-	*store.Memory
+	*storetest.Memory
 	fails atomic.Pointer[error]
 	done  atomic.Int32
 }
@@ -128,7 +129,7 @@ func (f *failing) fail(err error) {
 // Where the store takes no more, calls that need room fail with its error, those that
 // need none go on, nothing is lost, and all is well when it takes rows again.
 func TestStoreFails(t *testing.T) {
-	s := &failing{Memory: store.NewMemory(0)}
+	s := &failing{Memory: storetest.NewMemory(0)}
 	w := newTwin(newTable(t, small(s)))
 	r := rand.New(rand.NewPCG(9, 10))
 	const keys = 12_000
@@ -191,15 +192,15 @@ func (c *compacting) Compact(context.Context) error {
 }
 
 func TestFullStoreIsCompacted(t *testing.T) {
-	s := &compacting{failing{Memory: store.NewMemory(0)}}
+	s := &compacting{failing{Memory: storetest.NewMemory(0)}}
 	tb := newTable(t, small(s))
 	must(t, tb.Push(0, 1, sequence(0, 1000), make([]float32, 1000*dim), 1))
-	s.fail(&store.LimitError{Size: store.Size{Owed: 10, Limit: 1000}}) // too little to be worth it
+	s.fail(&store.LimitError{Owed: 10, Limit: 1000}) // too little to be worth it
 	var limit *store.LimitError
 	if _, err := tb.Evict(10); !errors.As(err, &limit) || s.done.Load() != 0 {
 		t.Errorf("compacted %d times: %v", s.done.Load(), err)
 	}
-	s.fail(&store.LimitError{Size: store.Size{Owed: 100, Limit: 1000}})
+	s.fail(&store.LimitError{Owed: 100, Limit: 1000})
 	evictAll(t, tb)
 	if s.done.Load() != 1 {
 		t.Errorf("compacted %d times", s.done.Load())

@@ -205,7 +205,7 @@ func (t *Table) copyOut() error {
 func (t *Table) put(images *store.Rows) error {
 	err := t.store.Put(t.cfg.Number, images)
 	var full *store.LimitError
-	if !errors.As(err, &full) || full.Size.Owed <= full.Size.Limit/16 {
+	if !errors.As(err, &full) || full.Owed <= full.Limit/16 {
 		return err
 	}
 	if err := t.store.Compact(t.ctx); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/internal/server/rows"
 	"github.com/ringo-ml/ringo/internal/server/store"
+	"github.com/ringo-ml/ringo/internal/server/store/storetest"
 	"github.com/ringo-ml/ringo/optim"
 )
 
@@ -71,7 +72,7 @@ func statsOf(t *Table) tableStats {
 	return tableStats{m, int(s.Rows), m.MaxRows, s.StoredRows, s.Found, s.Pulled, s.Missed, c.made.Load(), c.denied.Load(), s.Prefetched, s.Evicted, c.written.Load()}
 }
 
-func tiered(t testing.TB) *Table { return newTable(t, small(store.NewMemory(0))) }
+func tiered(t testing.TB) *Table { return newTable(t, small(storetest.NewMemory(0))) }
 
 func must(t testing.TB, err error) {
 	t.Helper()

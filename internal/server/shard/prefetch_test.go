@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/server/store"
+	"github.com/ringo-ml/ringo/internal/server/store/storetest"
 )
 
 // Rows come from the store ahead of the pull, which misses none of them then; of keys without a row nothing is made or counted.
@@ -40,7 +41,7 @@ func TestPrefetch(t *testing.T) {
 
 // It gives up where it would have to wait for room, when its context is done, at a fault, and where there is no store; it leaves nothing behind.
 func TestPrefetchGivesUp(t *testing.T) {
-	tb := newTable(t, zeros(&broken{Memory: store.NewMemory(0)}))
+	tb := newTable(t, zeros(&broken{Memory: storetest.NewMemory(0)}))
 	s := tb.store.(*broken)
 	const n = 2000
 	keys, x := sequence(0, n), make([]float32, n*dim)
@@ -80,7 +81,7 @@ func TestPrefetchGivesUp(t *testing.T) {
 
 // broken is a store that cannot be read while it has an error.
 type broken struct {
-	*store.Memory
+	*storetest.Memory
 	err error
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/server/store"
+	"github.com/ringo-ml/ringo/internal/server/store/storetest"
 )
 
 var background = context.Background()
@@ -68,7 +69,7 @@ func load(t testing.TB, tb *Table, dirs ...string) {
 func kinds() map[string]func(t *testing.T) store.Store {
 	out := map[string]func(t *testing.T) store.Store{
 		"none":   func(*testing.T) store.Store { return nil },
-		"memory": func(*testing.T) store.Store { return store.NewMemory(0) },
+		"memory": func(*testing.T) store.Store { return storetest.NewMemory(0) },
 	}
 	if !testing.Short() {
 		out["segments"] = func(t *testing.T) store.Store {
@@ -438,7 +439,7 @@ func TestBarred(t *testing.T) {
 
 // Damage anywhere is an error that names the file; whatever is cut off too.
 func TestDamage(t *testing.T) {
-	c := small(store.NewMemory(0))
+	c := small(storetest.NewMemory(0))
 	tb := newTable(t, c)
 	x := make([]float32, 40*dim)
 	must(t, tb.Push(0, 1, sequence(0, 40), x, 1))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/internal/server/rows"
-	"github.com/ringo-ml/ringo/internal/server/store"
+	"github.com/ringo-ml/ringo/internal/server/store/storetest"
 	"github.com/ringo-ml/ringo/optim"
 )
 
@@ -249,7 +249,7 @@ func TestPolicies(t *testing.T) {
 
 // A row that was only pulled has been seen, whichever tier it is in when the day ends.
 func TestPulledRowsAreSeen(t *testing.T) {
-	c := small(store.NewMemory(0))
+	c := small(storetest.NewMemory(0))
 	c.Shrinker = UnseenDays{1}
 	tb := newTable(t, c)
 	const n = 300

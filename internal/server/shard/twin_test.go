@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/server/rows"
 	"github.com/ringo-ml/ringo/internal/server/store"
+	"github.com/ringo-ml/ringo/internal/server/store/storetest"
 	"github.com/ringo-ml/ringo/internal/zipf"
 )
 
@@ -18,7 +19,7 @@ func stores(t *testing.T) map[string]store.Store {
 	s, err := store.OpenSegments(dirOf(t, "segments"), store.MinLimitBytes)
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
-	return map[string]store.Store{"none": nil, "memory": store.NewMemory(0), "segments": s}
+	return map[string]store.Store{"none": nil, "memory": storetest.NewMemory(0), "segments": s}
 }
 
 // Whatever is pulled, pushed, evicted and brought in again, a table is a map.
@@ -209,7 +210,7 @@ func TestManyGoroutines(t *testing.T) {
 
 // Push makes its way where every attempt finds that its rows have left again.
 func TestPushHeld(t *testing.T) {
-	tb := newTable(t, zeros(&thief{Memory: store.NewMemory(0)}))
+	tb := newTable(t, zeros(&thief{Memory: storetest.NewMemory(0)}))
 	s := tb.store.(*thief)
 	const n = 3000
 	keys, ones := sequence(0, n), slices.Repeat([]float32{1}, n*dim)
@@ -235,7 +236,7 @@ func TestPushHeld(t *testing.T) {
 
 // thief is a store that calls after when it was read.
 type thief struct {
-	*store.Memory
+	*storetest.Memory
 	wg    sync.WaitGroup
 	after func()
 }
@@ -274,7 +275,7 @@ func TestNoAllocations(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates")
 	}
-	for name, s := range map[string]store.Store{"none": nil, "memory": store.NewMemory(0)} {
+	for name, s := range map[string]store.Store{"none": nil, "memory": storetest.NewMemory(0)} {
 		tb := newTable(t, small(s))
 		const n = 1000
 		keys, x, seq := sequence(0, n), make([]float32, n*dim), uint64(0)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -48,7 +47,7 @@ type Segments struct {
 	from  []place
 	r     reading
 
-	gets, found, puts, deletes, bytesGot, bytesPut, reads, in, out, cleaned atomic.Int64
+	written, cleaned int64 // bytes and segments, for tests
 }
 
 var _ Store = (*Segments)(nil)
@@ -70,7 +69,7 @@ const (
 	segmentsFile = "rows.segments"
 )
 
-// OpenSegments opens a store in a directory, created if missing, and locks the directory ([ErrHeld]
+// OpenSegments opens a store in a directory, created if missing, and locks the directory ([dirlock.ErrHeld]
 // if another process has it). limit is the maximum size of the file, at least MinLimitBytes, 0 for
 // no limit; two segments are reserved for cleaning: 1/32 of the limit, at most 16 MiB. A row has at
 // most 128 KiB.
@@ -149,9 +148,6 @@ func (s *Segments) Get(table uint32, keys []uint64, found *Rows) error {
 			return s.fail("get", table, err)
 		}
 	}
-	s.gets.Add(int64(len(keys)))
-	s.found.Add(int64(found.Len()))
-	s.bytesGot.Add(int64(len(found.Data)))
 	return nil
 }
 
@@ -177,14 +173,12 @@ func (s *Segments) Put(table uint32, rows *Rows) error {
 	if err != nil {
 		return s.fail("put", table, err)
 	}
-	change := rows.change(nil)
+	change := TableSize{int64(rows.Len()), rows.bytes()}
 	for i, key := range rows.Keys {
 		s.link(t, key, s.at[i], s.prior[i])
 		change = change.plus(s.prior[i].freedSize())
 	}
 	s.add(table, change)
-	s.puts.Add(int64(rows.Len()))
-	s.bytesPut.Add(int64(len(rows.Data)))
 	return nil
 }
 
@@ -212,7 +206,6 @@ func (s *Segments) Delete(table uint32, keys []uint64, sizes []int32) error {
 		}
 		s.add(table, change)
 	}
-	s.deletes.Add(int64(len(keys)))
 	return nil
 }
 
@@ -272,43 +265,6 @@ func (s *Segments) unlink(t *placed, p prior) {
 	if seg.live == 0 && seg != t.active {
 		s.release(seg)
 	}
-}
-
-// Size implements Store.
-func (s *Segments) Size() Size {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sizeNow()
-}
-
-func (s *Segments) sizeNow() Size {
-	now := s.disk()
-	z := Size{TableSize: s.all(), Disk: now, Peak: s.peak, Limit: s.limit, Room: math.MaxInt64}
-	z.Owed = max(now-z.Bytes, 0)
-	if s.limit > 0 {
-		z.Room = max((s.limit/s.size-reserved)*s.size-s.live, 0)
-	}
-	return z
-}
-
-// Stats implements Store.
-func (s *Segments) Stats() Stats {
-	out := Stats{
-		Gets: s.gets.Load(), Found: s.found.Load(), Puts: s.puts.Load(), Deletes: s.deletes.Load(),
-		BytesGot: s.bytesGot.Load(), BytesPut: s.bytesPut.Load(),
-		FileReads: s.reads.Load(), FileBytesIn: s.in.Load(), FileBytesOut: s.out.Load(), Compactions: s.cleaned.Load(),
-	}
-	for _, t := range *s.placed.Load() {
-		out.IndexBytes += t.index.bytes()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, seg := range s.slots {
-		if seg != nil {
-			out.IndexBytes += int64(8 * len(seg.bits))
-		}
-	}
-	return out
 }
 
 // Compact implements Store: it cleans all segments that are at least a tenth free, moves segments

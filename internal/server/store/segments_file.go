@@ -73,8 +73,8 @@ func (s *Segments) room(t *placed, rows *Rows) error {
 		}
 		victim := s.emptiest(most)
 		if victim == nil && short > 0 {
-			z := s.sizeNow()
-			return &LimitError{rows.bytes(), max(int64(short)*s.size, 1), z}
+			has := s.all().Bytes
+			return &LimitError{rows.bytes(), max(int64(short)*s.size, 1), s.limit, has, max(s.disk()-has, 0)}
 		}
 		if victim == nil {
 			return nil
@@ -163,12 +163,12 @@ func (s *Segments) write(t *placed) error {
 	}
 	g := t.active
 	_, err := s.file.WriteAt(s.buf, int64(g.slot)*s.size+g.fill)
-	s.out.Add(int64(len(s.buf)))
 	if err != nil {
 		s.buf = s.buf[:0]
 		return fmt.Errorf("rows put before are safe: %w", err)
 	}
 	g.fill += int64(len(s.buf))
+	s.written += int64(len(s.buf))
 	s.buf = s.buf[:0]
 	s.peak = max(s.peak, s.disk())
 	return nil
@@ -214,7 +214,7 @@ func (s *Segments) clean(g *segment) error {
 		}
 		return fmt.Errorf("cleaning: %w", err)
 	}
-	s.cleaned.Add(1)
+	s.cleaned++
 	g.bits = nil
 	s.release(g)
 	return nil

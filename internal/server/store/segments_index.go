@@ -186,13 +186,3 @@ func (x *index) free() {
 		p.mu.Unlock()
 	}
 }
-
-func (x *index) bytes() (n int64) {
-	for i := range x.parts {
-		p := &x.parts[i]
-		p.mu.Lock()
-		n += int64(8 * len(p.entries))
-		p.mu.Unlock()
-	}
-	return n
-}

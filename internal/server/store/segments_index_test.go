@@ -183,3 +183,14 @@ func TestIndexMemory(t *testing.T) {
 		t.Errorf("freed: %d bytes, key 5 at %v", x.bytes(), got)
 	}
 }
+
+// bytes is the memory of the index.
+func (x *index) bytes() (n int64) {
+	for i := range x.parts {
+		p := &x.parts[i]
+		p.mu.Lock()
+		n += int64(8 * len(p.entries))
+		p.mu.Unlock()
+	}
+	return n
+}

@@ -138,8 +138,6 @@ func (s *Segments) glance(t *placed, r *reading, key uint64) (row []byte, there,
 	if err == nil && !wait {
 		k, row, needs, err := parseRecord(r.buf[:got], t.seed)
 		if err == nil && needs == 0 && k == key {
-			s.reads.Add(1)
-			s.in.Add(int64(got))
 			return row, true, true
 		}
 	}
@@ -188,8 +186,6 @@ func (s *Segments) record(t *placed, r *reading, at place) (key uint64, row []by
 	for n := recordBytes(int(t.row.Load())); ; {
 		r.buf = slices.Grow(r.buf[:0], int(n))[:n]
 		got, err := s.file.ReadAt(r.buf, from)
-		s.reads.Add(1)
-		s.in.Add(int64(got))
 		if err != nil && err != io.EOF {
 			return 0, nil, err
 		}

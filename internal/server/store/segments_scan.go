@@ -40,8 +40,6 @@ func (c *scanner) fillFrom(from int64) error {
 	n := min(scanBytes, c.fill-from)
 	c.buf = slices.Grow(c.buf[:0], int(n))[:n]
 	got, err := c.s.file.ReadAt(c.buf, c.slot*c.s.size+from)
-	c.s.reads.Add(1)
-	c.s.in.Add(int64(got))
 	if err == io.EOF && int64(got) < n {
 		return &DamageError{c.s.path, fmt.Errorf("it ends at byte %d: %w", c.slot*c.s.size+from+int64(got), io.ErrUnexpectedEOF)}
 	}

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
 func mustSegments(t testing.TB, limit int64) *Segments {
@@ -35,11 +37,11 @@ func TestSegmentsDirectory(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, segmentsFile), make([]byte, 1<<20), 0o666)) // of a killed process
 	s, err := OpenSegments(dir, 0)
 	must(t, err)
-	if _, err := OpenSegments(dir, 0); !errors.Is(err, ErrHeld) {
+	if _, err := OpenSegments(dir, 0); !errors.Is(err, dirlock.ErrHeld) {
 		t.Errorf("opened twice: %v", err)
 	}
-	if z := s.Size(); z.Disk != 0 || z.Rows != 0 || z.Limit != 0 || z.Room < 1<<60 {
-		t.Errorf("a new store: %+v", z)
+	if z := s.all(); s.disk() != 0 || z.Rows != 0 || s.limit != 0 {
+		t.Errorf("a new store: %+v in %d bytes", z, s.disk())
 	}
 	must(t, s.Close())
 	if _, err := os.Stat(filepath.Join(dir, segmentsFile)); !errors.Is(err, fs.ErrNotExist) {
@@ -58,7 +60,7 @@ func TestSegmentsDirectory(t *testing.T) {
 func TestSegmentsClean(t *testing.T) {
 	const keys, width = 20_000, 400
 	s := mustSegments(t, MinLimitBytes)
-	r, rows := rand.New(rand.NewPCG(1, 2)), Rows{}
+	r, rows, put := rand.New(rand.NewPCG(1, 2)), Rows{}, 0
 	versions := make([]uint32, keys)
 	rounds := 150
 	if testing.Short() {
@@ -79,7 +81,8 @@ func TestSegmentsClean(t *testing.T) {
 			}
 		}
 		must(t, s.Put(9, &rows))
-		if z := s.Size(); z.Disk > MinLimitBytes || z.Rows != keys || z.Bytes != keys*(width+KeyBytes) {
+		put += len(rows.Data)
+		if z := s.all(); s.disk() > MinLimitBytes || z.Rows != keys || z.Bytes != keys*(width+KeyBytes) {
 			t.Fatalf("round %d: %+v", round, z)
 		}
 	}
@@ -94,20 +97,19 @@ func TestSegmentsClean(t *testing.T) {
 			t.Fatalf("key %d: version %d, want %d", k, got, versions[k])
 		}
 	}
-	st := s.Stats()
-	if found.Len() != keys || st.Compactions == 0 || st.IndexBytes < 8*keys {
-		t.Errorf("%d rows, %+v", found.Len(), st)
+	if b := s.table(9).index.bytes(); found.Len() != keys || s.cleaned == 0 || b < 8*keys {
+		t.Errorf("%d rows, %d segments cleaned, an index of %d bytes", found.Len(), s.cleaned, b)
 	}
-	if amplified := float64(st.FileBytesOut) / float64(st.BytesPut); amplified > 3 {
+	if amplified := float64(s.written) / float64(put); amplified > 3 {
 		t.Errorf("each row was written %.1f times", amplified)
 	}
 	checkSegments(t, s)
 	must(t, s.Delete(9, all, nil))
-	if z := s.Size(); z.Rows != 0 || z.Bytes != 0 || s.live != 0 {
+	if z := s.all(); z.Rows != 0 || z.Bytes != 0 || s.live != 0 {
 		t.Errorf("all rows deleted: %+v, %d bytes count", z, s.live)
 	}
 	must(t, s.Compact(context.Background()))
-	if info, err := os.Stat(s.path); err != nil || info.Size() != 0 || s.Size().Disk != 0 {
+	if info, err := os.Stat(s.path); err != nil || info.Size() != 0 || s.disk() != 0 {
 		t.Errorf("all rows deleted: the file has %v bytes, %v", info.Size(), err)
 	}
 }
@@ -271,7 +273,7 @@ func TestSegmentsAtOnce(t *testing.T) {
 	}
 	done.Store(true)
 	readers.Wait()
-	if s.Stats().Compactions == 0 {
+	if s.cleaned == 0 {
 		t.Error("nothing was cleaned")
 	}
 	checkSegments(t, s)
@@ -446,8 +448,8 @@ func TestSegmentsCleanInParts(t *testing.T) {
 	put(1, 1)
 	put(2, 3)
 	must(t, s.Compact(context.Background()))
-	if s.cleaned.Load() < 2 {
-		t.Fatalf("%d segments were cleaned", s.cleaned.Load())
+	if s.cleaned < 2 {
+		t.Fatalf("%d segments were cleaned", s.cleaned)
 	}
 	if most := 3 * s.movedBytes(); cap(s.moved.Data) > most || cap(s.buf) > most {
 		t.Errorf("%d and %d bytes for what moves, of segments of %d", cap(s.moved.Data), cap(s.buf), s.size)

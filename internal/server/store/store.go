@@ -1,4 +1,4 @@
-// Package store stores rows outside a server's tables: on SSD, or in memory. A row is an opaque
+// Package store stores rows of a server's tables outside its memory, on SSD. A row is an opaque
 // image of bytes under a table's number and a 64-bit key.
 //
 // Rows of some hundred bytes are read individually at random, and written in batches when memory is
@@ -16,16 +16,10 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-
-	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
-var (
-	// ErrHeld is the error of OpenSegments if another process has the directory.
-	ErrHeld = dirlock.ErrHeld
-	// ErrClosed is the error of a closed store.
-	ErrClosed = errors.New("store: the store is closed")
-)
+// ErrClosed is the error of a closed store.
+var ErrClosed = errors.New("store: the store is closed")
 
 // Store has rows by table and key. Its methods are safe for concurrent use, except that concurrent
 // writes must not share keys and that Close comes last. Keys of a call must be sorted and unique.
@@ -42,49 +36,20 @@ type Store interface {
 	Iterate(table uint32, do func(key uint64, row []byte) error) error
 	// Table returns the size of one table.
 	Table(table uint32) TableSize
-	// Size returns the size of the store.
-	Size() Size
-	// Stats returns the counters since the store was opened.
-	Stats() Stats
-	// Compact frees the space Owed in Size. Cost: a read and a write of the whole store; other
-	// calls continue.
+	// Compact frees the space that rows do not use. Cost: a read and a write of the whole store;
+	// other calls continue.
 	Compact(ctx context.Context) error
 	// Close closes the store.
 	Close() error
 }
 
-// KeyBytes is the cost of a row in addition to its image, in [Size] and for a limit.
+// KeyBytes is the cost of a row in addition to its image, in a [TableSize].
 const KeyBytes = 13
 
 // TableSize is the size of a table in a store.
 type TableSize struct {
 	Rows  int64
 	Bytes int64 // images, and KeyBytes for each
-}
-
-// Size is the size of a store, in bytes.
-type Size struct {
-	TableSize       // sum over all tables
-	Disk      int64 // current size of the store's files
-	Peak      int64 // maximum of Disk since the store was opened
-	Owed      int64 // bytes of Disk beyond the rows: compaction can free all but some per cent
-	Limit     int64 // limit of Disk; 0: no limit
-	Room      int64 // free space for rows; MaxInt64 without a limit
-}
-
-// Stats are a store's counters since it was opened.
-type Stats struct {
-	Gets         int64 // requested keys
-	Found        int64 // rows found
-	Puts         int64 // rows
-	Deletes      int64 // keys
-	BytesGot     int64 // bytes of found rows
-	BytesPut     int64 // bytes of put rows
-	FileReads    int64 // file reads, perhaps from the page cache
-	FileBytesIn  int64
-	FileBytesOut int64
-	IndexBytes   int64 // memory of the index
-	Compactions  int64
 }
 
 // Rows are rows of one table: row i has the key Keys[i] and the image Data[Ends[i-1]:Ends[i]].
@@ -146,28 +111,22 @@ func checkKeys(keys []uint64) error {
 	return nil
 }
 
+func checkDelete(keys []uint64, sizes []int32) error {
+	err := checkKeys(keys)
+	if err == nil {
+		err = checkSizes(sizes, len(keys))
+	}
+	if err != nil {
+		return fmt.Errorf("store: delete: %w", err)
+	}
+	return nil
+}
+
 func checkSizes(sizes []int32, keys int) error {
 	if len(sizes) != 0 && len(sizes) != keys {
 		return fmt.Errorf("%d lengths of old rows for %d keys", len(sizes), keys)
 	}
 	return nil
-}
-
-// change returns the effect of a write on a table's size.
-func (r *Rows) change(old []int32) TableSize {
-	c := TableSize{int64(len(r.Keys)), r.bytes()}
-	return c.minus(old)
-}
-
-// minus subtracts the existing rows, of nonnegative sizes.
-func (t TableSize) minus(sizes []int32) TableSize {
-	for _, n := range sizes {
-		if n >= 0 {
-			t.Rows--
-			t.Bytes -= int64(n) + KeyBytes
-		}
-	}
-	return t
 }
 
 // sizes has the sizes of all tables. The zero value is empty.
@@ -204,15 +163,17 @@ func (t TableSize) plus(u TableSize) TableSize { return TableSize{t.Rows + u.Row
 
 // LimitError is the error of a Put beyond the limit. No row of it was written.
 type LimitError struct {
-	Need int64 // bytes of the Put
-	Over int64 // bytes above the limit
-	Size Size  // size at that moment
+	Need  int64 // bytes of the Put
+	Over  int64 // bytes above the limit
+	Limit int64
+	Rows  int64 // bytes of all rows, as in [TableSize]
+	Owed  int64 // bytes of the file beyond the rows: compaction can free all but some per cent
 }
 
 // Error states the remedy.
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("store: %d bytes more are %d beyond the limit of %d bytes: rows have %d, compaction owes %d at most; delete rows and compact",
-		e.Need, e.Over, e.Size.Limit, e.Size.Bytes, e.Size.Owed)
+		e.Need, e.Over, e.Limit, e.Rows, e.Owed)
 }
 
 // DamageError reports a damaged file of a store. Other rows remain readable.
