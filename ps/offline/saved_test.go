@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/rows"
 	"github.com/ringo-ml/ringo/internal/server/shard"
@@ -222,7 +223,7 @@ func TestRecover(t *testing.T) {
 			x.set(initial())
 			x.train(1, 2, 3)
 		}
-		if err := Recover(context.Background(), j.dir, Recovery{}); !errors.Is(err, wal.ErrHeld) {
+		if err := Recover(context.Background(), j.dir, Recovery{}); !errors.Is(err, dirlock.ErrHeld) {
 			t.Errorf("servers that are running: %v", err)
 		}
 		j.end() // as if killed: nothing is saved

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/internal/server/wal"
+	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
@@ -124,7 +124,7 @@ func TestForeignDirectory(t *testing.T) {
 	s := whole(2)
 	c := Config{Job: "a", Servers: 2, Trainers: 2, Mode: Async, Durability: WAL, Dir: t.TempDir()}
 	e := open(t, c, s)
-	if _, err := Open(c, s); !errors.Is(err, wal.ErrHeld) {
+	if _, err := Open(c, s); !errors.Is(err, dirlock.ErrHeld) {
 		t.Errorf("a directory in use: %v", err)
 	}
 	must(t, e.Close())

@@ -50,7 +50,7 @@ func onSmallDisk(dir string) error {
 		func() error { return os.Remove(ballast) }, syscall.ENOSPC)
 }
 
-// fullThenRoom fills a log until the disk is full, resumes it when there is room,
+// fullThenRoom fills a log until the disk is full, opens it again when there is room,
 // and looks for every record that was acknowledged.
 func fullThenRoom(dir string, fill, room func() error, want error) error {
 	l, err := Open(dir, Config{Sync: true})
@@ -62,16 +62,19 @@ func fullThenRoom(dir string, fill, room func() error, want error) error {
 	}
 	safe, err := untilFull(l)
 	var w *WriteError
-	if safe == 0 || !errors.As(err, &w) || !errors.Is(err, want) || !w.Resumable || w.Safe != safe {
+	if safe == 0 || !errors.As(err, &w) || !errors.Is(err, want) || !w.Cut || w.Safe != safe {
 		return fmt.Errorf("%d records, then %v", safe, err)
 	}
-	if err := l.Resume(); err != nil {
+	if again, err := untilFull(l); again != 0 || !errors.Is(err, want) {
+		return fmt.Errorf("went on without room: %d records, %v", again, err)
+	}
+	if err := l.Close(); !errors.As(err, &w) {
+		return fmt.Errorf("closed without room: %v", err)
+	}
+	if err := room(); err != nil {
 		return err
 	}
-	if again, err := untilFull(l); again != 0 || !errors.Is(err, want) {
-		return fmt.Errorf("resumed without room: %d records, %v", again, err)
-	}
-	if err := errors.Join(room(), l.Resume()); err != nil {
+	if l, err = Open(dir, Config{Sync: true}); err != nil {
 		return err
 	}
 	for range 20 {

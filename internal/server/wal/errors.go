@@ -3,13 +3,9 @@ package wal
 import (
 	"errors"
 	"fmt"
-
-	"github.com/ringo-ml/ringo/internal/dirlock"
 )
 
 var (
-	// ErrHeld is the error of Open if another process has the log.
-	ErrHeld = dirlock.ErrHeld
 	// ErrVersion is the error of a log in another version of the format.
 	ErrVersion = errors.New("another version of the format")
 	// errOwner is the error of a file from another owner's log.
@@ -56,17 +52,16 @@ func (e *LostError) Error() string {
 type WriteError struct {
 	Dir        string
 	Safe, Last uint64
-	// Resumable reports that the disk was full and the failed group was cut off: records after Safe
-	// are dropped, and the log continues with Safe+1 after Resume. Otherwise the failure is
-	// permanent, and the reopened log may or may not have these records.
-	Resumable bool
-	Err       error
+	// Cut reports that the disk was full and the failed group was cut off: the reopened log ends
+	// with Safe. Otherwise it may or may not have later records.
+	Cut bool
+	Err error
 }
 
 // Error states the safe and unsafe records, and the remedy.
 func (e *WriteError) Error() string {
 	head := fmt.Sprintf("wal: %s: writing records %d to %d: %v; records up to %d are safe", e.Dir, e.Safe+1, e.Last, e.Err, e.Safe)
-	if e.Resumable {
+	if e.Cut {
 		return head + ", later ones are not kept: make room on its disk, then start the server or the job again, which goes on from there"
 	}
 	return head + ", later ones may not be: check the disk, then open the log again"

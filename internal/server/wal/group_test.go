@@ -136,8 +136,8 @@ func TestBackPressure(t *testing.T) {
 	})
 }
 
-// A full disk loses nothing that was acknowledged, and the log goes on when there
-// is room.
+// A full disk loses nothing that was acknowledged, and the log, opened again when there is
+// room, goes on from there.
 func TestFullDisk(t *testing.T) {
 	for part := 0; part < 100; part += 19 {
 		dir := t.TempDir()
@@ -149,7 +149,7 @@ func TestFullDisk(t *testing.T) {
 		must(t, l.Wait(LSN{Number: 6}))
 		var w *WriteError
 		for range 2 { // as often as one likes
-			if err := l.Wait(lost); !errors.As(err, &w) || !errors.Is(err, syscall.ENOSPC) || !w.Resumable || w.Safe != 6 || w.Last != 7 {
+			if err := l.Wait(lost); !errors.As(err, &w) || !errors.Is(err, syscall.ENOSPC) || !w.Cut || w.Safe != 6 || w.Last != 7 {
 				t.Fatalf("a full disk: %v", err)
 			}
 		}
@@ -160,12 +160,11 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("appended to a log that has failed: %v", err)
 		}
 		must(t, l.Wait(LSN{Number: 6}))
-		must(t, l.Resume())
-		fill(t, l, 9)
-		must(t, l.Wait(LSN{Number: 6}))
-		if err := l.Wait(lost); !errors.As(err, &w) {
-			t.Errorf("a lost record after its number was used again: %v", err)
+		if err := l.Close(); !errors.As(err, &w) {
+			t.Errorf("closed a full log: %v", err)
 		}
+		l = mustOpen(t, dir, Config{Sync: true, BufferBytes: 500})
+		fill(t, l, 9)
 		mustClose(t, l)
 		wants(t, dir, Config{BufferBytes: 500}, 9)
 	}
@@ -186,11 +185,8 @@ func TestFailsForGood(t *testing.T) {
 		must(t, err)
 		err = l.Wait(p)
 		var w *WriteError
-		if !errors.As(err, &w) || w.Resumable || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "up to 5 are safe, later ones may not be") {
+		if !errors.As(err, &w) || w.Cut || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "up to 5 are safe, later ones may not be") {
 			t.Errorf("%s: %v", name, err)
-		}
-		if err := l.Resume(); !errors.As(err, &w) {
-			t.Errorf("%s: resumed: %v", name, err)
 		}
 		if err := l.Close(); !errors.As(err, &w) {
 			t.Errorf("%s: closing gave %v", name, err)
@@ -226,7 +222,7 @@ func TestFullDiskAtRotation(t *testing.T) {
 		}
 	}
 	var w *WriteError
-	if !errors.As(err, &w) || !w.Resumable || w.Safe != n-1 {
+	if !errors.As(err, &w) || !w.Cut || w.Safe != n-1 {
 		t.Fatal(err)
 	}
 	all, err := list(dir)
@@ -234,7 +230,10 @@ func TestFullDiskAtRotation(t *testing.T) {
 		t.Fatalf("%v, %v: want the first segment alone", all, err)
 	}
 	full = false
-	must(t, l.Resume())
+	if err := l.Close(); !errors.As(err, &w) {
+		t.Errorf("closed a full log: %v", err)
+	}
+	l = mustOpen(t, dir, c)
 	fill(t, l, 30)
 	mustClose(t, l)
 	wants(t, dir, small, 30)
@@ -247,7 +246,7 @@ func TestFailedSync(t *testing.T) {
 	p, err := l.Append([]byte("x"))
 	must(t, err)
 	var w *WriteError
-	if err := l.Wait(p); !errors.As(err, &w) || w.Resumable || !errors.Is(err, io.ErrShortWrite) {
+	if err := l.Wait(p); !errors.As(err, &w) || w.Cut || !errors.Is(err, io.ErrShortWrite) {
 		t.Error(err)
 	}
 	if err := l.Close(); !errors.As(err, &w) {

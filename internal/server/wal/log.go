@@ -38,14 +38,7 @@ type Log struct {
 	writing  bool
 	closed   bool
 	failed   *WriteError // nil while the log accepts records
-	runs     []run       // failed runs: one more after each Resume
 	stats    Stats
-}
-
-// run is the sequence of records between two failures.
-type run struct {
-	safe uint64
-	err  *WriteError
 }
 
 // Append adds a record, the concatenation of parts, and returns its position. The record is safe
@@ -76,7 +69,7 @@ func (l *Log) Append(parts ...[]byte) (LSN, error) {
 	for _, p := range parts {
 		l.pending = append(l.pending, p...)
 	}
-	p := LSN{l.next, len(l.runs)}
+	p := LSN{l.next}
 	l.next++
 	l.gathered++
 	l.stats.Records++
@@ -91,10 +84,10 @@ func (l *Log) Wait(p LSN) error {
 	defer l.mu.Unlock()
 	for {
 		switch {
-		case p.run < len(l.runs) && p.Number <= l.runs[p.run].safe, p.run == len(l.runs) && p.Number <= l.safe:
+		case p.Number <= l.safe:
 			return nil
-		case p.run < len(l.runs):
-			return l.runs[p.run].err
+		case l.failed != nil:
+			return l.failed
 		case p.Number >= l.next:
 			return fmt.Errorf("wal: waiting for record %d, the last one is %d", p.Number, l.next-1)
 		}
@@ -114,41 +107,18 @@ func (l *Log) advance() {
 	l.writing = true
 	first := l.safe + 1
 	l.mu.Unlock()
-	resumable, err := l.write(group, first, last)
+	cut, err := l.write(group, first, last)
 	l.mu.Lock()
 	l.writing = false
 	l.spare = group[:0]
 	if err != nil {
-		l.fail(resumable, err)
+		// All records after the last safe one are dropped.
+		l.failed = &WriteError{Dir: l.dir, Safe: l.safe, Last: l.next - 1, Cut: cut, Err: err}
+		l.pending, l.gathered = l.pending[:0], 0
 	} else {
 		l.safe = last
 	}
 	l.changed.Broadcast()
-}
-
-// fail ends a run: all records after the last safe one are dropped.
-func (l *Log) fail(resumable bool, err error) {
-	l.failed = &WriteError{Dir: l.dir, Safe: l.safe, Last: l.next - 1, Resumable: resumable, Err: err}
-	l.runs = append(l.runs, run{l.safe, l.failed})
-	l.pending, l.gathered = l.pending[:0], 0
-}
-
-// Resume continues a log that a full disk had stopped, with the number after the last safe record.
-// Records appended after the last safe record are lost, and Wait returns an error for them. A log
-// with another failure returns its error. Without a failure Resume has no effect.
-func (l *Log) Resume() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.closed:
-		return ErrClosed
-	case l.failed == nil:
-		return nil
-	case !l.failed.Resumable:
-		return l.failed
-	}
-	l.failed, l.next = nil, l.safe+1
-	return nil
 }
 
 // Stats returns the log's counters.

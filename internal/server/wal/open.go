@@ -10,9 +10,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// Open opens the log in a directory, created if missing, locks the directory ([ErrHeld] if another
-// process has it), and cuts off a torn write. Open checks the last segment, Replay the earlier
-// segments. Damage returns a *[DamageError], a loss of acknowledged records at the end a
+// Open opens the log in a directory, created if missing, locks the directory (dirlock.ErrHeld if
+// another process has it), and cuts off a torn write. Open checks the last segment, Replay the
+// earlier segments. Damage returns a *[DamageError], a loss of acknowledged records at the end a
 // *[LostError], both without a change.
 func Open(dir string, c Config) (*Log, error) {
 	fail := func(err error) (*Log, error) { return nil, fmt.Errorf("wal: opening %s: %w", dir, err) }

@@ -63,8 +63,8 @@ func (l *Log) create(first uint64) (f file, s segment, err error) {
 }
 
 // write writes a group with the given first and last record. The caller has set l.writing.
-// resumable reports that the disk was full and the log is unchanged.
-func (l *Log) write(group []byte, first, last uint64) (resumable bool, err error) {
+// unchanged reports that the disk was full and the log is as before.
+func (l *Log) write(group []byte, first, last uint64) (unchanged bool, err error) {
 	if l.size > segmentHeader && l.size+int64(len(group)) > l.c.SegmentBytes {
 		err := l.rotate(first)
 		if err != nil && !(isCrowded(err) && l.size+int64(len(group)) <= maxSegmentBytes) {
@@ -90,7 +90,7 @@ func (l *Log) write(group []byte, first, last uint64) (resumable bool, err error
 }
 
 // giveUp removes a failed group.
-func (l *Log) giveUp(err error) (resumable bool, _ error) {
+func (l *Log) giveUp(err error) (unchanged bool, _ error) {
 	if !isFull(err) {
 		return false, err
 	}

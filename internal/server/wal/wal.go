@@ -100,10 +100,7 @@ func (c Config) Validate() error {
 func (c Config) MaxRecord() int { return c.withDefaults().BufferBytes - recordHeader }
 
 // LSN is a record's position in a log, for Wait.
-type LSN struct {
-	Number uint64
-	run    int // number of earlier resumes
-}
+type LSN struct{ Number uint64 }
 
 // Stats are a log's counters since it was opened.
 type Stats struct {
