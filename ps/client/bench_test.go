@@ -20,7 +20,7 @@ type tabled struct {
 }
 
 func (e *tabled) PushRows(_ int, seq uint64, _ int, _ uint64, keys []uint64, grads []float32) (wal.LSN, error) {
-	return wal.LSN{Number: seq}, e.table.Push(keys, grads, 1)
+	return wal.LSN{Number: seq}, e.table.PushOnce(0, seq, keys, grads, 1, &rows.Once{Create: true})
 }
 
 func (e *tabled) PeekRows(_ int, keys []uint64, dst []float32) error {

@@ -10,9 +10,6 @@ import (
 // MaxSessions is the maximum number of sessions of a table, numbered from 0.
 const MaxSessions = 1024
 
-// Stripes is the number of stripes, each with a lock, that the rows are divided into.
-const Stripes = stripes
-
 // StripeOf returns the stripe of keys with this hash.
 func StripeOf(hash uint64) int { return int(hash >> (64 - stripeBits)) }
 
@@ -81,7 +78,8 @@ func checkSession(session int) error {
 
 // Once is PushOnce's treatment of keys without a row.
 type Once struct {
-	// Create creates rows for them, as Push does. Otherwise their stripe is unchanged.
+	// Create creates rows for them; the gradients of keys rejected by Admit are dropped. Otherwise
+	// their stripe is unchanged.
 	Create bool
 	// Drop, unless nil, reports for each index of the batch whether the gradient of a key without a
 	// row is dropped: the caller does not create its row.
@@ -90,8 +88,10 @@ type Once struct {
 	Missing []int32
 }
 
-// PushOnce is a Push that takes effect once. A session's pushes are numbered from 1 and sequential.
-// In one locked visit PushOnce updates all keys of a stripe, or none, and sets the session's number
+// PushOnce applies the rule with gradients of keys, len(keys)*PushDim values in order, each
+// multiplied by scale, and takes effect once. A batch with a duplicate key is rejected as a whole:
+// clients sum such gradients. A session's pushes are numbered from 1 and sequential. In one locked
+// visit PushOnce updates all keys of a stripe, or none, and sets the session's number
 // in the stripe to seq. It skips a stripe with a number of seq or more. After an error or missing
 // keys, the caller may therefore repeat the call.
 //

@@ -202,7 +202,7 @@ func TestPushOnceFaults(t *testing.T) {
 		"numbers begin at 1":      tb.PushOnce(0, 0, []uint64{1}, one, 1, &Once{}),
 		"2 keys for 1 keys":       tb.PushOnce(0, 1, []uint64{1}, one, 1, &Once{Drop: make([]bool, 2)}),
 		"1 values for 2 rows":     tb.PushOnce(0, 1, []uint64{1, 2}, one, 1, &Once{}),
-		"stripe 64":               tb.RaiseMark(Stripes, AppliedSeq{1, 1}),
+		"stripe 64":               tb.RaiseMark(stripes, AppliedSeq{1, 1}),
 		"RaiseMark: session 1024": tb.RaiseMark(0, AppliedSeq{1024, 1}),
 		"twice":                   tb.PushOnce(0, 1, []uint64{1, 1}, make([]float32, 2), 1, &Once{Create: true}),
 		"PushOnce: key 1: a key ": tb.PushOnce(0, 1, []uint64{1, 1}, make([]float32, 2), 1, &Once{Create: true}),

@@ -16,7 +16,7 @@ func Example() {
 	}
 	defer t.Close()
 	keys, weights := []uint64{7, 1 << 60}, make([]float32, 4)
-	fmt.Println(t.Push(keys[:1], []float32{1, -1}, 1))
+	fmt.Println(t.PushOnce(0, 1, keys[:1], []float32{1, -1}, 1, &rows.Once{Create: true}))
 	fmt.Println(t.Pull(keys, weights), weights, t.Len())
 	// Output:
 	// <nil>

@@ -52,46 +52,6 @@ func (t *Table) Peek(keys []uint64, dst []float32, missing []int32) ([]int32, er
 	return missing, nil
 }
 
-// Push applies the rule with gradients of keys, len(keys)*PushDim values in order, each multiplied
-// by scale. A key without a row gets one first; the gradient of a key rejected by Admit is dropped.
-// A batch with a duplicate key is rejected as a whole: clients sum such gradients before they send
-// them.
-//
-// With ErrFull the gradients of keys with a row were applied.
-func (t *Table) Push(keys []uint64, grads []float32, scale float32) error {
-	_, err := t.push("Push", keys, grads, scale, true, nil)
-	return err
-}
-
-// push is Push; with create false it appends the indices of keys without a row to missing.
-func (t *Table) push(op string, keys []uint64, grads []float32, scale float32, create bool, missing []int32) ([]int32, error) {
-	b, err := t.beginValues(op, keys, len(grads), t.grad)
-	if err != nil {
-		return missing, err
-	}
-	defer t.giveBatch(b)
-	if err := b.unique(); err != nil {
-		return missing, t.fault(fmt.Errorf("%s: %w", op, err))
-	}
-	kernels := simd.Host()
-	t.each(b, func(s *stripe, lo, hi int) {
-		misses := b.locate(t.index, lo, hi)
-		switch {
-		case misses > 0 && create:
-			denied, e := t.create(s, b, lo, misses, true)
-			s.dropped += denied
-			err = firstOf(err, e)
-		case misses > 0:
-			missing = b.addMissing(missing, lo, misses)
-		}
-		t.update(kernels, b, lo, hi, grads, scale)
-	})
-	if err != nil {
-		return missing, t.fault(err)
-	}
-	return missing, nil
-}
-
 func (t *Table) update(kernels *simd.Kernels, b *batch, lo, hi int, grads []float32, scale float32) {
 	n := b.compact(lo, hi, nil)
 	rows, mask := b.rows[:n], t.weights.mask

@@ -3,15 +3,9 @@ package rows
 // Stats are a table's statistics; stripes are from different moments.
 type Stats struct {
 	Rows, MaxRows int
-	// FreeRows is the number of deleted rows to reuse; Arrays includes their memory.
-	FreeRows int
-	// Denied counts keys that Admit rejected in a Pull, Dropped the gradients of such keys, Deleted
-	// the rows deleted by Delete and Walk; all since New.
-	Denied, Dropped, Deleted int
-	// Rebuilds counts rebuilt segments of the index, Segments is the number of segments, and Slots
-	// the number of slots for keys.
-	Segments, Rebuilds, Slots int
-	Arrays                    []ArrayStats
+	// Denied counts keys that Admit rejected in a Pull, Dropped the gradients of such keys, since New.
+	Denied, Dropped int
+	Arrays          []ArrayStats
 }
 
 // ArrayStats describes the memory of an array.
@@ -30,14 +24,6 @@ func (s Stats) Resident() (bytes int) {
 	return bytes
 }
 
-// Used returns the sum over the arrays.
-func (s Stats) Used() (bytes int) {
-	for _, a := range s.Arrays {
-		bytes += a.Used
-	}
-	return bytes
-}
-
 // Len returns the number of rows.
 func (t *Table) Len() (rows int) {
 	for i := range t.stripes {
@@ -51,14 +37,13 @@ func (t *Table) Len() (rows int) {
 
 // Stats returns the table's statistics. Cost: 64 locks.
 func (t *Table) Stats() Stats {
-	st := Stats{MaxRows: t.cfg.MaxRows, Segments: len(t.index.segments)}
+	st := Stats{MaxRows: t.cfg.MaxRows}
 	for i := range t.stripes {
 		s := &t.stripes[i]
 		s.Lock()
 		st.Rows += s.rows
 		st.Denied += s.denied
 		st.Dropped += s.dropped
-		st.Deleted += s.deleted
 		s.Unlock()
 	}
 	if t.closed.Load() {
@@ -66,7 +51,6 @@ func (t *Table) Stats() Stats {
 	}
 	t.numbers.Lock()
 	used := t.numbers.used
-	st.FreeRows = t.numbers.idle
 	t.numbers.Unlock()
 	st.Arrays = append(st.Arrays, statsOf("weights", t.weights, used))
 	for k, a := range t.state {
@@ -75,9 +59,7 @@ func (t *Table) Stats() Stats {
 	if t.usage != nil {
 		st.Arrays = append(st.Arrays, statsOf("usage", t.usage, used))
 	}
-	chunks, idle, rebuilds := t.index.arena.chunks()
-	st.Rebuilds = rebuilds
-	st.Slots = (chunks - idle - 1) * chunkLines * slots
+	chunks, _, _ := t.index.arena.chunks()
 	st.Arrays = append(st.Arrays, statsOf("index", t.index.arena.lines, chunks*chunkLines))
 	own := len(t.index.segments)*segmentBytes + 4*chunks
 	st.Arrays = append(st.Arrays, ArrayStats{"segments", own, own})

@@ -126,8 +126,8 @@ const (
 // stripe is a lock in a pair of cache lines, because processors prefetch pairs.
 type stripe struct {
 	sync.Mutex
-	rows, denied, dropped, deleted int // see Stats
-	_                              [128 - 8 - 4*8]byte
+	rows, denied, dropped int // see Stats
+	_                     [128 - 8 - 3*8]byte
 }
 
 // Table is the rows of a table in memory, by key.
@@ -272,8 +272,7 @@ func (t *Table) PushDim() int { return t.grad }
 // Parts returns the parts of a row's state, in order. The caller must not change it.
 func (t *Table) Parts() []optim.RowPart { return t.parts }
 
-// Width returns the number of values of a row with its state, in the layout of Export and Import:
-// Dim weights, then the parts.
+// Width returns the number of values of a row with its state, in the layout of Import.
 func (t *Table) Width() int { return t.width }
 
 // SetEpoch sets the epoch for touches. The caller chooses its meaning (a pass, a day); the counter

@@ -133,6 +133,5 @@ func (t *Table) visit(s *stripe, b *batch, n int, do func(i int, r *Row) Verdict
 	}
 	t.giveNumbers(b.fresh[:dropped])
 	s.rows -= dropped
-	s.deleted += dropped
 	return dropped
 }

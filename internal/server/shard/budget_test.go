@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -22,7 +23,7 @@ import (
 func TestBytesOfManyRows(t *testing.T) {
 	c := rows.Config{Name: "t", Dim: 16, Rule: optim.NewRowWiseAdagrad(0.1)}
 	const n = 50_000_000
-	marks := int64(rows.MaxSessions * rows.Stripes * 8)
+	marks := int64(rows.MaxSessions * (rows.StripeOf(math.MaxUint64) + 1) * 8)
 	if each := float64(costOf(c, n)+marks) / n; each > 88 {
 		t.Errorf("%.2f bytes a row", each)
 	}

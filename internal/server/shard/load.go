@@ -269,21 +269,19 @@ func (l *loader) findStored(keys []uint64, usage []rows.Usage) error {
 	return nil
 }
 
-// remove deletes the loader's keys from both tiers.
+// remove deletes the loader's keys.
 func (l *loader) remove() error {
 	t := l.t
-	if t.store == nil {
-		_, err := t.rows.Delete(l.keys)
-		return err
-	}
 	slices.Sort(l.keys)
 	keys := slices.Compact(l.keys)
 	t.upkeep.Lock()
 	defer t.upkeep.Unlock()
 	t.gate.Lock()
 	defer t.gate.Unlock()
-	if err := t.store.Delete(t.cfg.Number, keys, nil); err != nil {
-		return err
+	if t.store != nil {
+		if err := t.store.Delete(t.cfg.Number, keys, nil); err != nil {
+			return err
+		}
 	}
 	dropped := 0
 	err := t.rows.Visit(keys, func(_ int, r *rows.Row) rows.Verdict {

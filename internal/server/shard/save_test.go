@@ -428,9 +428,7 @@ func TestBarred(t *testing.T) {
 	evictAll(t, tb)
 	tb.saving.walking = false
 	for key := range uint64(n) {
-		out, err := tb.rows.Export([]uint64{key}, make([]float32, tb.rows.Width()), nil, nil)
-		must(t, err)
-		if stays := len(out) == 0; stays != (key < n/2 && tb.rows.Hash(key) >= half) {
+		if stays := inMemory(t, tb, key, x); stays != (key < n/2 && tb.rows.Hash(key) >= half) {
 			t.Fatalf("key %d with hash %#x: in memory %t", key, tb.rows.Hash(key), stays)
 		}
 	}

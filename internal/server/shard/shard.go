@@ -121,7 +121,7 @@ func (t *Table) tick() {
 
 var errNoStore = errors.New("there is no store")
 
-// view points r at a row's values, laid out as by Export.
+// view points r at a row's values, laid out as for rows.Table.Import.
 func (t *Table) view(r *rows.Row, key uint64, values []float32) {
 	r.Key, r.Weights = key, values[:t.rows.Dim()]
 	values = values[t.rows.Dim():]
