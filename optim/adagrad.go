@@ -25,10 +25,8 @@ type Adagrad struct {
 
 	kernels *simd.Kernels // nil before Bind
 	sum     []float32
-	tables  tables
+	tables
 }
-
-var _ RowOptimizer = (*Adagrad)(nil)
 
 // NewAdagrad is Adagrad with a learning rate and PyTorch's settings: no weight
 // decay, sums from 0, eps 1e-10. (PyTorch's rate is 0.01.)
@@ -96,6 +94,3 @@ func (a *Adagrad) UpdateRows(table int, data []float32, ids []int32, grads []flo
 }
 
 func (a *Adagrad) rows() AdagradRows { return AdagradRows{LR: a.LR, Initial: a.Initial, Eps: a.Eps} }
-
-// TableState returns a table's sums of squares.
-func (a *Adagrad) TableState(table int) []State { return a.tables.state[table] }

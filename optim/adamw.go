@@ -46,10 +46,8 @@ type AdamW struct {
 	noDecayRanges [][2]int // NoDecay sorted, without overlaps
 	step          [2]float32
 	factors       simd.AdamFactors
-	tables        tables
+	tables
 }
-
-var _ RowOptimizer = (*AdamW)(nil)
 
 // NewAdamW is AdamW with a learning rate and PyTorch's settings: betas 0.9 and
 // 0.999, eps 1e-8, weight decay 0.01. (PyTorch's rate is 0.001.)
@@ -215,6 +213,3 @@ func (a *AdamW) UpdateRows(table int, data []float32, ids []int32, grads []float
 	f.Scale, f.Keep = gradScale, 1
 	simd.Host().AdamRows(data, state[0], state[1], ids, grads, a.tables.dim(table), f)
 }
-
-// TableState returns a table's moments.
-func (a *AdamW) TableState(table int) []State { return a.tables.state[table] }

@@ -36,10 +36,8 @@ type FTRL struct {
 
 	kernels *simd.Kernels // nil before Bind
 	z, sum  []float32
-	tables  tables
+	tables
 }
-
-var _ RowOptimizer = (*FTRL)(nil)
 
 // NewFTRL is FTRL with a learning rate, beta 1 and no penalties. Beta is meant for gradients of
 // single samples. Gradients of a batch's mean are small in comparison and need a rate about ten
@@ -108,9 +106,6 @@ func (o *FTRL) UpdateRows(table int, data []float32, ids []int32, grads []float3
 	rule := o.rows()
 	rule.UpdateRows(data, o.tables.parts[table], o.tables.dim(table), ids, grads, gradScale)
 }
-
-// TableState returns a table's z and sums of squares.
-func (o *FTRL) TableState(table int) []State { return o.tables.state[table] }
 
 func (o *FTRL) rows() FTRLRows {
 	return FTRLRows{LR: o.LR, Beta: o.Beta, L1: o.L1, L2: o.L2, Initial: o.Initial}

@@ -7,6 +7,13 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
+// Every optimizer updates tables, and every row rule has a learning rate.
+var (
+	_             = []RowOptimizer{(*SGD)(nil), (*Adagrad)(nil), (*AdamW)(nil), (*FTRL)(nil)}
+	_             = []Rated{(*SGDRows)(nil), (*MomentumRows)(nil), (*AdagradRows)(nil), (*RowWiseAdagrad)(nil), (*AdamRows)(nil), (*FTRLRows)(nil), (*ClickRows)(nil)}
+	_ CountedRule = (*ClickRows)(nil)
+)
+
 // RowRules returns the names that NewRowRule accepts.
 func RowRules() []string {
 	return []string{"sgd", "momentum", "adagrad", "adagrad-rowwise", "adam", "adamw", "ftrl", "click"}

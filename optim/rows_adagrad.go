@@ -17,11 +17,6 @@ type AdagradRows struct {
 	Eps float64
 }
 
-var (
-	_ RowRule = (*AdagradRows)(nil)
-	_ Rated   = (*AdagradRows)(nil)
-)
-
 // NewAdagradRows is AdagradRows with a learning rate and the settings of [NewAdagrad].
 func NewAdagradRows(lr float64) *AdagradRows { return &AdagradRows{LR: lr, Eps: 1e-10} }
 

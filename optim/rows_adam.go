@@ -35,11 +35,6 @@ type AdamRows struct {
 	WeightDecay float64
 }
 
-var (
-	_ RowRule = (*AdamRows)(nil)
-	_ Rated   = (*AdamRows)(nil)
-)
-
 // NewAdamRows is AdamRows with a learning rate and the settings of [NewAdam].
 func NewAdamRows(lr float64) *AdamRows {
 	return &AdamRows{LR: lr, Beta1: 0.9, Beta2: 0.999, Eps: 1e-8}

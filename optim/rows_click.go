@@ -37,11 +37,6 @@ type ClickRows struct {
 	Bound float64
 }
 
-var (
-	_ CountedRule = (*ClickRows)(nil)
-	_ Rated       = (*ClickRows)(nil)
-)
-
 // clickCounts are the shows and the clicks behind a row's gradient.
 const clickCounts = 2
 

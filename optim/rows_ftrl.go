@@ -14,11 +14,6 @@ type FTRLRows struct {
 	Initial float64
 }
 
-var (
-	_ RowRule = (*FTRLRows)(nil)
-	_ Rated   = (*FTRLRows)(nil)
-)
-
 // NewFTRLRows is FTRLRows with a learning rate and the settings of [NewFTRL].
 func NewFTRLRows(lr float64) *FTRLRows { return &FTRLRows{LR: lr, Beta: 1} }
 

@@ -18,11 +18,6 @@ type MomentumRows struct {
 	Momentum float64
 }
 
-var (
-	_ RowRule = (*MomentumRows)(nil)
-	_ Rated   = (*MomentumRows)(nil)
-)
-
 // Name returns "momentum".
 func (m *MomentumRows) Name() string { return "momentum" }
 

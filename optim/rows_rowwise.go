@@ -19,11 +19,6 @@ type RowWiseAdagrad struct {
 	Initial float64
 }
 
-var (
-	_ RowRule = (*RowWiseAdagrad)(nil)
-	_ Rated   = (*RowWiseAdagrad)(nil)
-)
-
 // NewRowWiseAdagrad is RowWiseAdagrad with a learning rate, such as 0.05, and an initial sum of 3.
 func NewRowWiseAdagrad(lr float64) *RowWiseAdagrad { return &RowWiseAdagrad{LR: lr, Initial: 3} }
 

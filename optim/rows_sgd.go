@@ -10,11 +10,6 @@ type SGDRows struct {
 	LR float64
 }
 
-var (
-	_ RowRule = (*SGDRows)(nil)
-	_ Rated   = (*SGDRows)(nil)
-)
-
 // Name returns "sgd".
 func (s *SGDRows) Name() string { return "sgd" }
 

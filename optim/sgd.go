@@ -28,10 +28,8 @@ type SGD struct {
 	kernels  *simd.Kernels // nil before Bind
 	n        int
 	velocity []float32 // nil without momentum
-	tables   tables
+	tables
 }
-
-var _ RowOptimizer = (*SGD)(nil)
 
 // Validate reports every invalid setting.
 func (s *SGD) Validate() error { return s.faults().err(s.Name()) }
@@ -105,6 +103,3 @@ func (s *SGD) UpdateRows(table int, data []float32, ids []int32, grads []float32
 	rule := SGDRows{LR: s.LR}
 	rule.UpdateRows(data, s.tables.parts[table], s.tables.dim(table), ids, grads, gradScale)
 }
-
-// TableState returns no state.
-func (s *SGD) TableState(table int) []State { return s.tables.state[table] }

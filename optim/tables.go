@@ -46,6 +46,9 @@ func fill(x []float32, v float32) {
 	}
 }
 
+// TableState returns the state of a table.
+func (t *tables) TableState(table int) []State { return t.state[table] }
+
 // dim is the length of a table's rows.
 func (t *tables) dim(table int) int { return t.dims[table][1] }
 
