@@ -72,3 +72,175 @@ func recoverShape(err *error) {
 		*err = shape
 	}
 }
+
+func (o *denseOp) node() Node {
+	return Node{Op: "dense", Inputs: []*Tensor{o.x}, Params: []*Param{o.l.W, o.l.B}, Activation: o.act}
+}
+
+// node has the attributes stride, pad, and maxpool2, 1 for max-pooling of the result before the
+// activation.
+func (o *convOp) node() Node {
+	n := Node{Op: "conv2d", Inputs: []*Tensor{o.x}, Params: []*Param{o.l.W, o.l.B}, Activation: o.cfg.Activation}
+	n.Attrs = map[string]float64{"stride": float64(max(1, o.cfg.Stride)), "pad": float64(o.cfg.Pad), "maxpool2": 0}
+	if o.cfg.MaxPool2 {
+		n.Attrs["maxpool2"] = 1
+	}
+	return n
+}
+
+func (o *activationOp) node() Node {
+	return Node{Op: "activate", Inputs: []*Tensor{o.x}, Activation: o.act}
+}
+
+func (o *addOp) node() Node     { return Node{Op: "add", Inputs: []*Tensor{o.a, o.b}} }
+func (o *reshapeOp) node() Node { return Node{Op: "reshape", Inputs: []*Tensor{o.x}} }
+func (o *dropoutOp) node() Node { return Node{Op: "dropout", Inputs: []*Tensor{o.x}} }
+
+// node has the residual as second input.
+func (o *batchNormOp) node() Node {
+	return Node{
+		Op: "batchnorm", Inputs: []*Tensor{o.x, o.r}, Activation: o.act,
+		Params: []*Param{o.l.Gamma, o.l.Beta}, Buffers: []*Buffer{o.l.Mean, o.l.Var},
+	}
+}
+
+func (o *layerNormOp) node() Node {
+	return Node{Op: "layernorm", Inputs: []*Tensor{o.x}, Params: []*Param{o.l.Gamma, o.l.Beta}}
+}
+
+// node has the attributes size, stride and pad.
+func (o *windowOp) node() Node {
+	w := o.plan.Window
+	n := Node{Op: "maxpool", Inputs: []*Tensor{o.x}, Attrs: map[string]float64{"size": float64(w.Size), "stride": float64(w.Stride), "pad": float64(w.Pad)}}
+	if o.mean {
+		n.Op = "avgpool"
+	}
+	return n
+}
+
+func (o *globalPoolOp) node() Node { return Node{Op: "globalavgpool", Inputs: []*Tensor{o.x}} }
+
+// node has the attribute stride.
+func (o *subsampleOp) node() Node {
+	return Node{Op: "subsamplepad", Inputs: []*Tensor{o.x}, Attrs: map[string]float64{"stride": float64(o.stride)}}
+}
+
+func (o *embeddingOp) node() Node {
+	return Node{Op: "embedding", Params: []*Param{o.p}, IDs: o.ids}
+}
+
+// node has rest as input and, for bags, the attributes first, slots and steps, and pooling, a
+// Pooling.
+func (o *tableLookupOp) node() Node {
+	if o.slots > 0 {
+		return Node{Op: "embeddingbag", Inputs: []*Tensor{o.rest}, Table: o.tab, Attrs: map[string]float64{
+			"first": float64(o.first), "slots": float64(o.slots), "steps": float64(o.steps), "pooling": float64(o.pool),
+		}}
+	}
+	return Node{Op: "embeddingtable", Inputs: []*Tensor{o.rest}, Table: o.tab, IDs: o.ids}
+}
+
+// node has the attributes heads and steps.
+func (o *attentionOp) node() Node {
+	return Node{Op: "attention", Inputs: []*Tensor{o.x}, Attrs: map[string]float64{"heads": float64(o.heads), "steps": float64(o.steps)}}
+}
+
+// node has the attribute steps.
+func (o *lstmOp) node() Node {
+	l := o.l
+	return Node{Op: "lstm", Inputs: []*Tensor{o.x}, Params: []*Param{l.WeightIH, l.WeightHH, l.BiasIH, l.BiasHH}, Attrs: map[string]float64{"steps": float64(o.steps)}, State: o.state}
+}
+
+func (o *detachOp) node() Node { return Node{Op: "detach", Inputs: []*Tensor{o.x}} }
+
+func (o *operationOp) node() Node {
+	return Node{Op: "apply", Name: o.op.Name, Inputs: o.pass.Inputs, Params: o.pass.Params}
+}
+
+func (o *binaryOp) node() Node { return Node{Op: o.kind.String(), Inputs: []*Tensor{o.a, o.b}} }
+func (o *expandOp) node() Node { return Node{Op: "broadcast", Inputs: []*Tensor{o.x}} }
+
+// node has the attribute s.
+func (o *scaleOp) node() Node {
+	return Node{Op: "scale", Inputs: []*Tensor{o.x}, Attrs: map[string]float64{"s": float64(o.s)}}
+}
+
+func (o *parameterOp) node() Node { return Node{Op: "parameter", Params: []*Param{o.p}} }
+
+// node has the summed axes as Axes.
+func (o *reduceOp) node() Node {
+	n := Node{Op: "sum", Inputs: []*Tensor{o.x}}
+	if o.mean {
+		n.Op = "mean"
+	}
+	for i := range o.x.Shape {
+		if o.reduced[i] {
+			n.Axes = append(n.Axes, i)
+		}
+	}
+	return n
+}
+
+// node has the axis of concatenation.
+func (o *concatOp) node() Node { return Node{Op: "concat", Inputs: o.xs, Axes: []int{o.axis}} }
+
+// node has the attributes lo and hi.
+func (o *sliceOp) node() Node {
+	return Node{Op: "slice", Inputs: []*Tensor{o.x}, Axes: []int{o.axis}, Attrs: map[string]float64{"lo": float64(o.lo), "hi": float64(o.hi)}}
+}
+
+func (o *gatherOp) node() Node { return Node{Op: "gather", Inputs: []*Tensor{o.x}, IDs: o.ids} }
+
+// node has the permutation as Axes: axis i of the result is axis Axes[i] of the input.
+func (o *transposeOp) node() Node {
+	return Node{Op: "transpose", Inputs: []*Tensor{o.x}, Axes: append([]int(nil), o.from[:len(o.x.Shape)]...)}
+}
+
+func (o *rowOp) node() Node {
+	n := Node{Op: o.kind.String(), Inputs: []*Tensor{o.a}}
+	if o.b != nil {
+		n.Inputs = append(n.Inputs, o.b)
+	}
+	return n
+}
+
+// node has the attributes transposea and transposeb, 1 for a transposed factor.
+func (o *matMulOp) node() Node {
+	n := Node{Op: "matmul", Inputs: []*Tensor{o.a, o.b}, Attrs: map[string]float64{"transposea": 0, "transposeb": 0}}
+	if o.cfg.TransposeA {
+		n.Attrs["transposea"] = 1
+	}
+	if o.cfg.TransposeB {
+		n.Attrs["transposeb"] = 1
+	}
+	return n
+}
+
+// node has the prediction and the target as inputs; "huber" has the attribute delta.
+func (o *pairLossOp) node() Node {
+	n := Node{Op: [...]string{"meansquarederror", "huber", "binarycrossentropy"}[o.kind], Inputs: []*Tensor{o.x, o.z}}
+	if o.kind == huberLoss {
+		n.Attrs = map[string]float64{"delta": float64(o.delta)}
+	}
+	return n
+}
+
+// node has the attribute smoothing.
+func (o *crossEntropyOp) node() Node {
+	return Node{Op: o.name, Inputs: []*Tensor{o.x}, Attrs: map[string]float64{"smoothing": o.smoothing}}
+}
+
+// node has the attribute steps.
+func (o *gruOp) node() Node {
+	l := o.l
+	n := Node{Op: "gru", Inputs: []*Tensor{o.x}, Params: []*Param{l.WeightIH, l.WeightHH, l.BiasIH, l.BiasHH}, Attrs: map[string]float64{"steps": float64(o.steps)}}
+	if o.state != nil {
+		n.State = &LSTMState{H: o.state}
+	}
+	return n
+}
+
+// node has the attribute groups.
+func (o *groupNormOp) node() Node {
+	return Node{Op: "groupnorm", Inputs: []*Tensor{o.x}, Params: []*Param{o.l.Gamma, o.l.Beta}, Attrs: map[string]float64{"groups": float64(o.groups)}}
+}

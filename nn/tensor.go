@@ -25,6 +25,9 @@ package nn
 import (
 	"fmt"
 	"slices"
+	"unsafe"
+
+	"github.com/ringo-ml/ringo/internal/hugepage"
 )
 
 // Tensor is an array of float32 in row-major order. Images are [samples, height, width, channels].
@@ -142,4 +145,11 @@ func (l Layer) want(ok bool, op, need string, got ...int) {
 	if !ok {
 		require(false, op+" "+l.W.Name, need, got...)
 	}
+}
+
+// aligned returns n zeros at a multiple of 64 bytes; many values are in large pages.
+func aligned(n int) []float32 { return hugepage.Floats(n) }
+
+func isAligned(x []float32) bool {
+	return uintptr(unsafe.Pointer(unsafe.SliceData(x)))%(4*lineValues) == 0
 }

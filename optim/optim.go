@@ -5,6 +5,15 @@
 // every machine and at every instruction-set level.
 package optim
 
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
+)
+
 // Optimizer turns gradients into parameter updates. A step is BeginStep followed by Updates of
 // disjoint ranges that together cover the arena, in any order, so that a bucket can be updated as
 // soon as ranks agree on it. Neither values outside [lo, lo+len) nor the division of the arena
@@ -56,4 +65,96 @@ type RowOptimizer interface {
 type State struct {
 	Name string
 	Data []float32
+}
+
+// faults collects errors in settings, to report all together.
+type faults []error
+
+func (f *faults) require(ok bool, format string, args ...any) {
+	if !ok {
+		*f = append(*f, fmt.Errorf(format, args...))
+	}
+}
+
+// positive requires a setting that is positive and finite, also as a float32.
+func (f *faults) positive(name string, v float64) {
+	f.require(float32(v) > 0 && !math.IsInf(float64(float32(v)), 0), "%s %s: want a positive number", name, quantity.Exact(v))
+}
+
+func (f *faults) fraction(name string, v float64) {
+	f.require(v >= 0 && v < 1, "%s %s: want a number from 0 to below 1", name, quantity.Exact(v))
+}
+
+func (f *faults) notNegative(name string, v float64) {
+	f.require(v >= 0 && !math.IsInf(float64(float32(v)), 0), "%s %s: want a number from 0", name, quantity.Exact(v))
+}
+
+// bound requires n to equal the length of an earlier Bind.
+func (f *faults) bound(was, n int, already bool) {
+	f.require(n >= 0, "an arena of %d values: want 0 or more", n)
+	f.require(!already || was == n, "bound to %d values already, cannot bind to %d", was, n)
+}
+
+func (f faults) err(name string) error {
+	if len(f) == 0 {
+		return nil
+	}
+	return fmt.Errorf("optim: %s: %w", name, errors.Join(f...))
+}
+
+// checkLR panics for an invalid rate.
+func checkLR(name string, lr float64) {
+	if !(lr >= 0) || math.IsInf(lr, 0) {
+		panic(fmt.Sprintf("optim: %s: learning rate %s: want a number from 0", name, quantity.Exact(lr)))
+	}
+}
+
+// tables is the state of row-sparse tables, part by part: as State, and as slices for a rule.
+type tables struct {
+	dims  [][2]int
+	state [][]State
+	parts [][][]float32
+}
+
+// bind makes each table's state from the parts of its rows. It adds its errors to the caller's.
+func (t *tables) bind(f faults, optimizer string, dims [][2]int, parts func(dim int) []RowPart) error {
+	for i, d := range dims {
+		f.require(d[0] >= 1 && d[0] <= math.MaxInt32 && d[1] >= 1 && d[1] <= math.MaxInt32 && d[0]*d[1] > 0,
+			"table %d of %d rows by %d: want at least 1 and at most %d each", i, d[0], d[1], math.MaxInt32)
+	}
+	f.require(t.dims == nil || slices.Equal(t.dims, dims), "bound to tables of rows and dimensions %v already, cannot bind to %v", t.dims, dims)
+	if len(f) > 0 || t.dims != nil {
+		return f.err(optimizer)
+	}
+	t.dims = append([][2]int{}, dims...)
+	for _, d := range dims {
+		var state []State
+		var arrays [][]float32
+		for _, p := range parts(d[1]) {
+			data := make([]float32, d[0]*p.Width)
+			if p.Initial != 0 {
+				fill(data, p.Initial)
+			}
+			state, arrays = append(state, State{Name: p.Name, Data: data}), append(arrays, data)
+		}
+		t.state, t.parts = append(t.state, state), append(t.parts, arrays)
+	}
+	return nil
+}
+
+func fill(x []float32, v float32) {
+	for i := range x {
+		x[i] = v
+	}
+}
+
+// TableState returns the state of a table.
+func (t *tables) TableState(table int) []State { return t.state[table] }
+
+// dim is the length of a table's rows.
+func (t *tables) dim(table int) int { return t.dims[table][1] }
+
+// refuseDecay reports a weight decay, which tables cannot have.
+func refuseDecay(f *faults, dims [][2]int, decay float64) {
+	f.require(len(dims) == 0 || decay == 0, "weight decay %s with row-sparse tables: it would move rows that a step did not use; set it to 0", quantity.Exact(decay))
 }

@@ -1,5 +1,13 @@
 package optim
 
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/internal/spelling"
+)
+
 // RowRule updates rows of tables that grow. It keeps no state: the caller stores the rows' state in
 // arrays of [rows*width], next to the rows' weights. A server's sparse tables train with a RowRule;
 // a [RowOptimizer] applies the same code to tables of a fixed size.
@@ -67,4 +75,87 @@ type RowPart struct {
 type Rated interface {
 	SetLR(lr float64)
 	CurrentLR() float64
+}
+
+// Every optimizer updates tables, and every row rule has a learning rate.
+var (
+	_             = []RowOptimizer{(*SGD)(nil), (*Adagrad)(nil), (*AdamW)(nil), (*FTRL)(nil)}
+	_             = []Rated{(*SGDRows)(nil), (*MomentumRows)(nil), (*AdagradRows)(nil), (*RowWiseAdagrad)(nil), (*AdamRows)(nil), (*FTRLRows)(nil), (*ClickRows)(nil)}
+	_ CountedRule = (*ClickRows)(nil)
+)
+
+// RowRules returns the names that NewRowRule accepts.
+func RowRules() []string {
+	return []string{"sgd", "momentum", "adagrad", "adagrad-rowwise", "adam", "adamw", "ftrl", "click"}
+}
+
+// NewRowRule makes the rule with this name, a learning rate and default settings, which the caller
+// may change before using the rule. The error lists the known rules. Validate checks lr.
+func NewRowRule(name string, lr float64) (RowRule, error) {
+	switch name {
+	case "sgd":
+		return &SGDRows{LR: lr}, nil
+	case "momentum":
+		return &MomentumRows{LR: lr, Momentum: 0.9}, nil
+	case "adagrad":
+		return NewAdagradRows(lr), nil
+	case "adagrad-rowwise":
+		return NewRowWiseAdagrad(lr), nil
+	case "adam":
+		return NewAdamRows(lr), nil
+	case "adamw":
+		return NewAdamWRows(lr), nil
+	case "ftrl":
+		return NewFTRLRows(lr), nil
+	case "click":
+		return NewClickRows(lr), nil
+	}
+	return nil, fmt.Errorf("optim: row rule %q is not known%s: use one of %s", name, spelling.Hint(name, RowRules()...), strings.Join(RowRules(), ", "))
+}
+
+// Bounded is a rule that clips the weights of updated rows to [-Bound, Bound] after each update.
+// NaN stays, for detection.
+type Bounded struct {
+	RowRule
+	// Bound is the largest magnitude of a weight, positive.
+	Bound float64
+}
+
+// Validate reports every invalid setting, including the rule's.
+func (b *Bounded) Validate() error {
+	var f faults
+	f.positive("bound", b.Bound)
+	if err := b.RowRule.Validate(); err != nil {
+		f = append(f, err)
+	}
+	return f.err(b.Name())
+}
+
+// UpdateRows applies the rule and the bound, a few rows at a time, so that clipping finds them in
+// the caches.
+func (b *Bounded) UpdateRows(data []float32, state [][]float32, dim int, ids []int32, grads []float32, gradScale float32) {
+	for len(ids) > 0 {
+		n := min(len(ids), boundedRows)
+		b.RowRule.UpdateRows(data, state, dim, ids[:n], grads[:n*dim], gradScale)
+		simd.Host().ClampRows(data, ids[:n], dim, -float32(b.Bound), float32(b.Bound))
+		ids, grads = ids[n:], grads[n*dim:]
+	}
+}
+
+// boundedRows is the number of rows updated before clipping: 16 KiB for rows of 16 values.
+const boundedRows = 256
+
+// SetLR sets the rule's learning rate, if it has one.
+func (b *Bounded) SetLR(lr float64) {
+	if r, ok := b.RowRule.(Rated); ok {
+		r.SetLR(lr)
+	}
+}
+
+// CurrentLR returns the rule's learning rate, 0 without one.
+func (b *Bounded) CurrentLR() float64 {
+	if r, ok := b.RowRule.(Rated); ok {
+		return r.CurrentLR()
+	}
+	return 0
 }
