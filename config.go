@@ -132,24 +132,24 @@ func (c Config) Validate() error {
 	}
 	set(c.Size < 0, "job.ranks", "%d: want the number of ranks, or 0 for the launcher's", c.Size)
 	if c.HeterTrainer {
-		set(c.Size == 0, "job.ranks", "is missing: a heter-trainer that is placed by hand waits for so many")
-		fault(c.serves || c.Servers > 0, "a heter-trainer of a job with servers that sum: its parameters lie on servers that keep them")
+		set(c.Size == 0, "job.ranks", "is missing: a heter-trainer started by hand needs the number of trainers")
+		fault(c.serves || c.Servers > 0, "a heter-trainer of a job with aggregation servers: it needs parameter servers")
 		errs = append(errs, c.validateHeter()...)
 	} else if c.serves {
-		fault(c.Size > 0 && (c.Rank < 0 || c.Rank >= c.Servers), "server %d: want 0 to %d, since there are %d", c.Rank, c.Servers-1, c.Servers)
+		fault(c.Size > 0 && (c.Rank < 0 || c.Rank >= c.Servers), "server %d: want 0 to %d, the job has %d servers", c.Rank, c.Servers-1, c.Servers)
 	} else {
 		set(c.Size > 0 && (c.Rank < 0 || c.Rank >= c.Size), "job.rank", "%d: want 0 to %d, since %v is %d", c.Rank, c.Size-1, setting.Path("job.ranks"), c.Size)
 	}
-	fault(c.ServersOnly && (c.Servers > 0 || c.serves), "%d servers that sum gradients: ranks without a mesh (ServersOnly) reach servers that keep parameters, and no others", c.Servers)
-	set(c.ServersOnly && c.Rendezvous != "", pathRendezvous, "%q has no effect: ranks without a mesh (ServersOnly) meet at servers that keep parameters", c.Rendezvous)
-	set(c.ServersOnly && !c.HeterTrainer && c.Size > 0 && len(c.ParameterServers) == 0, "ps.addresses", "are missing: ranks without a mesh (ServersOnly) meet at servers that keep parameters")
-	set(c.Size == 0 && c.TicketFile != "", "job.ticket-file", "%q is for a rank that is placed by hand, which needs %v, too", c.TicketFile, setting.Path("job.ranks"))
+	fault(c.ServersOnly && (c.Servers > 0 || c.serves), "%d aggregation servers: ranks without a mesh (ServersOnly) can use only parameter servers", c.Servers)
+	set(c.ServersOnly && c.Rendezvous != "", pathRendezvous, "%q has no effect: ranks without a mesh (ServersOnly) meet at parameter servers", c.Rendezvous)
+	set(c.ServersOnly && !c.HeterTrainer && c.Size > 0 && len(c.ParameterServers) == 0, "ps.addresses", "are missing: ranks without a mesh (ServersOnly) meet at parameter servers")
+	set(c.Size == 0 && c.TicketFile != "", "job.ticket-file", "%q is for a rank started by hand, which also needs %v", c.TicketFile, setting.Path("job.ranks"))
 	if c.Size > 0 && !c.ServersOnly && !c.HeterTrainer && !rendezvous.IsBackend(c.Rendezvous) {
 		_, _, err := hostport.Split(c.Rendezvous, 1)
 		set(err != nil, pathRendezvous, "%q: %w, where rank 0 listens, or the absolute path of a file, or etcd://HOST:PORT/KEY, in which it says so", c.Rendezvous, err)
 	}
-	set(c.Size == 0 && c.Rank != 0, "job.rank", "%d places a rank by hand, which needs %v, too", c.Rank, setting.Path("job.ranks"))
-	set(c.Size == 0 && c.Rendezvous != "", pathRendezvous, "%q places a rank by hand, which needs %v, too", c.Rendezvous, setting.Path("job.ranks"))
+	set(c.Size == 0 && c.Rank != 0, "job.rank", "%d is for a rank started by hand, which also needs %v", c.Rank, setting.Path("job.ranks"))
+	set(c.Size == 0 && c.Rendezvous != "", pathRendezvous, "%q is for a rank started by hand, which also needs %v", c.Rendezvous, setting.Path("job.ranks"))
 	for i, addr := range c.ParameterServers {
 		_, _, err := hostport.Split(addr, 1)
 		set(err != nil, "ps.addresses", "%q of server %d: %w", addr, i, err)
@@ -167,7 +167,7 @@ func (c Config) Validate() error {
 	if err := c.Network.Validate(); err != nil {
 		errs = append(errs, err)
 	}
-	fault(len(c.Collective.Ranks) > 0, "collective: ranks %v: a job's group is all of its ranks: leave them out, and make one of some with Job.Subgroup", c.Collective.Ranks)
+	fault(len(c.Collective.Ranks) > 0, "collective: ranks %v: a job's group has all ranks: remove the ranks, and use Job.Subgroup for a part of them", c.Collective.Ranks)
 	fault(c.Collective.ID != 0, "collective: id %d: leave it out, a job's groups have their own", c.Collective.ID)
 	if err := c.Collective.Validate(); err != nil {
 		errs = append(errs, err)
@@ -216,7 +216,7 @@ func (c Config) rankEnv(lookup func(string) (string, bool)) (env launch.RankEnv,
 		case present && c.serves != env.Serves() && c.serves:
 			err = fmt.Errorf("%s=%d is a rank that trains: a server has a number from %s=%d on", launch.RankVar, env.Rank, launch.WorldSizeVar, env.WorldSize)
 		case present && c.serves != env.Serves():
-			err = fmt.Errorf("this process is server %d of its job and trains nothing: it is to call ringo.Serve, as `ringo server` does", env.Rank-env.WorldSize)
+			err = fmt.Errorf("this process is server %d of its job, not a rank: call ringo.Serve instead, as `ringo server` does", env.Rank-env.WorldSize)
 		}
 		return env, present, err
 	}

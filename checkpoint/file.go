@@ -60,7 +60,7 @@ func (f *File) readIndex(size int64) error {
 		return err
 	}
 	if string(prefix[:len(Magic)]) != Magic {
-		return f.damage(0, "it does not begin with %q: it is no checkpoint", Magic)
+		return f.damage(0, "it does not begin with %q: it is not a checkpoint", Magic)
 	}
 	if v := binary.LittleEndian.Uint32(prefix[len(Magic):]); v != version {
 		return fmt.Errorf("checkpoint: %s: format version %d, this program reads version %d: use the one that wrote it, or a newer one", f.path, v, version)
@@ -95,7 +95,7 @@ func (f *File) place(at, size int64) error {
 	for _, a := range f.arrays {
 		width := int64(kind(a.Kind).width())
 		if a.Name == "" || seen[a.Name] || width == 0 || a.Len < 0 {
-			return f.damage(int64(prefixSize), "the header has an array %q of %v, which cannot be", a.Name, a)
+			return f.damage(int64(prefixSize), "the header has an array %q of %v: out of range", a.Name, a)
 		}
 		seen[a.Name] = true
 		f.starts = append(f.starts, at)
@@ -240,7 +240,7 @@ type DamageError struct {
 func (e *DamageError) Error() string {
 	text := fmt.Sprintf("checkpoint: %s is damaged at offset %d: %s", e.Path, e.Offset, e.Item)
 	if e.Whole == "" {
-		return text + "; the folder has no older one that is whole"
+		return text + "; the folder has no older complete checkpoint"
 	}
 	return fmt.Sprintf("%s; %s is whole: remove the damaged file to go on from there", text, e.Whole)
 }

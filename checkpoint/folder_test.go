@@ -127,7 +127,7 @@ func TestDamagedNewest(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Latest(dir)
-	check(err, "", "no older one that is whole")
+	check(err, "", "no older complete checkpoint")
 }
 
 func TestSaveFaults(t *testing.T) {

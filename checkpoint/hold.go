@@ -40,9 +40,9 @@ func Take(dir string, fresh bool) (h *Hold, warning string, err error) {
 	var held *dirlock.HeldError
 	switch {
 	case errors.As(err, &held):
-		return nil, "", fmt.Errorf("checkpoint: another job saves to %s, %v: wait for its end, or name another folder: %w", dir, held.By, ErrHeld)
+		return nil, "", fmt.Errorf("checkpoint: another job saves to %s, %v: wait for its end, or choose another folder: %w", dir, held.By, ErrHeld)
 	case errors.Is(err, dirlock.ErrNoLocks):
-		warning = fmt.Sprintf("%s cannot be locked (%v): see to it that no other job saves there", dir, err)
+		warning = fmt.Sprintf("%s cannot be locked (%v): ensure that no other job saves there", dir, err)
 	case err != nil:
 		return fail(err)
 	}
@@ -57,7 +57,7 @@ func Take(dir string, fresh bool) (h *Hold, warning string, err error) {
 func (h *Hold) look(dir string, fresh bool) error {
 	all, err := list(dir)
 	if err == nil && fresh && len(all) > 0 {
-		return setting.Errorf("checkpoint.dir", "%s holds a run already, saved last in %s: go on with it (%v), name another folder, or remove its checkpoints", dir, filepath.Base(all[0].path), setting.Path("checkpoint.resume"))
+		return setting.Errorf("checkpoint.dir", "%s already has checkpoints of a run, the last one in %s: resume it (%v), choose another folder, or remove the checkpoints", dir, filepath.Base(all[0].path), setting.Path("checkpoint.resume"))
 	}
 	if err == nil {
 		err = removeLeftovers(dir, h.lock != nil)

@@ -31,7 +31,7 @@ func TestPrepare(t *testing.T) {
 		t.Error(err)
 	}
 	err := Prepare(dir, true)
-	if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "saved last in step-000000007.ringo") {
+	if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "the last one in step-000000007.ringo") {
 		t.Errorf("a folder of another run: %v", err)
 	}
 	file := filepath.Join(dir, "step-000000007.ringo")
@@ -56,7 +56,7 @@ func TestTake(t *testing.T) {
 			t.Fatalf("a second holder: %v", err)
 		}
 		host, _ := os.Hostname()
-		for _, want := range []string{"another job saves to " + dir, fmt.Sprintf("process %d on host %s since 20", os.Getpid(), host), os.Args[0], "name another folder"} {
+		for _, want := range []string{"another job saves to " + dir, fmt.Sprintf("process %d on host %s since 20", os.Getpid(), host), os.Args[0], "choose another folder"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%q is not in %v", want, err)
 			}

@@ -103,7 +103,7 @@ func (c Config) Validate() error {
 		faults = append(faults, setting.Errorf(pathRules, "%v: %w", c.Rules, err))
 	}
 	if c.Profile != nil && len(c.Rules) > 0 {
-		faults = append(faults, setting.Errorf(pathRules, "%v and %v, of %d ranks, are two sources for one choice: leave one of them out", c.Rules, setting.Path("tuning.profile"), c.Profile.Ranks))
+		faults = append(faults, setting.Errorf(pathRules, "%v and %v, of %d ranks, both set the algorithms: remove one of the two", c.Rules, setting.Path("tuning.profile"), c.Profile.Ranks))
 	}
 	if c.Timeout < 0 {
 		faults = append(faults, setting.Errorf("job.timeout", "%v: want a positive time, such as 30s, or 0 for %v", c.Timeout, defaultTimeout))

@@ -116,7 +116,7 @@ func TestRulesThatDoNotFit(t *testing.T) {
 		{Config{Rules: Rules{{"allreduce", 0, Exchange}}}, "tuning.algorithms allreduce=exchange: rule 0: exchange: only for groups of two ranks, this group has 3"},
 		{Config{Rules: Rules{{"allreduce", 0, Direct}}}, "tuning.algorithms allreduce=direct: allreduce has algorithm direct, which this group cannot use"},
 		{Config{Rules: Rules{{"allreduce", 5, Ring}}}, "tuning.algorithms allreduce=ring:5: the last rule of allreduce must have no bound"},
-		{Config{Rules: Rules{{"allreduce", 0, Ring}}, Profile: &Profile{Ranks: 3, Hosts: 1}}, "tuning.algorithms allreduce=ring and tuning.profile, of 3 ranks, are two sources for one choice"},
+		{Config{Rules: Rules{{"allreduce", 0, Ring}}, Profile: &Profile{Ranks: 3, Hosts: 1}}, "tuning.algorithms allreduce=ring and tuning.profile, of 3 ranks, both set the algorithms"},
 	} {
 		if _, err := New(mem.New(3)[0], c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %v, want %q", c.cfg, err, c.want)

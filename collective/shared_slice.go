@@ -35,7 +35,7 @@ func SharedSlice[T Number](g *Group, r int, place int64, n int) ([]T, error) {
 	}
 	arena := g.share.arenas[g.share.shmRanks[r]]
 	if place < 0 || place%size != 0 || n < 0 || place > int64(len(arena)) || int64(n) > (int64(len(arena))-place)/size {
-		return nil, fmt.Errorf("collective: rank %d says that it has %d values of %d bytes at place %d of an arena of %d bytes, which cannot be: its program or its memory is damaged", r, n, size, place, len(arena))
+		return nil, fmt.Errorf("collective: rank %d: %d values of %d bytes at offset %d exceed its arena of %d bytes: its program or its memory is damaged", r, n, size, place, len(arena))
 	}
 	return bytesview.As[T](arena[place:][:int64(n)*size]), nil
 }

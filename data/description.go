@@ -45,7 +45,7 @@ func (s *Dataset) Description() Description {
 // parameters have their own lengths in a checkpoint.
 func (d Description) Validate() error {
 	if least := min(d.Classes, d.Vocabulary, d.Rows); least < 0 || max(d.Classes, d.Vocabulary, d.Rows) > datafile.MaxElements {
-		return fmt.Errorf("data: %d classes, a vocabulary of %d and %d rows cannot be", d.Classes, d.Vocabulary, d.Rows)
+		return fmt.Errorf("data: %d classes, a vocabulary of %d and %d rows: out of range", d.Classes, d.Vocabulary, d.Rows)
 	}
 	return d.Shape.validate()
 }

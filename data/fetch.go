@@ -187,7 +187,7 @@ func (f *Fetcher) fetch(ctx context.Context, file File) error {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("interrupted (%w); what has come is kept, call again to go on", context.Cause(ctx))
+			return fmt.Errorf("interrupted (%w); the downloaded part is kept: run the command again to continue", context.Cause(ctx))
 		}
 		var local *localError
 		if errors.As(err, &local) {

@@ -92,7 +92,7 @@ func TestTablesAreRefused(t *testing.T) {
 	for says, c := range map[string]Config{
 		"want a name that ends in .arrow, .arrows, .csv, .data, .feather, .parquet, .tsv or .txt; save it as CSV UTF-8": {Dir: at("t.xls")},
 		"line 102: fields: 2: want 4":           {Dir: at("bad.csv")},
-		`column "nix": there is no such column`: {Dir: at("t.csv"), Target: "nix"},
+		`column "nix": no such column`: {Dir: at("t.csv"), Target: "nix"},
 		"no such file":                          {Dir: at("none.csv")},
 		"truncated: the file ends too early":    {Dir: at("cut.csv.gz")},
 		"data.eval-split":                       {Dir: at("t.csv"), EvalFile: at("t.csv"), Split: 0.5},

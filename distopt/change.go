@@ -248,7 +248,7 @@ func agreePlan(g *collective.Group, own bucket.Plan, layers []bucket.Param) (buc
 	case bad != nil:
 		return nil, bad
 	case size[0] < 0:
-		return nil, errors.New("rank 0's plan does not fit its model: its own error says why")
+		return nil, errors.New("rank 0's plan does not fit its model: see the error of rank 0")
 	case int(size[0]) > 4*len(layers):
 		return nil, fmt.Errorf("rank 0's plan has %d bytes, but %d layers allow %d: do all ranks train the same model?", size[0], len(layers), 4*len(layers))
 	}

@@ -110,7 +110,7 @@ func (c Config) checkStrategy() (errs []error) {
 			errs = append(errs, setting.Errorf(p, format, args...))
 		}
 	}
-	add(c.Chain != nil && c.Strategy != "" && c.Strategy != Custom, "exchange.strategy", "%s with a chain of one's own (%v): leave one of them out", c.Strategy, c.Chain)
+	add(c.Chain != nil && c.Strategy != "" && c.Strategy != Custom, "exchange.strategy", "%s with a custom chain (%v): remove one of the two", c.Strategy, c.Chain)
 	add(c.Chain == nil && c.Strategy == Custom, "exchange.strategy", "%s needs a chain (Config.Chain)", Custom)
 	i, err := Lookup(c.name())
 	if err != nil {

@@ -91,7 +91,7 @@ func New(g *collective.Group, opt optim.Optimizer, layers []Param, params, grads
 		return nil, fmt.Errorf("distopt: %w", err)
 	}
 	if opt == nil && (cfg.Reducer == nil || len(rows) > 0) {
-		return nil, fmt.Errorf("distopt: there is no optimizer and %d tables: want an optimizer, or a Reducer whose other end updates the parameters, and no tables", len(rows))
+		return nil, fmt.Errorf("distopt: no optimizer, and %d tables: want an optimizer, or no tables and a Reducer whose servers update the parameters", len(rows))
 	}
 	if err := cfg.checkSkip(opt != nil); err != nil {
 		return nil, err

@@ -64,7 +64,7 @@ func (o *Optimizer) fitsRule(s Strategy) error {
 		return fmt.Errorf("distopt: strategy %s without an optimizer: it averages parameters that this rank has updated", s)
 	}
 	if _, dual := o.opt.(*optim.FTRL); dual && s == PartialUpdate {
-		return fmt.Errorf("distopt: strategy %s averages parameters, and optimizer %q makes them anew of its own sums in each step, which undoes that: use another of the two", s, o.opt.Name())
+		return fmt.Errorf("distopt: strategy %s averages parameters, but optimizer %q recomputes them from its own sums in each step, which discards the averages: use another strategy or optimizer", s, o.opt.Name())
 	}
 	return nil
 }

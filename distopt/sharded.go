@@ -96,7 +96,7 @@ func (o *Optimizer) agreeShards() error {
 	o.shards.can = can[0] == 1
 	if o.cfg.Update == UpdateSharded && !o.shards.can {
 		if why == nil {
-			why = errors.New("another rank cannot, and says why")
+			why = errors.New("another rank cannot: see its error")
 		}
 		return fmt.Errorf("update %q: %w: use update %q, or leave it out", UpdateSharded, why, UpdateWhole)
 	}

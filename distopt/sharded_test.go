@@ -270,7 +270,7 @@ func TestShardedRefusals(t *testing.T) {
 			return struct{}{}, o.Close()
 		})
 		for r, err := range errs {
-			want := `update "sharded": another rank cannot, and says why: use update "whole"`
+			want := `update "sharded": another rank cannot: see its error: use update "whole"`
 			if r == 1 {
 				want = `update "sharded": parameters: the values are not in memory that the ranks share: use`
 			}

@@ -41,7 +41,7 @@ func (o *Optimizer) Reject(cause error) {
 // cannot be taken back.
 func (c Config) checkSkip(updates bool) error {
 	if c.skips() && !updates {
-		return errors.New("distopt: training.non-finite skip with a Reducer whose other end updates the parameters: gradients that are sent cannot be taken back")
+		return errors.New("distopt: training.non-finite skip has no effect with servers that update the parameters: sent gradients cannot be withdrawn")
 	}
 	return nil
 }

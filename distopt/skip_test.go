@@ -340,7 +340,7 @@ func TestSkipRefusals(t *testing.T) {
 			t.Errorf("rank %d: %v", rank, err)
 		}
 	}
-	if err := (Config{NonFinite: nonFiniteSkip}).checkSkip(false); err == nil || !strings.Contains(err.Error(), "cannot be taken back") {
+	if err := (Config{NonFinite: nonFiniteSkip}).checkSkip(false); err == nil || !strings.Contains(err.Error(), "cannot be withdrawn") {
 		t.Errorf("without an optimizer: %v", err)
 	}
 }

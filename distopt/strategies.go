@@ -118,7 +118,7 @@ func Infos() []Info {
 			Codec: clipped + "fp16", Takes: []setting.Path{pathClipValue}, code: compress.FP16{}},
 		{Name: BF16, About: "all values in bfloat16", Scope: PerBucket, Exchange: byHalves,
 			Codec: clipped + "bf16", Takes: []setting.Path{pathClipValue}, code: compress.BF16{}},
-		{Name: Int8, About: "all values in a byte each, what rounding loses is kept", Scope: PerBucket, Exchange: byBlocks,
+		{Name: Int8, About: "all values, a byte each, with error feedback for the rounding", Scope: PerBucket, Exchange: byBlocks,
 			Codec: clipped + "int8", Takes: []setting.Path{pathClipValue}, code: compress.Int8{}},
 		{Name: PartialUpdate, About: "own updates, then the mean of one partition of the parameters", Scope: ByPartition, Exchange: byMean,
 			Takes: []setting.Path{pathPartitions}},

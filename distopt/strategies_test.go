@@ -100,7 +100,7 @@ func TestIdleSettings(t *testing.T) {
 		}
 	}
 	for want, c := range map[string]Config{
-		"exchange.strategy topk with a chain": {Strategy: TopK, Chain: chain}, "exchange.strategy custom needs a chain": {Strategy: Custom},
+		"exchange.strategy topk with a custom chain": {Strategy: TopK, Chain: chain}, "exchange.strategy custom needs a chain": {Strategy: Custom},
 		"exchange.spars has no effect: it needs":                    {Chain: chain, Spars: 0.5},
 		"exchange.plan one has no effect on exchange.strategy lags": {Strategy: LAGS, Plan: PlanOne},
 		`"x" of sparse exchanges is not known`:                      {Strategy: DLGS, SparseAlgorithm: "x"},

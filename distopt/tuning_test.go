@@ -151,7 +151,7 @@ func TestPartialUpdateOfSums(t *testing.T) {
 		defer func() { _ = o.Close() }()
 		_, first := with(PartialUpdate)
 		for _, err := range []error{first, o.SetStrategy(PartialUpdate), o.Restore(Setup{Strategy: PartialUpdate, Last: o.Setup().Last, SHA256: o.Setup().SHA256})} {
-			if err == nil || !strings.Contains(err.Error(), `optimizer "ftrl" makes them anew`) {
+			if err == nil || !strings.Contains(err.Error(), `optimizer "ftrl" recomputes them`) {
 				return fmt.Errorf("partialUpdate with ftrl: %v", err)
 			}
 		}

@@ -146,7 +146,7 @@ func (o *Optimizer) unsoundRows() error {
 	return nil
 }
 
-const whyNotFinite = "lower the learning rate, or look for a fault in the data or the model"
+const whyNotFinite = "lower the learning rate, or check the data and the model"
 
 // diverged returns the error of a gradient value that is not finite at an index of the arena.
 func (o *Optimizer) diverged(at int, v float32) error {

@@ -66,8 +66,8 @@ func TestWithoutOptimizerRefused(t *testing.T) {
 		tables []Table
 		want   string
 	}{
-		{Config{}, nil, "there is no optimizer and 0 tables: want an optimizer, or a Reducer"},
-		{Config{Reducer: newNaive(g)}, table, "there is no optimizer and 1 tables"},
+		{Config{}, nil, "no optimizer, and 0 tables: want an optimizer, or no tables"},
+		{Config{Reducer: newNaive(g)}, table, "no optimizer, and 1 tables"},
 		{Config{Reducer: newNaive(g), Strategy: PartialUpdate}, nil, "averages parameters that this rank has updated"},
 	} {
 		if _, err := New(g, nil, layers, x, x, c.tables, c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {

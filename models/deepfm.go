@@ -10,7 +10,7 @@ import (
 func deepFM() model.Spec {
 	return clickSpec(model.Spec{
 		Name: "deepfm", Params: 11430826,
-		About: "click prediction: a factorisation machine beside embeddings of 10 through dense 400, 400, 400, 1",
+		About: "click prediction: a factorisation machine, plus embeddings of 10 through dense 400, 400, 400, 1",
 	}, func(c *clickNet) func(t *nn.Tape, b model.Batch) *nn.Tensor {
 		const dim = 10
 		linear, rows := c.wide(), c.table("embedding", c.rows, dim)

@@ -10,7 +10,7 @@ import (
 func wideDeep() model.Spec {
 	return clickSpec(model.Spec{
 		Name: "wide-deep", Params: 11430826,
-		About: "click prediction: a linear model of keys and numbers beside embeddings of 10 through dense 400, 400, 400, 1",
+		About: "click prediction: a linear model of keys and numbers, plus embeddings of 10 through dense 400, 400, 400, 1",
 	}, func(c *clickNet) func(t *nn.Tape, b model.Batch) *nn.Tensor {
 		const dim = 10
 		linear, rows := c.wide(), c.table("embedding", c.rows, dim)

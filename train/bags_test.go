@@ -32,7 +32,7 @@ func TestBagsRefused(t *testing.T) {
 		_, err := observed(job, cfg, new(recorder))
 		return err
 	})
-	if err == nil || !strings.Contains(err.Error(), "din attends to a sequence of keys, and samples of data set criteo have none") {
+	if err == nil || !strings.Contains(err.Error(), "din needs a sequence of keys, and samples of data set criteo have none") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -53,7 +53,7 @@ func TestSequenceWithoutCandidate(t *testing.T) {
 			_, err := Run(t.Context(), job, zoo("din"), &data.Dataset{Name: "own", Train: src, Eval: src, Classes: 2, Rows: 10}, cfg)
 			return err
 		})
-		if (err != nil) != first || first && !strings.Contains(err.Error(), `none is before "history" of data set own`) {
+		if (err != nil) != first || first && !strings.Contains(err.Error(), `"history" is the first slot of data set own`) {
 			t.Errorf("%v: %v", slots, err)
 		}
 	}

@@ -338,10 +338,10 @@ func (c Config) validateModel(spec model.Spec, f *errorList) {
 	f.add(c.Stream && spec.Data != "criteo", "data.stream", "is for rows of clicks alone; the data of %s are read into memory", spec.Name)
 	f.add(c.Layout != "" && !spec.AnySlots, settingLayout, "%s has no effect on model %s, which takes no slots of keys: use ctr-dnn, wide-deep, deepfm, dcn-v2, dlrm or din", c.Layout, spec.Name)
 	rows := spec.Rows > 0
-	f.add(rows && c.Momentum != 0, "training.momentum", "%s would move rows of %s's table that no sample has touched: want 0", quantity.Exact(c.Momentum), spec.Name)
-	f.add(rows && c.WeightDecay != 0, "training.weight-decay", "%s would move rows of %s's table that no sample has touched: want 0", quantity.Exact(c.WeightDecay), spec.Name)
+	f.add(rows && c.Momentum != 0, "training.momentum", "%s would change rows of %s's table that are not in the batch: must be 0", quantity.Exact(c.Momentum), spec.Name)
+	f.add(rows && c.WeightDecay != 0, "training.weight-decay", "%s would change rows of %s's table that are not in the batch: must be 0", quantity.Exact(c.WeightDecay), spec.Name)
 	f.add(c.Optimizer == OptimizerClick && (spec.Task != model.Click || !slices.Contains([]string{"bsp", "ssp", "async"}, c.Servers.Consistency)), "training.optimizer",
-		"%s counts on servers what was shown and clicked: it is for click models such as ctr-dnn, with %v bsp, ssp or async", c.Optimizer, setting.Path("sync"))
+		"%s counts shows and clicks on parameter servers: only for click models such as ctr-dnn, with %v bsp, ssp or async", c.Optimizer, setting.Path("sync"))
 	f.add(c.Servers.Consistency != "" && len(spec.Slots) > 0 && c.TableRows > 0, "data.table-rows", "%d has no effect with %v %s: on servers tables of model %s have a row for each key: leave it out", c.TableRows, setting.Path("sync"), c.Servers.Consistency, spec.Name)
 	t := c.tuning()
 	f.add(t.Profile != nil && t.Chooses() && t.Profile.Model != t.Model, "tuning.profile", "was measured with model %q, not with %s", cmp.Or(t.Profile, new(bucket.Profile)).Model, t.Model)

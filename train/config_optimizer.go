@@ -61,7 +61,7 @@ func (c Config) validateOptimizer(f *errorList) {
 	within("training.eps", c.Eps, math.Inf(1))
 	within("training.weight-decay", c.WeightDecay, math.Inf(1))
 	f.add(c.Optimizer == "ftrl" && c.Exchange.Strategy == distopt.PartialUpdate, "training.optimizer",
-		"ftrl makes parameters anew of its own sums in each step, which undoes the mean of %v %s: use another of the two", setting.Path("exchange.strategy"), c.Exchange.Strategy)
+		"ftrl recomputes parameters from its own sums in each step, which discards the averages of %v %s: use another optimizer or strategy", setting.Path("exchange.strategy"), c.Exchange.Strategy)
 	_, err := parseTableRules(c.TableRules)
 	f.add(err != nil, tableRules, "%s: %w", c.TableRules, err)
 	f.join(c.schedule().Validate())

@@ -113,7 +113,7 @@ func (c Config) validateServers(f *errorList) {
 		f.add(s.Start != 0, "", "start %d of the job is for parameters on servers: leave it out", s.Start)
 		return
 	}
-	f.add(!slices.Contains(Consistencies(), s.Consistency), sync, "%q is not known where servers keep the parameters: use one of %s", s.Consistency, strings.Join(Consistencies(), ", "))
+	f.add(!slices.Contains(Consistencies(), s.Consistency), sync, "%q is no optimizer of parameter servers: use one of %s", s.Consistency, strings.Join(Consistencies(), ", "))
 	f.add(s.Consistency == "geo" && s.GeoSteps < 1, "ps.geo-steps", "%d: want at least 1", s.GeoSteps)
 	f.add(s.Staleness < 0, "ps.staleness", "%d: want 0 or more", s.Staleness)
 	f.add(s.CacheBytes < 0, "ps.row-cache", "%d bytes: want 0 or more", s.CacheBytes)
@@ -125,14 +125,14 @@ func (c Config) validateServers(f *errorList) {
 	}
 	x := c.Exchange.Resolved()
 	only := func(wrong bool, p setting.Path, value any, why string) {
-		f.add(wrong, p, "%v with %v %s: %s; leave it out, or let servers sum alone (%[2]v aggregate)", value, sync, s.Consistency, why)
+		f.add(wrong, p, "%v with %v %s: %s; remove it, or use aggregation servers (%[2]v aggregate)", value, sync, s.Consistency, why)
 	}
-	only(x.Strategy != distopt.FP32, "exchange.strategy", x.Strategy, "servers that keep the parameters take gradients as they are")
+	only(x.Strategy != distopt.FP32, "exchange.strategy", x.Strategy, "parameter servers receive the gradients unchanged")
 	only(x.ClipNorm > 0, "training.clip-norm", x.ClipNorm, "no process has the whole gradient")
 	only(x.Accumulation > 1, "training.accumulate", x.Accumulation, "servers take the gradients of each batch")
-	only(x.NonFinite == "skip", "training.non-finite", x.NonFinite, "gradients that a rank has pushed cannot be taken back")
+	only(x.NonFinite == "skip", "training.non-finite", x.NonFinite, "pushed gradients cannot be withdrawn")
 	f.add(len(c.Start.Rates) > 0 && s.Consistency != "geo", "training.lr-multipliers", "%s with %v %s: servers have one rate for all: leave it out, or use geo, where ranks move the parameters", formatRates(c.Start.Rates), sync, s.Consistency)
-	f.add(c.Tuning.Measure || c.Tuning.Profile != nil, "tuning.tune", "or %v with %v %s: nothing is tuned there: leave it out", setting.Path("tuning.profile"), sync, s.Consistency)
+	f.add(c.Tuning.Measure || c.Tuning.Profile != nil, "tuning.tune", "or %v with %v %s: no exchange is tuned with parameter servers: remove it", setting.Path("tuning.profile"), sync, s.Consistency)
 	if c.Optimizer == OptimizerClick {
 		_, err := s.clickRule(1)
 		f.add(err != nil, "ps.click", "%w", err)

@@ -29,7 +29,7 @@ func TestServersRuleOut(t *testing.T) {
 	c.Servers.Start = -1
 	c.Servers.Threads, c.Servers.Values = -1, "fp8"
 	err := c.Validate()
-	for _, want := range []string{`sync "later" is not known where servers keep the parameters: use one of bsp, ssp, async, geo`, "exchange.strategy topk with sync later", "training.clip-norm 1 with", "training.accumulate 3", "nothing is tuned", "start -1 of the job", "ps.trainer-threads -1", `no code "fp8"`} {
+	for _, want := range []string{`sync "later" is no optimizer of parameter servers: use one of bsp, ssp, async, geo`, "exchange.strategy topk with sync later", "training.clip-norm 1 with", "training.accumulate 3", "no exchange is tuned", "start -1 of the job", "ps.trainer-threads -1", `no code "fp8"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
@@ -68,7 +68,7 @@ func TestServersSettings(t *testing.T) {
 		{"ctr-dnn", OptimizerClick, "ssp", 0, map[string]float64{"decay": 0.5, "rate": 2}, ""},
 		{"ctr-dnn", OptimizerClick, "geo", 2, nil, "bsp, ssp or async"},
 		{"ctr-dnn", OptimizerClick, "", 0, nil, "with sync bsp, ssp or async"},
-		{"mlp", OptimizerClick, "bsp", 0, nil, "it is for click models such as ctr-dnn"},
+		{"mlp", OptimizerClick, "bsp", 0, nil, "only for click models such as ctr-dnn"},
 		{"ctr-dnn", OptimizerClick, "async", 0, map[string]float64{"decay": 2, "speed": 1}, "speed = 1"},
 		{"ctr-dnn", OptimizerClick, "async", 0, map[string]float64{"decay": 2}, "decay 2"},
 		{"ctr-dnn", "adagrad", "async", 0, map[string]float64{"decay": 0.5}, "ps.click has no effect: it needs training.optimizer click"},
@@ -87,7 +87,7 @@ func TestServersSettings(t *testing.T) {
 	}
 	cfg := Defaults(zoo("ctr-dnn"), data.Synthetic)
 	cfg.Servers.Consistency = "async"
-	if _, err := RunSeeds(t.Context(), nil, cfg.Model, nil, cfg, 2, nil); err == nil || !strings.Contains(err.Error(), "servers keep those of one run") {
+	if _, err := RunSeeds(t.Context(), nil, cfg.Model, nil, cfg, 2, nil); err == nil || !strings.Contains(err.Error(), "servers hold the parameters of one run") {
 		t.Errorf("several seeds: %v", err)
 	}
 }

@@ -58,10 +58,10 @@ func (d *runData) openData(train bool) (err error) {
 	d.cfg.Model = shaped(d.cfg.Model, d.set.Eval.Shape())
 	d.spec = d.cfg.Model
 	if hasSequence(own) && !hasSequence(d.spec.Slots) {
-		return fmt.Errorf("model %s attends to a sequence of keys, and samples of data set %s have none: use data with one, or another model", d.spec.Name, d.set.Name)
+		return fmt.Errorf("model %s needs a sequence of keys, and samples of data set %s have none: use other data or another model", d.spec.Name, d.set.Name)
 	}
 	if hasSequence(own) && d.spec.Slots[0].Sequence {
-		return fmt.Errorf("model %s weighs a sequence of keys by the slot before it, and none is before %q of data set %s: put one there, as the layout movielens does", d.spec.Name, d.spec.Slots[0].Name, d.set.Name)
+		return fmt.Errorf("model %s weighs a sequence of keys by the slot before the sequence, but %q is the first slot of data set %s: put a slot before it, as in the layout movielens", d.spec.Name, d.spec.Slots[0].Name, d.set.Name)
 	}
 	if err := errors.Join(d.checkShapes(), d.verifyData(train)); err != nil {
 		return err

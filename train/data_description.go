@@ -28,7 +28,7 @@ func (d *runData) describe() error {
 	}
 	text, err := json.Marshal(about)
 	if err != nil {
-		return fmt.Errorf("what the data are cannot be saved: %w", err)
+		return fmt.Errorf("the description of the data cannot be saved: %w", err)
 	}
 	if len(text) > maxDescription && d.cfg.Checkpoint.Dir != "" {
 		return fmt.Errorf("the names of classes, words and categories are %d bytes, and checkpoints have room for %d: leave out columns with data.schema, such as id=ignore", len(text), maxDescription)
@@ -70,7 +70,7 @@ func unsafeText(v reflect.Value) (text string, ok bool) {
 func ModelFromCheckpoint(h checkpoint.Header, m model.Spec) (d data.Description, shape model.Spec, o model.Options, err error) {
 	if text, ok := h.More[moreSet]; ok {
 		if err := json.Unmarshal([]byte(text), &d); err != nil {
-			return d, m, o, fmt.Errorf("what the run's data were cannot be read: %w", err)
+			return d, m, o, fmt.Errorf("the description of the run's data cannot be read: %w", err)
 		}
 	}
 	if err := d.Validate(); err != nil {

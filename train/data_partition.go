@@ -77,7 +77,7 @@ func (d *runData) agreeShares() error {
 	all := make([]dataSetInfo, len(texts))
 	for rank, text := range texts {
 		if err := binary.Read(bytes.NewReader(text), binary.LittleEndian, &all[rank]); err != nil {
-			return fmt.Errorf("rank %d has told %d bytes of its data set", rank, len(text))
+			return fmt.Errorf("rank %d has sent %d bytes about its data set", rank, len(text))
 		}
 	}
 	if d.shares, err = sharesOf(all, d.job.Rank(), d.cfg.Batch); err != nil {
@@ -124,7 +124,7 @@ func sharesOf(all []dataSetInfo, rank, batch int) (s dataPartition, err error) {
 	}
 	s.ranks, s.parts = groups[all[rank].Fingerprint], make([]data.SamplerConfig, len(all))
 	if part(least) < batch {
-		return s, fmt.Errorf("rank %d has %s, less than a batch of %d, and all ranks make as many steps as it: give it more samples, or use a smaller batch", least, quantity.Count(part(least), "training sample"), batch)
+		return s, fmt.Errorf("rank %d has %s, less than a batch of %d, and all ranks make as many steps as the rank with the fewest: give the rank more samples, or use a smaller batch", least, quantity.Count(part(least), "training sample"), batch)
 	}
 	for _, ranks := range groups {
 		c := data.SamplerConfig{N: int(all[ranks[0]].Train), Batch: batch, Size: len(ranks), Fixed: true}
@@ -177,7 +177,7 @@ func gatherLeft(p communicator, set []byte, left []data.LeftOut) (sum []data.Lef
 	}
 	all, err := p.gather(own)
 	if err != nil {
-		return nil, fmt.Errorf("adding up what is left out: %w", err)
+		return nil, fmt.Errorf("adding up the excluded samples: %w", err)
 	}
 	counted := map[string]bool{}
 	for rank, text := range all {
@@ -186,7 +186,7 @@ func gatherLeft(p communicator, set []byte, left []data.LeftOut) (sum []data.Lef
 			continue
 		}
 		if err := json.Unmarshal(text, &s); err != nil {
-			return nil, fmt.Errorf("what rank %d leaves out: %w", rank, err)
+			return nil, fmt.Errorf("excluded samples of rank %d: %w", rank, err)
 		}
 		if s.Set != nil && counted[string(s.Set)] {
 			continue

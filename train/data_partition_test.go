@@ -105,7 +105,7 @@ func TestOwnSetsResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Epochs = 4
-	if _, _, err = fixed(cfg, a, stripes(t, 201)); err == nil || !strings.Contains(fmt.Sprint(err), "the data are others") {
+	if _, _, err = fixed(cfg, a, stripes(t, 201)); err == nil || !strings.Contains(fmt.Sprint(err), "the data differ") {
 		t.Errorf("another set: %v", err)
 	}
 	if s, info, err := fixed(cfg, a, b); err != nil || s.ParamsSHA256 != whole.ParamsSHA256 || info.Resumed == "" {

@@ -100,7 +100,7 @@ func OpenPart(c Config, about []byte) (*heter.Cut, heter.Device, error) {
 	d := json.NewDecoder(bytes.NewReader(about))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&s); err != nil {
-		return nil, nil, fmt.Errorf("what a rank says of its model: %w", err)
+		return nil, nil, fmt.Errorf("the rank's description of its model: %w", err)
 	}
 	spec, prepare := s.apply(c.Model), func(ps *nn.Params) error { return c.Start.choose(ps, c.Model.PyTorch) }
 	cut, err := heter.Find(spec, s.Options, prepare)
@@ -163,7 +163,7 @@ func (r *Replica) delegate(c Config, o model.Options) error {
 		return err
 	}
 	if len(cut.Frozen) > 0 && c.Start.From != "" {
-		return setting.Errorf("training.init-from", "%s: %s of the part that heter-trainers have would be frozen at other values, of which they are not told: train these, or leave %v out", c.Start.From, tensornames.Enumerate(cut.Frozen), setting.Path("heter.count"))
+		return setting.Errorf("training.init-from", "%s: %s of the heter-trainers' stage would be frozen at values that heter-trainers do not receive: train these parameters, or remove %v", c.Start.From, tensornames.Enumerate(cut.Frozen), setting.Path("heter.count"))
 	}
 	about, err := json.Marshal(shape{m.Input, m.IDs, m.Labels, m.Targets, m.Classes, m.Slots, o})
 	if err != nil {
@@ -191,7 +191,7 @@ func (f *heterParams) begin(c Config, at beginning) (err error) {
 	r := f.replica
 	addrs, ticket := r.job.Heters()
 	if len(addrs) != c.Heter.Count {
-		return setting.Errorf("heter.count", "%d, and the job has %d heter-trainers: start all of it with one command, or say where those are that were started by hand (heter.addresses)", c.Heter.Count, len(addrs))
+		return setting.Errorf("heter.count", "%d, and the job has %d heter-trainers: start the whole job with one command, or give the addresses of heter-trainers started by hand (heter.addresses)", c.Heter.Count, len(addrs))
 	}
 	code, err := c.Heter.code()
 	if err != nil {

@@ -69,9 +69,9 @@ func (c Config) sameSplit(file string, h checkpoint.Header) error {
 	}
 	begin := setting.Path("training.init-from")
 	if owned {
-		return setting.Errorf(path, "%d: %s is of a run with %s heter-trainers in bsp, whose optimizer is saved as theirs: go on in bsp with 1 or more, or begin another run with its weights (%v)", c.Heter.Count, file, was, begin)
+		return setting.Errorf(path, "%d: %s is of a run with %s heter-trainers in bsp, which have saved their optimizer's state: continue in bsp with at least 1 heter-trainer, or start another run with the weights (%v)", c.Heter.Count, file, was, begin)
 	}
-	return setting.Errorf(path, "%d: %s is of a run without heter-trainers, or with some that owned nothing: servers have all dense parameters; leave it out, or begin another run with its weights (%v)", c.Heter.Count, file, begin)
+	return setting.Errorf(path, "%d: %s is of a run with all dense parameters on servers, without heter-trainers or with stateless ones: remove the setting, or start another run with the weights (%v)", c.Heter.Count, file, begin)
 }
 
 // standIn gives servers an array if the model leaves them no dense parameter: a schema needs at
@@ -109,7 +109,7 @@ func freezeSaved(ps *nn.Params, names []string) error {
 		standIn(ps)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("what its checkpoint has: %w", err)
+		return fmt.Errorf("content of its checkpoint: %w", err)
 	}
 	return nil
 }

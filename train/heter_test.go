@@ -212,7 +212,7 @@ func TestHeterRefuses(t *testing.T) {
 	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "ps.row-cache has no effect with sync geo: there ranks have copies of rows") {
 		t.Errorf("geo with a cache: %v", err)
 	}
-	if _, _, err := OpenPart(cfg, []byte(`{"Rows": 1}`)); err == nil || !strings.Contains(err.Error(), "what a rank says of its model") {
+	if _, _, err := OpenPart(cfg, []byte(`{"Rows": 1}`)); err == nil || !strings.Contains(err.Error(), "the rank's description of its model") {
 		t.Error(err)
 	}
 }

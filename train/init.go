@@ -142,7 +142,7 @@ func (r *Replica) initParams(c Config) (lines []string, err error) {
 		return nil, nil
 	}
 	if r.job.ServersOnly() && len(r.untrained()) > 0 {
-		return nil, setting.Errorf("training.init-from", "%s: ranks without a mesh cannot hand out frozen parameters and running statistics: let all end when one is lost", s.From)
+		return nil, setting.Errorf("training.init-from", "%s: ranks that continue without lost ranks cannot share frozen parameters and running statistics: use --ps-failure-policy fail", s.From)
 	}
 	if r.job.Rank() != 0 {
 		return nil, nil
@@ -178,7 +178,7 @@ func (r *Replica) take(src *initSource, c Config) ([]string, error) {
 		return nil, fmt.Errorf("%w; %v leaves a tensor of the model at its own first values", err, setting.Path("training.init-except"))
 	}
 	if len(fit.Elsewhere) > 0 && !c.Servers.Begin {
-		return nil, fmt.Errorf("%s: its rows lie on servers that were not told of the file: let `ringo train` start them, or have them begin with what servers have saved (ps.init-from); %v leaves the table at first values", tensornames.Enumerate(fit.Elsewhere), setting.Path("training.init-except"))
+		return nil, fmt.Errorf("%s: its rows are on servers started without the file: let `ringo train` start the servers, or start them from a checkpoint of servers (ps.init-from); %v keeps the table's first values", tensornames.Enumerate(fit.Elsewhere), setting.Path("training.init-except"))
 	}
 	if len(fit.Taken)+len(fit.Elsewhere) == 0 {
 		return nil, fmt.Errorf("it has no tensor of the model: that has %s, the file %s", tensornames.Enumerate(fit.Unmatched), tensornames.Enumerate(fit.Unused))

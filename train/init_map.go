@@ -20,7 +20,7 @@ func descriptionOf(h *checkpoint.Header) (d data.Description, err error) {
 		return d, nil
 	}
 	if err := json.Unmarshal([]byte(h.More[moreSet]), &d); err != nil {
-		return d, fmt.Errorf("what the run's data were cannot be read: %w", err)
+		return d, fmt.Errorf("the description of the run's data cannot be read: %w", err)
 	}
 	return d, d.Validate()
 }
@@ -99,11 +99,11 @@ func (r *Replica) followed(before, after tensornames.Axes, old, now tensornames.
 	}
 	inputs := !slices.Equal(old.Inputs(), now.Inputs()) || !slices.Equal(old.Rows(), now.Rows())
 	if inputs && opaque != "" {
-		return fmt.Errorf("model %s passes its inputs through %s, behind which they have no names, and these differ: the checkpoint has %s, these data %s: give the data the same columns in the same order",
+		return fmt.Errorf("model %s passes its inputs through %s, after which columns cannot be matched by name, and the columns differ: the checkpoint has %s, these data %s: use data with the same columns in the same order",
 			r.Spec.Name, opaque, tensornames.Enumerate(tensornames.Texts(old.Inputs())), tensornames.Enumerate(tensornames.Texts(now.Inputs())))
 	}
 	if (head || len(after.Head) == 0) && !slices.Equal(old.Outputs, now.Outputs) && !(before.Ends && after.Ends) {
-		return fmt.Errorf("the outputs of model %s are not those of a layer of that size, and their names differ: the checkpoint has %s, these data %s: give the data the same classes",
+		return fmt.Errorf("model %s has no last layer with one output per class, and the classes differ: the checkpoint has %s, these data %s: use data with the same classes",
 			r.Spec.Name, tensornames.Enumerate(tensornames.Texts(old.Outputs)), tensornames.Enumerate(tensornames.Texts(now.Outputs)))
 	}
 	return nil
@@ -139,7 +139,7 @@ func (r *Replica) renameAll(s *initSource, before, after tensornames.Axes, excep
 			continue // Fit reports another shape
 		}
 		if t.elsewhere {
-			return fmt.Errorf("table %s: its rows are on servers, which take them as they are, and here they belong to other columns: keep the columns' order, or train without servers; %v leaves the table at first values", t.name, setting.Path("training.init-except"))
+			return fmt.Errorf("table %s: servers load its rows unchanged, and here the rows belong to other columns: keep the order of the columns, or train without servers; %v keeps the table's first values", t.name, setting.Path("training.init-except"))
 		}
 		maps[t.name] = m
 	}

@@ -46,7 +46,7 @@ func (c Config) openSource(into []*nn.Table) (initSource, error) {
 func (c Config) addParts(s *initSource, part ServersPart, into []*nn.Table) error {
 	h := *s.Saved
 	if h.Model != c.Model.Name {
-		return fmt.Errorf("it is of model %s, whose servers have its parameters as one array that only this model can take apart; %s can begin with a run of ranks that keep the parameters, or with the same model", h.Model, c.Model.Name)
+		return fmt.Errorf("it is of model %s, with the parameters on servers as one array, which only the same model can read; start %s from the same model, or from a run without parameter servers", h.Model, c.Model.Name)
 	}
 	_, spec, o, err := ModelFromCheckpoint(h, c.Model)
 	if err != nil {
@@ -110,7 +110,7 @@ func LoadDense(ctx context.Context, ps *nn.Params, m model.Model, spec model.Spe
 // rows.
 func rowsOver(t *nn.Table, number int, from ServerCheckpoint) ([]float32, error) {
 	if t.Slots != nil {
-		return nil, fmt.Errorf("table %s: servers had a row for each key, and here keys share %d rows by a hash: let servers keep the parameters here, too; %v leaves the table at first values", t.Name, t.Rows, setting.Path("training.init-except"))
+		return nil, fmt.Errorf("table %s: the servers of the run had a row for each key, and here keys share %d rows by a hash: use parameter servers here, too; %v keeps the table's first values", t.Name, t.Rows, setting.Path("training.init-except"))
 	}
 	out := slices.Clone(t.Data)
 	err := from.Each(context.Background(), number, func(keys []uint64, weights []float32) error {

@@ -93,7 +93,7 @@ func TestLayoutOfAnotherMeaning(t *testing.T) {
 	if err := evaluated(shopLayout); err != nil {
 		t.Error(err)
 	}
-	if err := evaluated(strings.Replace(shopLayout, "transform: log", "", 1)); err == nil || !strings.Contains(err.Error(), "by layout shop.yaml, and these are by layout") {
+	if err := evaluated(strings.Replace(shopLayout, "transform: log", "", 1)); err == nil || !strings.Contains(err.Error(), "by layout shop.yaml, but these are by layout") {
 		t.Errorf("%v", err)
 	}
 }

@@ -137,7 +137,7 @@ func (l *epochLoop) evaluateAll(epoch int, t *epochCounters) (evaluation, error)
 		sum := *t
 		sum.train.Sums = slices.Clone(t.train.Sums)
 		if err := l.addUp(&whole, sum.all()...); err != nil {
-			return evaluation{}, fmt.Errorf("adding up the epoch's figures: %w", err)
+			return evaluation{}, fmt.Errorf("adding up the epoch's counters: %w", err)
 		}
 		if slices.Equal(ranks, l.peers.liveRanks()) {
 			*t = sum

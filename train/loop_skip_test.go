@@ -296,7 +296,7 @@ func TestOnlySkippedStepsAreAnError(t *testing.T) {
 // Steps cannot be skipped where servers move the parameters, or where a plan is chosen by times.
 func TestSkipIsRefused(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"training.non-finite skip with sync bsp: gradients that a rank has pushed cannot be taken back": func(c *Config) { c.Servers.Consistency = "bsp" },
+		"training.non-finite skip with sync bsp: pushed gradients cannot be withdrawn": func(c *Config) { c.Servers.Consistency = "bsp" },
 		"training.non-finite skip has updates after the exchange":                                       func(c *Config) { c.Exchange.Strategy, c.Tuning.Measure = "auto", true },
 		`training.non-finite "drop" is not known: use end or skip`:                                      func(c *Config) { c.Exchange.NonFinite = "drop" },
 	} {

@@ -70,7 +70,7 @@ func NewReplica(job *ringo.Job, cfg Config, opts model.Options) (*Replica, error
 // build makes a rank's replica number number, from 0. It cannot train before begin.
 func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) paramPlacement, number int) (*Replica, error) {
 	if job.Reducer() != nil && cfg.Exchange.Strategy == distopt.PartialUpdate {
-		return nil, fmt.Errorf("strategy %s averages parameters among the ranks, which leaves nothing to the job's %d servers: use another strategy, or none", distopt.PartialUpdate, job.Servers())
+		return nil, fmt.Errorf("strategy %s averages parameters between ranks, and does not use the job's %d aggregation servers: use another strategy, or no servers", distopt.PartialUpdate, job.Servers())
 	}
 	opts.Batch, opts.Dropout = cfg.Batch, cfg.Dropout
 	r := &Replica{

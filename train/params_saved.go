@@ -26,7 +26,7 @@ type ServerCheckpoint interface {
 
 func (s Servers) recall(file string, step int64, part ServersPart) (ServerCheckpoint, error) {
 	if s.OpenServerCheckpoint == nil {
-		return nil, fmt.Errorf("%s: the parameters of its run lie in what its servers have saved, which Servers.OpenServerCheckpoint would open: a program sets it to offline.At of package ps/offline", file)
+		return nil, fmt.Errorf("%s: the parameters are in the checkpoints of the run's servers: set Servers.OpenServerCheckpoint, for instance to offline.At of package ps/offline", file)
 	}
 	return s.OpenServerCheckpoint(AttemptDir(filepath.Dir(file), part.Start), uint64(step), part.Numbers)
 }
@@ -61,7 +61,7 @@ func (p *checkpointParams) begin(cfg Config, _ beginning) error {
 		err = errors.Join(from.Array(p.ctx, 0, r.Params.Values()), p.take(from))
 	}
 	if err != nil {
-		return fmt.Errorf("what servers have saved for %s: %w", p.saved.File, err)
+		return fmt.Errorf("checkpoints of the servers for %s: %w", p.saved.File, err)
 	}
 	if p.rule, err = cfg.newRule(r.Params, nil); err != nil {
 		return err
@@ -98,7 +98,7 @@ func fits(t *nn.Table, keys []uint64, weights []float32) error {
 		return fmt.Errorf("table %s: %d rows have %d values, want %d each", t.Name, len(keys), len(weights), t.Dim)
 	}
 	if i := slices.IndexFunc(keys, func(k uint64) bool { return k >= uint64(t.Rows) }); i >= 0 && t.Slots == nil {
-		return fmt.Errorf("table %s: there is a row %d, and the model knows %d", t.Name, keys[i], t.Rows)
+		return fmt.Errorf("table %s: row %d: the model has %d rows", t.Name, keys[i], t.Rows)
 	}
 	return nil
 }

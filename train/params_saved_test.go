@@ -77,7 +77,7 @@ func TestRecalledRows(t *testing.T) {
 func TestRecalledFaults(t *testing.T) {
 	for want, saved := range map[string]keptRows{
 		"want 3 each":                      {keys: []uint64{1}, weights: []float32{1, 2}},
-		"a row 10, and the model knows 10": {keys: []uint64{1, 10}, weights: make([]float32, 6)},
+		"row 10: the model has 10 rows": {keys: []uint64{1, 10}, weights: make([]float32, 6)},
 		"damaged":                          {err: errors.New("damaged")},
 	} {
 		ps, _ := tableOf(true)

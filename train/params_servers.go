@@ -140,7 +140,7 @@ func (p *serverParams) fetch(b model.Batch, training bool) (model.Batch, error) 
 // that are not finite are an error.
 func (p *serverParams) rowsReady(table int, at []int32, grads []float32, labels []int32) error {
 	if s := p.replica.kernels.SumSquares(grads); s-s != 0 {
-		return fmt.Errorf("the gradient of table %s is not finite: lower the learning rate, or look for a fault in the data or the model", p.replica.Params.Tables()[table].Name)
+		return fmt.Errorf("the gradient of table %s is not finite: lower the learning rate, or check the data and the model", p.replica.Params.Tables()[table].Name)
 	}
 	if p.trainer.Counts(table) {
 		return p.trainer.PushClicks(table, at, grads, labels)
@@ -226,7 +226,7 @@ func (p *serverParams) save(step int64) (map[string]string, error) {
 		oldest[0] = slices.Min(append(steps, step))
 	}
 	if err := collective.Broadcast(p.replica.job.Group(), oldest, 0); err != nil {
-		return nil, fmt.Errorf("telling all ranks which checkpoints servers keep: %w", err)
+		return nil, fmt.Errorf("broadcasting the servers' checkpoints: %w", err)
 	}
 	numbers, err := p.client.Save(uint64(step), uint64(oldest[0]))
 	if err != nil {

@@ -130,7 +130,7 @@ func (r *reports) paramsSHA256() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("comparing parameters: %w", err)
 	}
-	if err := r.sameOnAll(copies[:], "parameters", "the replicas have drifted apart; this is a fault of the program or of a machine's memory"); err != nil {
+	if err := r.sameOnAll(copies[:], "parameters", "the replicas differ; the cause is an error of the program or of a machine's memory"); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(sum[:]), nil

@@ -143,7 +143,7 @@ func (r *resumption) open() (checkpointInfo, error) {
 		_ = head.file.Close()
 		err = fmt.Errorf("%s is of a run with other settings: %w", head.File, err)
 		if h.Position > 0 && h.NP != r.job.Size() {
-			err = fmt.Errorf("%w; another number of ranks may go on after a whole epoch alone: let %d ranks finish epoch %d first", err, h.NP, h.Epoch+1)
+			err = fmt.Errorf("%w; the number of ranks can change only after a whole epoch: let %d ranks finish epoch %d first", err, h.NP, h.Epoch+1)
 		}
 		return checkpointInfo{}, err
 	}
@@ -167,7 +167,7 @@ func openSaved(path string) (checkpointInfo, error) {
 	}
 	head := checkpointInfo{Servers: part, File: path, Step: h.Step, Epoch: int(h.Epoch), Done: int(h.Position), NP: h.NP, Params: paramsIn(f), file: f}
 	if h.NP < 1 || h.NP > maxRanks || h.Epoch < 0 || h.Position < 0 || h.Epoch > math.MaxInt32 || h.Position > math.MaxInt32 {
-		err = fmt.Errorf("%s says that %d ranks did %d epochs and %d steps, which cannot be", path, h.NP, h.Epoch, h.Position)
+		err = fmt.Errorf("%s: %d ranks, %d epochs and %d steps: out of range: the file is damaged", path, h.NP, h.Epoch, h.Position)
 	} else {
 		err = head.read(h.More)
 	}
@@ -184,9 +184,9 @@ func (s *checkpointInfo) read(more map[string]string) error {
 		name, content string
 		into          any
 	}{
-		{morePast, "the figures so far", &s.Past}, {moreTuned, "what was chosen", &s.Tuned},
-		{morePlaces, "where the streams were", &s.Places}, {moreExchange, "the strategy and the plan", &s.Setup},
-		{moreSet, "what its data were", &s.About}, {moreAssignments, "what the run was told", &told},
+		{morePast, "the metrics of finished epochs", &s.Past}, {moreTuned, "the choices of tuning", &s.Tuned},
+		{morePlaces, "the positions of the streams", &s.Places}, {moreExchange, "the strategy and the plan", &s.Setup},
+		{moreSet, "the description of its data", &s.About}, {moreAssignments, "the settings of the run", &told},
 	} {
 		text, ok := more[part.name]
 		if !ok {

@@ -40,7 +40,7 @@ func FindPrevious(path string) (Previous, error) {
 	p.values, p.removed = f.Header.Settings.Current()
 	if text, ok := f.Header.More[moreAssignments]; ok {
 		if err = json.Unmarshal([]byte(text), &p.Assignments); err != nil {
-			err = fmt.Errorf("%s: what the run was told cannot be read: %w", path, err)
+			err = fmt.Errorf("%s: the settings of the run cannot be read: %w", path, err)
 		}
 	}
 	p.Assignments = p.current(p.Assignments)
@@ -70,7 +70,7 @@ func (p Previous) CheckChanges(now setting.Values) error {
 	now = maps.Clone(now)
 	maps.DeleteFunc(now, func(path setting.Path, _ string) bool { _, ok := known[path]; return !ok })
 	if err := errors.Join(p.removed, unlike(now, known)); err != nil {
-		return fmt.Errorf("resuming: %s is of a run with other settings: %w; leave these out, or name another folder", p.File, err)
+		return fmt.Errorf("resuming: %s is of a run with other settings: %w; remove these settings, or choose another folder", p.File, err)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (r *resumption) compareSettings(h checkpoint.Header) (changed []string, err
 	}
 	err = errors.Join(gone, unlike(fixed, saved))
 	if !r.ownLoop && r.data.grown == nil && h.More[moreData] != r.data.dataName() {
-		err = errors.Join(err, fmt.Errorf("the data are others: their fingerprint is %s, the checkpoint has %s", r.data.dataName(), shown(h.More[moreData])))
+		err = errors.Join(err, fmt.Errorf("the data differ: their fingerprint is %s, the checkpoint has %s", r.data.dataName(), shown(h.More[moreData])))
 	}
 	return changed, err
 }

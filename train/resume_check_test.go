@@ -73,7 +73,7 @@ func TestPrevious(t *testing.T) {
 		now := maps.Clone(same)
 		now[path] = "another"
 		err, known := p.CheckChanges(now), path != "job.ranks" && path != "ps.admission"
-		want := fmt.Sprintf("%s another: the checkpoint has %s; leave these out, or name another folder", path, shown(text))
+		want := fmt.Sprintf("%s another: the checkpoint has %s; remove these settings, or choose another folder", path, shown(text))
 		if (err != nil) != known || known && (!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), p.File)) {
 			t.Errorf("%v, want %s", err, want)
 		}
@@ -81,7 +81,7 @@ func TestPrevious(t *testing.T) {
 	if _, err := checkpoint.Save(cfg.Checkpoint.Dir, checkpoint.State{Header: checkpoint.Header{Step: 99, More: map[string]string{moreAssignments: "["}}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := FindPrevious(cfg.Checkpoint.Dir); err == nil || !strings.Contains(err.Error(), "what the run was told cannot be read") {
+	if _, err := FindPrevious(cfg.Checkpoint.Dir); err == nil || !strings.Contains(err.Error(), "the settings of the run cannot be read") {
 		t.Error(err)
 	}
 	if err := os.Truncate(checkpoint.PathOf(cfg.Checkpoint.Dir, 99), 3); err != nil {

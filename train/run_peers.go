@@ -97,11 +97,11 @@ type serverComm struct {
 func (a *serverComm) validate(c Config) error {
 	switch {
 	case c.Servers.Consistency == "":
-		return errors.New("the job's ranks have no mesh to agree on gradients: let servers keep the parameters")
+		return errors.New("the job's ranks have no mesh to exchange gradients: use parameter servers")
 	case c.Checkpoint.Dir != "":
-		return setting.Errorf("checkpoint.dir", "%s: ranks that go on without a lost one have no step in common to save the run at: let all end when one is lost, or save nothing", c.Checkpoint.Dir)
+		return setting.Errorf("checkpoint.dir", "%s: ranks that continue without a lost rank have no common step for a checkpoint: use --ps-failure-policy fail, or no checkpoints", c.Checkpoint.Dir)
 	case c.Stream && c.Warmup != (schedule.Warmup{}):
-		return setting.Errorf("training.warmup", "%v with %v: ranks that go on without a lost one tell their servers the first rate before they have counted the steps together: leave it out", c.Warmup, setting.Path("data.stream"))
+		return setting.Errorf("training.warmup", "%v with %v: ranks that continue without a lost rank send their servers the first rate before the number of steps is known: remove it", c.Warmup, setting.Path("data.stream"))
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (a *serverComm) setServers(c *client.Client) error {
 }
 
 // errLostTeller reports the loss of rank 0, which reports the results.
-var errLostTeller error = &transport.LostError{Reason: "the servers have given it up, and nobody else tells how the run goes and holds its results"}
+var errLostTeller error = &transport.LostError{Reason: "the servers treat it as lost, and the run cannot continue without rank 0, which reports its progress and has its results"}
 
 func (a *serverComm) liveRanks() []int { return a.ranks }
 
@@ -200,7 +200,7 @@ func addUp(p communicator, x []*float64, own [][]uint64) (words [][]uint64, err 
 	words = make([][]uint64, len(own))
 	for rank, b := range all {
 		if b != nil && !nextBatch(b, x, words) {
-			return nil, fmt.Errorf("rank %d has brought %d bytes for %d figures", rank, len(b), len(x))
+			return nil, fmt.Errorf("rank %d has sent %d bytes for %d numbers", rank, len(b), len(x))
 		}
 	}
 	return words, nil

@@ -213,8 +213,8 @@ func TestPeersSuit(t *testing.T) {
 		want string
 	}{
 		{served, ""},
-		{Defaults(zoo("mlp"), data.Synthetic), "let servers keep the parameters"},
-		{saved, "no step in common to save the run at"},
+		{Defaults(zoo("mlp"), data.Synthetic), "use parameter servers"},
+		{saved, "no common step for a checkpoint"},
 		{streamed, "training.warmup 5"},
 	} {
 		if err := meshComm.validate(meshComm{}, c.cfg); err != nil {

@@ -86,7 +86,7 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 		SamplesPerS: float64(r.data.shares.eval) / seconds, WallS: r.wall(),
 	}
 	if !finite(e.EvalLoss) {
-		return e, fmt.Errorf("the loss is %s: what %s holds has diverged", quantity.Exact(e.EvalLoss), f.File)
+		return e, fmt.Errorf("the loss is %s: the model in %s has diverged", quantity.Exact(e.EvalLoss), f.File)
 	}
 	r.setPosition("leaving the servers", 0, 0)
 	return e, r.replica.params.leave()
@@ -176,11 +176,11 @@ func sameMeaning(d data.Description, s *data.Dataset) error {
 	}
 	switch {
 	case (d.Encoder == nil) != (s.Encoder == nil):
-		return fmt.Errorf("the model was trained on %s, and these data are %s", kind(d.Encoder), kind(s.Encoder))
+		return fmt.Errorf("the model was trained on %s, but these data are %s", kind(d.Encoder), kind(s.Encoder))
 	case (d.Layout == nil) != (s.Layout == nil) || d.Layout != nil && !bytes.Equal(d.Layout.Meaning(), s.Layout.Meaning()):
-		return fmt.Errorf("the model was trained on samples by %s, and these are by %s, whose columns mean something else", layoutName(d.Layout), layoutName(s.Layout))
+		return fmt.Errorf("the model was trained on samples by %s, but these are by %s, with different columns", layoutName(d.Layout), layoutName(s.Layout))
 	case d.Encoder == nil && len(d.Words) > 0 && len(s.Words) > 0 && !slices.Equal(d.Words, s.Words):
-		return errors.New("the names of classes, or the words of the vocabulary, are others than those that the model was trained on")
+		return errors.New("the names of the classes, or the words of the vocabulary, differ from the training data's")
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func (d *runData) openSetOf(s checkpointInfo) (*data.Dataset, error) {
 	cfg.Data, cfg.TrainFile, cfg.EvalFile, cfg.Split, cfg.TrainLimit = "", "", other, 0, 0
 	set, err := openSet(cfg)
 	if err == nil {
-		d.remark(0, "evaluating %s of %s, which are all there are, and not the data that the run was trained on", quantity.Count(set.Eval.Len(), "row"), other)
+		d.remark(0, "evaluating all %s of %s, which is another file than the training data", quantity.Count(set.Eval.Len(), "row"), other)
 	}
 	return set, err
 }
@@ -263,7 +263,7 @@ func (l *epochLoop) evaluateSaved() (evaluation, error) {
 		whole.add(&own)
 	}
 	if err := l.addUp(&whole); err != nil {
-		return whole, fmt.Errorf("adding up the figures: %w", err)
+		return whole, fmt.Errorf("adding up the counters: %w", err)
 	}
 	return whole, nil
 }

@@ -44,7 +44,7 @@ func RunSeeds(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 		return Seeds{}, fmt.Errorf("%d seeds: want at least 1", n)
 	}
 	if n > 1 && cfg.Servers.Consistency != "" {
-		return Seeds{}, fmt.Errorf("%d seeds with parameters on servers (%s): servers keep those of one run: run the seeds one by one", n, cfg.Servers.Consistency)
+		return Seeds{}, fmt.Errorf("%d seeds with parameter servers (%s): servers hold the parameters of one run: run the seeds one by one", n, cfg.Servers.Consistency)
 	}
 	cfg, err := cfg.forSet(job, m, set)
 	if err != nil {

@@ -234,7 +234,7 @@ func (s *saver) files() (best, last string) {
 func (s *saver) more(p position, places string) (map[string]string, error) {
 	past, err := json.Marshal(s.reports.past)
 	if err != nil {
-		return nil, fmt.Errorf("the figures of epoch %d cannot be saved: %w", p.epoch, err)
+		return nil, fmt.Errorf("the metrics of epoch %d cannot be saved: %w", p.epoch, err)
 	}
 	setup, err := json.Marshal(s.replica.Opt.Setup())
 	if err != nil {
@@ -242,7 +242,7 @@ func (s *saver) more(p position, places string) (map[string]string, error) {
 	}
 	tuned, err := json.Marshal(s.replica.Tuner.State())
 	if err != nil {
-		return nil, fmt.Errorf("what was chosen cannot be saved: %w", err)
+		return nil, fmt.Errorf("the choices of tuning cannot be saved: %w", err)
 	}
 	more := map[string]string{moreData: s.data.dataName(), moreSet: s.data.description, morePast: string(past), moreExchange: string(setup), moreTuned: string(tuned)}
 	if s.data.digest != "" {
@@ -251,7 +251,7 @@ func (s *saver) more(p position, places string) (map[string]string, error) {
 	if c := s.cfg.Checkpoint; c.Assignments != nil {
 		told, err := json.Marshal(c.Assignments)
 		if err != nil {
-			return nil, fmt.Errorf("what the run was told cannot be saved: %w", err)
+			return nil, fmt.Errorf("the settings of the run cannot be saved: %w", err)
 		}
 		more[moreAssignments] = string(told)
 	}
@@ -301,7 +301,7 @@ func (s *saver) tallies(own epochCounters) (bits []uint64, err error) {
 	}
 	all, err := gatherNumbers(s.peers, numbers...)
 	if err != nil {
-		return nil, fmt.Errorf("gathering the ranks' figures: %w", err)
+		return nil, fmt.Errorf("gathering the ranks' counters: %w", err)
 	}
 	for _, n := range slices.Concat(all...) {
 		bits = append(bits, uint64(n))

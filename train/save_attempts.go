@@ -98,7 +98,7 @@ func LastServerParts(path string) (file string, step int64, part ServersPart, er
 		return "", 0, part, fmt.Errorf("%s: %w", file, err)
 	}
 	if p == nil {
-		return "", 0, part, fmt.Errorf("%s is of a run whose parameters lay with its ranks, not on servers: resume it as it was begun", file)
+		return "", 0, part, fmt.Errorf("%s is of a run without parameter servers: resume it without servers, too", file)
 	}
 	return file, f.Header.Step, *p, nil
 }
@@ -113,10 +113,10 @@ func ServerParts(h checkpoint.Header, file string) (*ServersPart, error) {
 	}
 	var p ServersPart
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		return nil, fmt.Errorf("what the servers have saved cannot be read: %w", err)
+		return nil, fmt.Errorf("the list of the servers' checkpoints cannot be read: %w", err)
 	}
 	if p.Start < 1 || len(p.Numbers) == 0 || slices.Contains(p.Numbers, 0) {
-		return nil, fmt.Errorf("checkpoints %v of the servers of start %d, which cannot be", p.Numbers, p.Start)
+		return nil, fmt.Errorf("checkpoints %v of the servers of start %d: out of range", p.Numbers, p.Start)
 	}
 	if file == "" {
 		return &p, nil
@@ -155,7 +155,7 @@ func dropAttempts(dir string, current int) error {
 	for _, n := range starts {
 		if n < current && !needed[n] {
 			if err := os.RemoveAll(AttemptDir(dir, n)); err != nil {
-				return fmt.Errorf("removing what servers have saved that no checkpoint needs: %w", err)
+				return fmt.Errorf("removing unused checkpoints of servers: %w", err)
 			}
 		}
 	}
@@ -165,7 +165,7 @@ func dropAttempts(dir string, current int) error {
 // canSave reports a run whose checkpoints would be incomplete.
 func (c Config) canSave() error {
 	if s := c.Servers; c.Checkpoint.Dir != "" && s.Consistency != "" && s.Start == 0 {
-		return fmt.Errorf("the run is to be saved in %s, but its servers were not told so: say it where they are started, `ringo run --checkpoint %[1]s`, or let `ringo train` start them", c.Checkpoint.Dir)
+		return fmt.Errorf("checkpoint folder %s: the servers were started without it: start them with `ringo run --checkpoint %[1]s`, or let `ringo train` start them", c.Checkpoint.Dir)
 	}
 	return nil
 }

@@ -70,8 +70,8 @@ func TestStarts(t *testing.T) {
 	}
 	starts(1, 3) // what cannot be read may need them
 	for _, c := range [][2]string{
-		{`{"start": 3}`, "checkpoints [] of the servers of start 3, which cannot be"}, {`{"start": 0, "numbers": [1]}`, "start 0"},
-		{`{"start": 3, "numbers": [1, 0]}`, "[1 0]"}, {"?", "cannot be read"}, {"", "lay with its ranks, not on servers"},
+		{`{"start": 3}`, "checkpoints [] of the servers of start 3: out of range"}, {`{"start": 0, "numbers": [1]}`, "start 0"},
+		{`{"start": 3, "numbers": [1, 0]}`, "[1 0]"}, {"?", "cannot be read"}, {"", "without parameter servers"},
 	} {
 		saveStart(t, dir, 30, c[0])
 		if _, _, _, err := LastServerParts(dir); err == nil || !strings.Contains(err.Error(), c[1]) || !strings.Contains(err.Error(), "step-000000030.ringo") {

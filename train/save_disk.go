@@ -59,18 +59,18 @@ func (s *saver) save(p position) error {
 				verdict[0], verdict[1] = verdictLater, s.later(p, err)
 			} else if left > 0 {
 				if !waiting { // reported once
-					s.reportDiskFull(p, err, fmt.Sprintf("the run waits for it for %s", quantity.Duration(left)))
+					s.reportDiskFull(p, err, fmt.Sprintf("the run waits for space for %s", quantity.Duration(left)))
 				}
 				waiting, s.room.pause = true, min(left, s.cfg.Checkpoint.pause())
 				verdict[0], verdict[1] = verdictWait, s.room.pause.Microseconds()
 			} else {
-				return fmt.Errorf("the last checkpoint could not be written, and what was trained since step %d is lost: %w", s.room.saved, err)
+				return fmt.Errorf("the last checkpoint could not be written; training after step %d is lost: %w", s.room.saved, err)
 			}
 		} else if err != nil {
 			return err
 		}
 		if err := collective.Broadcast(s.job.Group(), verdict, 0); err != nil {
-			return fmt.Errorf("learning whether rank 0 has saved the run: %w", err)
+			return fmt.Errorf("receiving the result of the save from rank 0: %w", err)
 		}
 		if verdict[0] == verdictSaved {
 			s.checkpointWritten(p)
@@ -98,14 +98,14 @@ func (s *saver) later(p position, fault error) (steps int64) {
 		steps = max(1, int64(s.room.pause.Seconds()/step))
 	}
 	steps = min(steps, int64(max(1, s.data.steps*s.cfg.Epochs-s.runStep(p))))
-	s.reportDiskFull(p, fault, fmt.Sprintf("the run goes on and tries again after step %d", int64(s.runStep(p))+steps))
+	s.reportDiskFull(p, fault, fmt.Sprintf("the run continues and tries again after step %d", int64(s.runStep(p))+steps))
 	return steps
 }
 
 func (s *saver) reportDiskFull(p position, fault error, then string) {
 	has, needs := fmt.Sprintf("the last one is of step %d", s.room.saved), ""
 	if s.room.saved == 0 {
-		has = "there is none yet"
+		has = "no checkpoint exists yet"
 	}
 	if w := new(checkpoint.WriteError); errors.As(fault, &w) {
 		needs = " of " + quantity.Bytes(w.Bytes)
@@ -114,7 +114,7 @@ func (s *saver) reportDiskFull(p position, fault error, then string) {
 	if e := syscall.Errno(0); errors.As(fault, &e) {
 		cause = e
 	}
-	s.remark(s.epochOf(p), "no room for the checkpoint of step %d%s: %v: make room in %s: %s; %s", s.resumption.stepsDone(p), needs, cause, s.cfg.Checkpoint.Dir, then, has)
+	s.remark(s.epochOf(p), "no space for the checkpoint of step %d%s: %v: free space in %s: %s; %s", s.resumption.stepsDone(p), needs, cause, s.cfg.Checkpoint.Dir, then, has)
 }
 
 // epochOf returns the epoch of the last finished step.
@@ -127,7 +127,7 @@ func (s *saver) epochOf(p position) int {
 
 func (s *saver) checkpointWritten(p position) {
 	if s.room.pause > 0 && s.job.Rank() == 0 {
-		s.remark(s.epochOf(p), "the checkpoint of step %d found room on the disk", s.resumption.stepsDone(p))
+		s.remark(s.epochOf(p), "the checkpoint of step %d is written: the disk has space again", s.resumption.stepsDone(p))
 	}
 	s.room.retryStep, s.room.pause, s.room.saved = 0, 0, s.resumption.stepsDone(p)
 }
@@ -189,7 +189,7 @@ func (s *saver) finished(p position) error {
 	s.finishing = nil
 	if dirlock.Full(f.err) {
 		s.room.saved = f.before
-		s.remark(s.epochOf(p), "the checkpoint of step %d found no room when it came to the disk: make room in %s: that of step %d is tried now", f.step, s.cfg.Checkpoint.Dir, s.resumption.stepsDone(p))
+		s.remark(s.epochOf(p), "the checkpoint of step %d is lost, because the disk was full: free space in %s; the checkpoint of step %d is tried now", f.step, s.cfg.Checkpoint.Dir, s.resumption.stepsDone(p))
 		return nil
 	}
 	return f.err

@@ -65,7 +65,7 @@ func TestFullDisk(t *testing.T) {
 				t.Fatalf("%s: %d without room, remarks %v", what, got.DiskFullCheckpoints, rec.remarks)
 			}
 			for i, says := range []string{
-				"no room for the checkpoint of step 8 of |B: no space left on device: make room in " + saving.Checkpoint.Dir + "|the run goes on and tries again after step 9|the last one is of step 4",
+				"no space for the checkpoint of step 8 of |B: no space left on device: free space in " + saving.Checkpoint.Dir + "|the run continues and tries again after step 9|the last one is of step 4",
 				"the checkpoint of step 9 of |tries again after step 10|the last one is of step 4", "the checkpoint of step 10 found room",
 			} {
 				for _, part := range strings.Split(says, "|") {
@@ -106,7 +106,7 @@ func TestFullDiskAtTheEnd(t *testing.T) {
 		if sum.DiskFullCheckpoints != c.full || len(rec.remarks) != 2*min(1, c.full) {
 			t.Errorf("%+v: %d without room, remarks %v", c, sum.DiskFullCheckpoints, rec.remarks)
 		}
-		if c.full > 0 && (!strings.Contains(rec.remarks[0].Text, "the run waits for it for 15s") || !strings.Contains(rec.remarks[0].Text, "there is none yet")) {
+		if c.full > 0 && (!strings.Contains(rec.remarks[0].Text, "the run waits for space for 15s") || !strings.Contains(rec.remarks[0].Text, "no checkpoint exists yet")) {
 			t.Errorf("%+v: remark %s", c, rec.remarks[0].Text)
 		}
 		if files, err := filepath.Glob(filepath.Join(cfg.Checkpoint.Dir, "*")); err != nil || len(files) != 2 {

@@ -98,7 +98,7 @@ func TestLostOnTheWayToTheDisk(t *testing.T) {
 	}
 	cfg.Checkpoint = Checkpoint{Dir: t.TempDir(), Every: 4, Keep: 1000, create: slowDisk(failing(syscall.ENOSPC))}
 	_, rec := onRanks(t, 2, cfg)
-	if len(rec.remarks) != 1 || !strings.Contains(rec.remarks[0].Text, "the checkpoint of step 8 found no room when it came to the disk: make room in "+cfg.Checkpoint.Dir+": that of step 12 is tried now") {
+	if len(rec.remarks) != 1 || !strings.Contains(rec.remarks[0].Text, "the checkpoint of step 8 is lost, because the disk was full: free space in "+cfg.Checkpoint.Dir+"; the checkpoint of step 12 is tried now") {
 		t.Errorf("%+v", rec.remarks)
 	}
 	if steps, err := checkpoint.Steps(cfg.Checkpoint.Dir); err != nil || strings.Contains(fmt.Sprint(steps), " 8 ") || !strings.Contains(fmt.Sprint(steps), "12") {

@@ -214,7 +214,7 @@ func TestResumeRefuses(t *testing.T) {
 		want []string
 	}{
 		{2, func(c *Config) { c.LR, c.Batch, c.Momentum, c.Epochs = 0.25, 8, 0.5, 2 }, []string{"training.momentum 0.5: the checkpoint has 0.9", "training.batch 8: the checkpoint has 16"}},
-		{2, func(c *Config) { c.Seed = 3 }, []string{"training.seed 3: the checkpoint has 1", "the data are others: their fingerprint is "}},
+		{2, func(c *Config) { c.Seed = 3 }, []string{"training.seed 3: the checkpoint has 1", "the data differ: their fingerprint is "}},
 		{2, func(c *Config) { c.SetOptimizer("adamw") }, []string{"training.optimizer adamw: the checkpoint has sgd"}},
 		{2, func(c *Config) { c.Exchange.Strategy = distopt.PartialUpdate }, []string{"exchange.strategy partialUpdate: the checkpoint has fp32"}},
 		{2, func(c *Config) { c.Model = zoo("mnist") }, []string{"model mnist-cnn: the checkpoint has mlp"}},

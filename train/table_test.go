@@ -130,7 +130,7 @@ func TestSetsOfAnotherMeaning(t *testing.T) {
 		want string
 	}{
 		{pets, data.Dataset{Words: []string{"cat", "dog"}}, ""}, {pets, data.Dataset{}, ""}, {data.Description{}, data.Dataset{Words: []string{"a"}}, ""},
-		{pets, data.Dataset{Words: []string{"dog", "cat"}}, "names of classes"}, {pets, data.Dataset{Encoder: new(table.Encoder)}, "trained on no table, and these data are a table"},
+		{pets, data.Dataset{Words: []string{"dog", "cat"}}, "names of classes"}, {pets, data.Dataset{Encoder: new(table.Encoder)}, "trained on no table, but these data are a table"},
 		{data.Description{Encoder: new(table.Encoder)}, data.Dataset{}, "trained on a table"},
 	} {
 		if err := sameMeaning(c.d, &c.s); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -30,7 +30,7 @@ ringo: parameter server 1 is lost: killed by signal 9 (SIGKILL); its last lines:
 test log-loss 1.3867, AUC 0.6104 after 8 epochs in 7.5 s; params sha256 4126b199c87fed3f0d314ce9091713ebf40798456a221d5b4b1f2c266bf8bbd3
 `
 	wentOnErrs = `[ps 0] ringo: server 0: trainer 1 is lost: its session 0 has been away for 3s: the trainer was silent for 3s: timed out
-ringo: rank 1 is lost: it had not ended when all others had, and was killed
+ringo: rank 1 is lost: it still ran after all other processes had ended, and was killed
 `
 	trained = `epoch 1/1  train loss 0.5783  test log-loss 0.5783
 test log-loss 0.5783, AUC 0.5769 after 1 epoch in 0.0 s; params sha256 59bccdf965ca542526248e61e59bccdf965ca542526248e61e0123456789abcd

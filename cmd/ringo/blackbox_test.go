@@ -19,7 +19,7 @@ func TestBlackBoxOfAJob(t *testing.T) {
 	p.await(&p.out, "epoch       2/")
 	syscall.Kill(p.worker(1), syscall.SIGKILL)
 	p.checkEnd(exitFailed, "rank 1 is lost: killed by signal 9")
-	checkHolds(t, "the error", p.errs.String(), "\n  black box: operation ", "killed by signal 9 (SIGKILL)); ", "\n  black box: what each was doing: ringo blackbox "+boxes)
+	checkHolds(t, "the error", p.errs.String(), "\n  black box: operation ", "killed by signal 9 (SIGKILL)); ", "\n  black box: last operations of each process: ringo blackbox "+boxes)
 	files, err := filepath.Glob(filepath.Join(boxes, "*"))
 	if err != nil || len(files) != 1 || !strings.HasSuffix(p.errs.String(), files[0]+"\n") {
 		t.Fatalf("%v: %q, told %s", err, files, p.errs.String())

@@ -68,7 +68,7 @@ func (f *jobFlags) tellsFar(h *dashboard.Collector, say func(line string)) *trai
 	case !wanted || f.part != nil && f.part.Rank > 0 || f.ByHand() && f.Rank > 0:
 		return nil
 	case err != nil:
-		say(fmt.Sprintf("Kubeflow Trainer is not told how far the job is: %s", oneLine(err)))
+		say(fmt.Sprintf("progress is not reported to Kubeflow Trainer: %s", oneLine(err)))
 		return nil
 	}
 	return trainjob.Start(trainjob.Config{Server: server, Read: h.Progress, Report: say})

@@ -112,7 +112,7 @@ func TestTaken(t *testing.T) {
 	for line, want := range map[string]string{
 		"train mnist --data synthetic --np 2": "", "bench step mnist --np 2": "", "jobs mnist-ps": "",
 		"train mnist --zzz": "--zzz", "train mnist --data synthetic --staleness 4": "has no effect", "train nothing": "nothing",
-		"run --np 2": "needs a program", "run --np 2 --sync bsp -- x": "needs servers", "server --index 4 --np 2 --servers 2 --rendezvous x:1": "--index 4",
+		"run --np 2": "needs a program", "run --np 2 --sync bsp -- x": "needs parameter servers", "server --index 4 --np 2 --servers 2 --rendezvous x:1": "--index 4",
 		"bench step mnist --strategy zzz": "zzz", "jobs zzz": "zzz", "ps show": "one folder", "bench ps --zzz": "--zzz",
 	} {
 		if err := taken(words(line)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

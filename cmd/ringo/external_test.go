@@ -38,12 +38,12 @@ func TestStartedByAnotherLauncher(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	for line, want := range map[string]string{
-		"train mnist --data synthetic":                                         "does not say where rank 0 is, and not all ranks are on one host: name a file",
+		"train mnist --data synthetic":                                         "do not have the address of rank 0, and the ranks are on several hosts",
 		"train mnist --data synthetic --rendezvous h:1":                        "RINGO_TICKET is not set, nor is RINGO_TICKET_FILE",
-		"train mnist --data synthetic --np 4 --rendezvous /x":                  "there are to be 4 ranks, but mpirun of Open MPI",
-		"train mnist --data synthetic --transport mem --rendezvous /x":         "--transport mem keeps all ranks in one process",
-		"run -- ./trainer --epochs 3":                                          "it is to run once",
-		"bench ps":                                                             "it is to run once",
+		"train mnist --data synthetic --np 4 --rendezvous /x":                  "the number of ranks is 4, but mpirun of Open MPI",
+		"train mnist --data synthetic --transport mem --rendezvous /x":         "--transport mem is for all ranks in one process",
+		"run -- ./trainer --epochs 3":                                          "this command must run once",
+		"bench ps":                                                             "this command must run once",
 		"train mnist --data synthetic --rendezvous h:1 --ticket-file /no/such": "ticket: ",
 	} {
 		if strings.HasSuffix(line, "/no/such") {

@@ -69,7 +69,7 @@ func TestKilledFineTuning(t *testing.T) {
 		}
 		p.checkGone()
 		resume := "train mlp --resume --progress none --checkpoint " + dir
-		checkRefused(t, exitUsage, resume+" --init-from "+file, "--init-from "+file, "was begun with "+pre)
+		checkRefused(t, exitUsage, resume+" --init-from "+file, "--init-from "+file, "was started with "+pre)
 		if err := os.Rename(pre, pre+".gone"); err != nil {
 			t.Fatal(err)
 		}

@@ -64,7 +64,7 @@ func helpOnTrain(cmd *cobra.Command, topic string) error {
 		shortHelp(to)
 		return nil
 	case "models":
-		_, err := fmt.Fprint(to, "Models, with what each trains on and its usual settings:\n\n"+modelList())
+		_, err := fmt.Fprint(to, "Models, with their data and default settings:\n\n"+modelList())
 		return err
 	}
 	found := false
@@ -116,7 +116,7 @@ func groupHelp(to io.Writer, g job.SettingGroup) {
 		fmt.Fprintf(to, "\nBy --set PATH=VALUE, or in a job file:\n\n%s", usages)
 	}
 	if g.Name != "" {
-		fmt.Fprintf(to, "\nIn job files they stand below `%s:`", g.Name)
+		fmt.Fprintf(to, "\nNames in job files, below `%s:`", g.Name)
 		if len(renamed) > 0 {
 			fmt.Fprintf(to, ", where these have other names than their flags:\n%s", cli.InLines(renamed))
 		}

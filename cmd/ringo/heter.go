@@ -95,15 +95,15 @@ func (c *heterRole) check(cmd *cobra.Command) []error {
 func (c *heterRole) byHand() error {
 	switch n := len(c.HeterAddresses); {
 	case !c.isGiven("job.ranks"):
-		return setting.Errorf("job.ranks", "is missing: a heter-trainer waits for so many trainers")
+		return setting.Errorf("job.ranks", "is missing: a heter-trainer needs the number of trainers")
 	case n == 0:
 		return setting.Errorf("heter.addresses", "is missing: where all heter-trainers listen, HOST:PORT,HOST:PORT,...; this one at its own place")
 	case c.Train.Model.Name == "":
 		return setting.Errorf("model", "is missing: a heter-trainer has the dense layers of the trainers' model: --set model=NAME, or the job file of the ranks")
 	case !c.Sync.UsesParameterServers():
-		return setting.Errorf("sync", "%s: heter-trainers need servers that keep parameters: say what those are told (%s)", c.Sync, strings.Join(train.Consistencies(), ", "))
+		return setting.Errorf("sync", "%s: heter-trainers need parameter servers: use the same value as the servers (%s)", c.Sync, strings.Join(train.Consistencies(), ", "))
 	case c.index < 0 || c.index >= n:
-		return fmt.Errorf("--index %d: want a heter-trainer from 0 to %d, as there are %d", c.index, n-1, n)
+		return fmt.Errorf("--index %d: want 0 to %d, the job has %d heter-trainers", c.index, n-1, n)
 	}
 	return nil
 }

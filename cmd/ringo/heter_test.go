@@ -68,7 +68,7 @@ func TestGoesOnWithoutHeter(t *testing.T) {
 		if err := syscall.Kill(p.process("RINGO_HETER_INDEX", 1), c.sig); err != nil {
 			t.Fatal(err)
 		}
-		p.checkEnd(0, "ringo: heter-trainer 1 is lost: ", "; the others go on", "heter-trainer 0 of 2 is done: "+c.done, "parameter server 0 of 1 is done")
+		p.checkEnd(0, "ringo: heter-trainer 1 is lost: ", "; the other processes continue", "heter-trainer 0 of 2 is done: "+c.done, "parameter server 0 of 1 is done")
 	}
 }
 
@@ -124,13 +124,13 @@ func TestHeterIsRefused(t *testing.T) {
 	defer busy.Close()
 	t.Setenv(launch.TicketVar, transport.NewTicket().String())
 	const usual = "heter --index 0 --np 2 --set model=ctr-dnn "
-	checkRefused(t, exitUsage, "heter --index 0 --set model=ctr-dnn --set heter.addresses=h:1", "--np is missing: a heter-trainer waits for so many trainers")
+	checkRefused(t, exitUsage, "heter --index 0 --set model=ctr-dnn --set heter.addresses=h:1", "--np is missing: a heter-trainer needs the number of trainers")
 	checkRefused(t, exitUsage, usual, "heter.addresses is missing: where all heter-trainers listen")
 	checkRefused(t, exitUsage, "heter --index 0 --np 2 --set heter.addresses=h:1", "model is missing")
-	checkRefused(t, exitUsage, "heter --index 1 --np 2 --set model=ctr-dnn --set heter.addresses=h:1", "--index 1: want a heter-trainer from 0 to 0, as there are 1")
+	checkRefused(t, exitUsage, "heter --index 1 --np 2 --set model=ctr-dnn --set heter.addresses=h:1", "--index 1: want 0 to 0, the job has 1 heter-trainers")
 	checkRefused(t, exitUsage, usual+"--set heter.addresses=h", `--set heter.addresses "h": `)
-	checkRefused(t, exitUsage, usual+"--set heter.addresses=h:1,h:2 --set heter.count=1", "--set heter.addresses has 2, but --heter is 1")
-	checkRefused(t, exitUsage, usual+"--sync aggregate --set heter.addresses=h:1", "--sync aggregate: heter-trainers need servers that keep parameters: say what those are told (bsp, ssp, async, geo)")
+	checkRefused(t, exitUsage, usual+"--set heter.addresses=h:1,h:2 --set heter.count=1", "--set heter.addresses has 2 addresses, but --heter is 1")
+	checkRefused(t, exitUsage, usual+"--sync aggregate --set heter.addresses=h:1", "--sync aggregate: heter-trainers need parameter servers: use the same value as the servers (bsp, ssp, async, geo)")
 	checkRefused(t, exitFailed, usual+"--set heter.addresses="+busy.Addr().String(), "heter.addresses has the place of heter-trainer 0, where it cannot listen: listening on "+busy.Addr().String())
 	checkRefused(t, exitUsage, "train ctr-dnn --data synthetic --np 2 --servers 1 --set heter.addresses=h:1", "--set heter.addresses is for ranks started by hand: give --rank too")
 }

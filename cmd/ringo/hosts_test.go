@@ -43,14 +43,14 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, b, err)
 		}
 	}
-	checkRefused(t, exitFailed, "train mlp "+small+"--hosts a,dead --set job.ssh="+ssh, `host dead: ssh failed: "Host key verification failed."; its key is not known here yet: `)
+	checkRefused(t, exitFailed, "train mlp "+small+"--hosts a,dead --set job.ssh="+ssh, `host dead: ssh failed: "Host key verification failed."; its host key is not accepted yet: run `)
 	for line, want := range map[string]string{
 		"train mlp --hosts a:0":                                   `--hosts host "a:0": "0" ranks: want 1 to 1024`,
 		"train mlp --hosts @" + dir + "/none":                     "--hosts: open " + dir + "/none",
 		"train mlp --hosts @" + ssh:                               "--hosts: " + ssh + ": line 2: ",
-		"train mlp --np 3 --hosts a:2":                            "--hosts has room for 2 ranks, but --np is 3",
+		"train mlp --np 3 --hosts a:2":                            "--hosts has places for 2 ranks, but --np is 3",
 		"train mlp --hosts a:2 --transport mem":                   "--hosts with --transport mem",
-		"train mlp --hosts a:2 --rendezvous /x":                   "--rendezvous /x: want HOST:PORT of this host",
+		"train mlp --hosts a:2 --rendezvous /x":                   "--rendezvous /x: want a HOST:PORT of this host",
 		"train mlp --hosts a:2 --rank 0 --rendezvous h:1":         "--hosts starts all ranks",
 		"train mlp --set job.copy=true":                           "job.copy",
 		"train mlp --hosts a:2 --set servers.hosts=-x --sync bsp": "want a name or address",
@@ -99,5 +99,5 @@ func TestDoctor(t *testing.T) {
 	checkHolds(t, "stdout", p.out.String(), "ok    a: program: version ", "\n", " a: cores: ", "ok    a: link: ", "ok    a: link under TLS: ", " Gbit/s from it")
 	p = start(t, "doctor --hosts dead --json - --ssh "+ssh)
 	p.checkEnd(1, "1 fault would make jobs fail")
-	checkHolds(t, "stdout", p.out.String(), `{"what":"dead","found":"ssh failed: \"Host key verification failed.\"; its key is not known here yet: `+"`ssh dead true`", `"level":"bad"`)
+	checkHolds(t, "stdout", p.out.String(), `{"what":"dead","found":"ssh failed: \"Host key verification failed.\"; its host key is not accepted yet: run `+"`ssh dead true`", `"level":"bad"`)
 }

@@ -44,7 +44,7 @@ func (f *jobFlags) check(cmd *cobra.Command, model string) []error {
 		return faults
 	}
 	if f.worker && f.Transport == job.TransportMem {
-		faults.Error(f.faults(setting.Errorf("job.transport", "mem keeps all ranks in one process: it cannot be used by a single rank")))
+		faults.Error(f.faults(setting.Errorf("job.transport", "mem is for all ranks in one process, not for a single rank")))
 	}
 	if f.worker && f.ByHand() {
 		faults.Add("--rank %d, but %s is set too: a launcher has already placed this process", f.Rank, launch.RankVar)
@@ -54,7 +54,7 @@ func (f *jobFlags) check(cmd *cobra.Command, model string) []error {
 		faults.Error(f.faults(f.atHand()))
 	}
 	if f.worker && len(f.env.Tables) > 0 && !f.Sync.UsesParameterServers() && f.accepts("sync") {
-		faults.Add("the launcher has started servers that keep parameters, %d of them: say what it was told, --sync bsp, ssp, async or geo", len(f.env.Tables))
+		faults.Add("the launcher has started %d parameter servers: give the same --sync as the launcher, bsp, ssp, async or geo", len(f.env.Tables))
 	}
 	faults.Error(f.faults(errors.Join(f.ValidateProcesses(), f.orders(), f.partFault())))
 	faults.Error(f.faults(f.tuning.load(f.Spec)))
@@ -82,11 +82,11 @@ func (g *commandSettings) partFault() error {
 	case g.part == nil:
 		return nil
 	case g.Hosts != "":
-		return setting.Errorf("job.hosts", "starts all ranks, and %s starts others: choose one", g.externalLauncher)
+		return setting.Errorf("job.hosts", "starts all ranks, and %s starts ranks as well: choose one", g.externalLauncher)
 	case g.Transport == job.TransportMem:
-		return setting.Errorf("job.transport", "mem keeps all ranks in one process, and %s starts several", g.externalLauncher)
+		return setting.Errorf("job.transport", "mem runs all ranks in one process, but %s starts several processes", g.externalLauncher)
 	case g.Sync != job.AllReduce:
-		return setting.Errorf("sync", "%s needs servers, which nobody starts beside the ranks of %s: start them by hand, and one rank in each process", g.Sync, g.externalLauncher)
+		return setting.Errorf("sync", "%s needs servers, which %s does not start: start the servers by hand, and one rank per process", g.Sync, g.externalLauncher)
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func (f *jobFlags) runRank(ctx context.Context, cfg ringo.Config, body func(*rin
 			return fmt.Errorf("--np %d, but %s is %d", f.Ranks, launch.WorldSizeVar, job.Size())
 		}
 		if f.ParameterServers() != job.ParameterServers() {
-			return fmt.Errorf("%d servers keep parameters, but %s has %d: say --sync and --servers as the launcher was told", f.ParameterServers(), launch.ParameterServersVar, job.ParameterServers())
+			return fmt.Errorf("%d parameter servers, but %s has %d: give the same --sync and --servers as the launcher", f.ParameterServers(), launch.ParameterServersVar, job.ParameterServers())
 		}
 		return body(job)
 	})

@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := root.ExecuteContext(ctx)
 	status, text := outcome(ctx, err)
 	if err := out.fault(); status == 0 && err != nil {
-		status, text = exitFailed, fmt.Sprintf("what was to be printed is lost: %v", err)
+		status, text = exitFailed, fmt.Sprintf("the output is incomplete: %v", err)
 	}
 	if told := (reportedError{}); status > 128 && launched() || ringo.Reported(err) || errors.As(err, &told) {
 		text = "" // the launcher reports the error, once for all workers

@@ -53,7 +53,7 @@ func TestPodsStartRanks(t *testing.T) {
 	if s := last(); *s.ProgressPercentage == 100 || s.EstimatedRemainingSeconds != nil || !strings.Contains(fmt.Sprint(s.Metrics), "[{failed 1} {epoch ") {
 		t.Errorf("%+v", s)
 	}
-	if strings.Contains(one.errs.String(), "is not told") {
+	if strings.Contains(one.errs.String(), "is not reported") {
 		t.Error("a pod without rank 0 tells, too")
 	}
 
@@ -64,10 +64,10 @@ func TestPodsStartRanks(t *testing.T) {
 	t.Setenv("PET_MASTER_PORT", "1")
 	t.Setenv(launch.TicketFileVar, ticket)
 	for line, want := range map[string]string{
-		"train mlp --data synthetic --sync bsp":      "--sync bsp needs servers, which nobody starts beside the ranks of Kubeflow Trainer",
+		"train mlp --data synthetic --sync bsp":      "--sync bsp needs servers, which Kubeflow Trainer",
 		"train mlp --data synthetic --hosts a:4":     "--hosts starts all ranks, and Kubeflow Trainer",
-		"run --transport tcp --np 3 -- ./trainer":    "there are to be 3 ranks, but Kubeflow Trainer",
-		"train mlp --data synthetic --transport mem": "--transport mem keeps all ranks in one process",
+		"run --transport tcp --np 3 -- ./trainer":    "the number of ranks is 3, but Kubeflow Trainer",
+		"train mlp --data synthetic --transport mem": "--transport mem runs all ranks in one process",
 	} {
 		checkRefused(t, exitUsage, line, want)
 	}

@@ -133,15 +133,15 @@ func (c *predictCommand) suits(cmd *cobra.Command) error {
 	case !c.prompted && language:
 		faults.Add("%s is a language model, which writes text: give it --prompt TEXT", c.Train.Model.Name)
 	case c.prompted && asked && !c.worker:
-		faults.Add("--prompt with --data: a language model goes on from one of them, a text")
+		faults.Add("--prompt with --data: give one of the two; a language model continues the text of --prompt")
 	case !c.prompted && !asked && !c.worker:
-		faults.Add("say what to predict with --data FILE, or - for the standard input; a language model takes --prompt TEXT")
+		faults.Add("no input: give --data FILE, or --data - for stdin; for a language model --prompt TEXT")
 	case c.prompted && c.Ranks > 1:
 		faults.Add("--np %d: a text is written by one rank, on --threads", c.Ranks)
 	case !c.prompted && c.Train.Data == data.Stdin && !c.InProcess():
-		faults.Add("--data - is read by this process alone, and the ranks are others: name a file, or leave --np out")
+		faults.Add("--data -: only this process can read stdin, not its ranks: give a file, or remove --np")
 	case !c.prompted && c.Train.Data == data.Stdin && c.Ranks > 1:
-		faults.Add("--data - is read by one rank, which others would wait for, as reading a row takes longer than the model: leave --np out; --threads is what helps")
+		faults.Add("--data - with --np: one rank reads stdin, and other ranks would only wait for it: remove --np; --threads makes it faster")
 	}
 	if c.prompted {
 		given("format", "top", "columns")
@@ -276,7 +276,7 @@ func leftOfAll(p *train.Predictor, own []data.LeftOut, limit int) (left []data.L
 			continue
 		}
 		if slices.Sort(l.Names); l.Count > limit {
-			return left, setting.Errorf("data.max-bad-records", "%d: the ranks have left out %d", limit, l.Count)
+			return left, setting.Errorf("data.max-bad-records", "%d: the ranks have skipped %d", limit, l.Count)
 		}
 	}
 	return left, nil

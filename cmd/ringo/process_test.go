@@ -141,7 +141,7 @@ func TestWorkerKilled(t *testing.T) {
 		rank int
 		want string
 	}{
-		{2, `^ringo: rank 2 is lost: killed by signal 9 \(SIGKILL\)(, in step \d+ of epoch \d+.*|, while .*)?; ranks 0 and 1 ended because of it.*; it wrote nothing\n  black box: operation .*\n  black box: what each was doing: ringo blackbox .*\n$`},
+		{2, `^ringo: rank 2 is lost: killed by signal 9 \(SIGKILL\)(, in step \d+ of epoch \d+.*|, while .*)?; ranks 0 and 1 ended because of it.*; it wrote nothing\n  black box: operation .*\n  black box: last operations of each process: ringo blackbox .*\n$`},
 		{0, `^ringo: rank 0 is lost: killed by signal 9 \(SIGKILL\)(, in step \d+ of epoch \d+.*|, while .*)?; ranks 1 and 2 ended because of it.*; its last lines:\n(  .*\n)+$`},
 	} {
 		p := start(t, endless+"--np 3")

@@ -78,7 +78,7 @@ func TestLostRankIsDoneWithout(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "run.jsonl")
 			p := start(t, goingOn+"--sync "+mode+" --json "+file)
 			p.hit(1, syscall.SIGKILL)
-			p.checkEnd(0, `ringo: rank 1 is lost: killed by signal 9 (SIGKILL); its last line: "trainer 1 of 3 is up, with 2 servers"; the others go on`+"\n",
+			p.checkEnd(0, `ringo: rank 1 is lost: killed by signal 9 (SIGKILL); its last line: "trainer 1 of 3 is up, with 2 servers"; the other processes continue`+"\n",
 				"[ps 0] ringo: server 0: trainer 1 is lost: its session 0 has been away for 6s", "[rank 2] trainer 2 of 3 is done\n", "trainer 0 of 3 is done\n")
 			checkLost(t, p, file)
 		})
@@ -91,7 +91,7 @@ func TestStoppedRankIsDoneWithout(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "run.jsonl")
 	p := start(t, goingOn+"--sync ssp --staleness 1 --json "+file)
 	p.hit(1, syscall.SIGSTOP)
-	p.checkEnd(0, "trainer 1 is lost: its session 0 has been away for 6s: the trainer was silent for 6s", "ringo: rank 1 is lost: it had not ended when all others had, and was killed\n")
+	p.checkEnd(0, "trainer 1 is lost: its session 0 has been away for 6s: the trainer was silent for 6s", "ringo: rank 1 is lost: it still ran after all other processes had ended, and was killed\n")
 	checkLost(t, p, file)
 }
 
@@ -108,7 +108,7 @@ func TestRunningStatisticsWithoutMesh(t *testing.T) {
 // Rank 0 tells of the run: without it all end.
 func TestFirstRankCannotBeLost(t *testing.T) {
 	t.Parallel()
-	for sig, why := range map[syscall.Signal]string{syscall.SIGKILL: "killed by signal 9 (SIGKILL)", syscall.SIGSTOP: "the parameter servers hear nothing from it"} {
+	for sig, why := range map[syscall.Signal]string{syscall.SIGKILL: "killed by signal 9 (SIGKILL)", syscall.SIGSTOP: "the parameter servers receive no heartbeat from it"} {
 		p := start(t, goingOn+"--sync async")
 		p.hit(0, sig)
 		p.checkEnd(exitFailed, "\nringo: rank 0 is lost: "+why, "ranks 1 and 2 ended because of it")

@@ -62,7 +62,7 @@ func (g *commandSettings) spooled(cmd *cobra.Command, said, placed []setting.Ass
 		spool, err := remotepath.Open(cmd.Context(), a.Text, g.remote.below, want, tells(cmd))
 		var held *remotepath.HeldError
 		if errors.As(err, &held) {
-			return setting.Errorf(a.Path, "%v: go on with it (%v), name another folder, or remove its checkpoints", held, setting.Path("checkpoint.resume"))
+			return setting.Errorf(a.Path, "%v: resume it (%v), choose another folder, or remove the checkpoints", held, setting.Path("checkpoint.resume"))
 		}
 		if err != nil {
 			return setting.Errorf(a.Path, "%w", err)

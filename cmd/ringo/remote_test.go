@@ -29,7 +29,7 @@ func TestSavedElsewhere(t *testing.T) {
 	if err := syscall.Kill(p.cmd.Process.Pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	p.checkEnd(128+int(syscall.SIGTERM), "what is saved goes to "+far+"/run, by way of ", "--resume goes on from there")
+	p.checkEnd(128+int(syscall.SIGTERM), "what is saved goes to "+far+"/run, by way of ", "--resume continues from there")
 	steps, err := checkpoint.Steps(dir + "/run")
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestSavedElsewhere(t *testing.T) {
 		t.Errorf("status %d, %s%s, want sha256 %s", status, p.out.String(), p.errs.String(), want)
 	}
 	checkHolds(t, "resumed", p.out.String(), "resumed after ", " from "+far+"/run/step-")
-	checkRefused(t, exitUsage, job+"--checkpoint "+far+"/run", "--checkpoint "+far+fmt.Sprintf("/run holds a run already, saved last in step-%09d.ringo: go on with it (--resume)", 50*epochs))
+	checkRefused(t, exitUsage, job+"--checkpoint "+far+"/run", "--checkpoint "+far+fmt.Sprintf("/run already has checkpoints of a run, the last one in step-%09d.ringo: resume it (--resume)", 50*epochs))
 	for _, line := range []string{"eval " + far + "/run", "eval " + far + "/run/last", fmt.Sprintf("eval %s/run/step-%09d.ringo", far, 50*epochs)} {
 		status, out, errs := command(t, line+" --progress none")
 		if status != 0 || !strings.Contains(out, "after "+quantity.Count(50*epochs, "step")) {

@@ -89,7 +89,7 @@ func otherBeginning(said, told []setting.Assignment, file string) error {
 	if whole, err := filepath.Abs(said[i].Text); err == nil && whole == was || said[i].Text == was {
 		return nil
 	}
-	f := setting.Errorf(path, "%s: the run goes on from %s, and was begun with %s: leave it out, or name another folder to save in", said[i].Text, file, was)
+	f := setting.Errorf(path, "%s: the run in %s was started with %s: remove the setting, or choose another folder for a new run", said[i].Text, file, was)
 	f.Origin = said[i].Origin
 	return f
 }

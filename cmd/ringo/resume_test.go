@@ -71,7 +71,7 @@ func TestFolderOfAnotherRun(t *testing.T) {
 	line := "train mlp --data synthetic --epochs 1 --batch 16 --train-limit 64 --eval-limit 3 --progress none --checkpoint " + dir
 	hashOf(t, line)
 	for _, np := range []string{" --np 1", " --np 2"} {
-		checkRefused(t, exitFailed, line+np, dir+" holds a run already, saved last in step-000000004.ringo", "--resume")
+		checkRefused(t, exitFailed, line+np, dir+" already has checkpoints of a run, the last one in step-000000004.ringo", "--resume")
 		checkRefused(t, exitFailed, line+"/step-000000004.ringo"+np, "preparing "+dir)
 	}
 }
@@ -110,7 +110,7 @@ func TestFolderOfARunningJob(t *testing.T) {
 				p.checkEnd(exitFailed, "another job saves to "+dir, fmt.Sprintf("process %d on host ", pid))
 				continue
 			}
-			checkRefused(t, exitFailed, line+dir+" "+second, "another job saves to "+dir, fmt.Sprintf("process %d on host ", pid), "train mlp", "name another folder")
+			checkRefused(t, exitFailed, line+dir+" "+second, "another job saves to "+dir, fmt.Sprintf("process %d on host ", pid), "train mlp", "choose another folder")
 		}
 		steps, err := checkpoint.Steps(dir)
 		if err != nil {

@@ -117,21 +117,21 @@ func (c *runRole) check(cmd *cobra.Command) []error {
 		errs = append(errs, setting.Errorf("job.transport", "%s: want shm or tcp: the program's ranks are processes", c.Transport))
 	}
 	if c.Sync.UsesParameterServers() && !c.isGiven("servers.count") {
-		errs = append(errs, setting.Errorf("sync", "%s needs servers that keep the parameters: say %v", c.Sync, setting.Path("servers.count")))
+		errs = append(errs, setting.Errorf("sync", "%s needs parameter servers: set %v", c.Sync, setting.Path("servers.count")))
 	}
 	if dir := c.Train.Checkpoint.Dir; dir != "" && !c.Sync.UsesParameterServers() {
-		errs = append(errs, setting.Errorf("checkpoint.dir", "%s: is for servers that keep parameters (%v), which save with the program; without them it saves by itself", dir, setting.Path("sync")))
+		errs = append(errs, setting.Errorf("checkpoint.dir", "%s: is for parameter servers (%v), which save together with the program; without them the program saves its own checkpoints", dir, setting.Path("sync")))
 	}
 	for _, p := range []setting.Path{"job.heartbeat-timeout"} {
 		if c.isGiven(p) && !c.Sync.UsesParameterServers() {
-			errs = append(errs, setting.Errorf(p, "has no effect without servers that keep parameters (%v): the program says when a rank is lost", setting.Path("sync")))
+			errs = append(errs, setting.Errorf(p, "has no effect without parameter servers (%v): the program itself handles lost ranks", setting.Path("sync")))
 		}
 	}
 	if c.ContinueOnLoss() && c.isGiven("job.transport") {
 		errs = append(errs, setting.Errorf("job.transport", "%s is not for %v continue: ranks are connected to servers, and not to each other", c.Transport, setting.Path("ps.failure-policy")))
 	}
 	if c.isGiven("job.rendezvous") && c.Hosts == "" {
-		errs = append(errs, setting.Errorf("job.rendezvous", "is where this launcher is reached from other hosts: say %v, too", setting.Path("job.hosts")))
+		errs = append(errs, setting.Errorf("job.rendezvous", "is the address of this launcher for other hosts: set %v as well", setting.Path("job.hosts")))
 	}
 	given := c.Transport
 	c.Transport = "shm" // ranks are always processes

@@ -47,7 +47,7 @@ func TestRunTables(t *testing.T) {
 	// A program that wants other servers than there are is told so.
 	for flags, text := range map[string]string{
 		"--servers 2":                          "give all processes of a job the same",
-		"--servers 1 --sync bsp":               "2 servers keep parameters, but RINGO_PS_ADDRS has 1: say",
+		"--servers 1 --sync bsp":               "2 parameter servers, but RINGO_PS_ADDRS has 1: give",
 		"--servers 2 --sync async":             "sync is async on server ",
 		"--servers 2 --sync ssp --staleness 1": "--staleness 1 has no effect with --sync bsp: it is for --sync ssp alone",
 	} {
@@ -75,6 +75,6 @@ func TestRunTablesLost(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "run.jsonl")
 	p := start(t, "run --np 3 --servers 2 --sync async --ps-failure-policy continue "+lostSoon+"-- "+os.Args[0]+" "+goingOn+"--sync async --json "+file)
 	p.hit(1, syscall.SIGKILL)
-	p.checkEnd(0, "ringo: rank 1 is lost: killed by signal 9 (SIGKILL)", "; the others go on\n", "[ps 0] ringo: server 0: trainer 1 is lost: its session 0 has been away for 6s")
+	p.checkEnd(0, "ringo: rank 1 is lost: killed by signal 9 (SIGKILL)", "; the other processes continue\n", "[ps 0] ringo: server 0: trainer 1 is lost: its session 0 has been away for 6s")
 	checkLost(t, p, file)
 }

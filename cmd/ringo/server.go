@@ -102,7 +102,7 @@ func (c *serverRole) check(cmd *cobra.Command) []error {
 		faults.Add("--http has no effect on an aggregation server: the ranks of its host serve its metrics")
 	}
 	if c.Transport == job.TransportMem {
-		faults.Error(c.faults(setting.Errorf("job.transport", "mem keeps all ranks in one process: they have no servers")))
+		faults.Error(c.faults(setting.Errorf("job.transport", "mem runs all ranks in one process, without servers")))
 	}
 	if placed && cmd.Flags().Changed("index") {
 		faults.Add("--index %d, but a launcher has already placed this process: leave it out", c.index)
@@ -123,15 +123,15 @@ func (c *serverRole) check(cmd *cobra.Command) []error {
 func (c *serverRole) byHand() error {
 	switch n := c.Servers.Count; {
 	case !c.isGiven("job.ranks"):
-		return setting.Errorf("job.ranks", "is missing: a server waits for so many workers")
+		return setting.Errorf("job.ranks", "is missing: a server needs the number of ranks")
 	case c.Sync.UsesParameterServers() && n == 0:
 		return setting.Errorf("ps.addresses", "is missing: where all servers listen, HOST:PORT,HOST:PORT,...; this one at its own place")
 	case !c.Sync.UsesParameterServers() && c.Rendezvous == "":
 		return setting.Errorf("job.rendezvous", "is missing: a server needs the address where rank 0 listens")
 	case c.Sync.UsesParameterServers() && c.Train.Start.From != "" && c.Train.Model.Name == "":
-		return setting.Errorf("training.init-from", "%s: a server needs the model, by whose names it finds the table: --set model=NAME, or the job file of the ranks", c.Train.Start.From)
+		return setting.Errorf("training.init-from", "%s: a server needs the model for the names of the tables: --set model=NAME, or the job file of the ranks", c.Train.Start.From)
 	case c.index < 0 || c.index >= n:
-		return fmt.Errorf("--index %d: want a server from 0 to %d, as there are %d", c.index, n-1, n)
+		return fmt.Errorf("--index %d: want 0 to %d, the job has %d servers", c.index, n-1, n)
 	}
 	return nil
 }

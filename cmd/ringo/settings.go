@@ -88,7 +88,7 @@ func (g *commandSettings) register(fs *pflag.FlagSet, command setting.Commands) 
 			}
 		}
 	}
-	fs.StringVar(&g.file, "job", "", "read settings from this job `FILE`, or the one that ringo jobs lists by this name; flags win over it")
+	fs.StringVar(&g.file, "job", "", "read settings from this job `FILE`, or from a built-in job file by its name (ringo jobs); flags override it")
 	fs.StringArrayVar(&g.set, "set", nil, "`PATH=VALUE`: give any setting by its path, such as ps.durability=wal; may be repeated")
 }
 
@@ -324,7 +324,7 @@ func readJob(name string) ([]setting.Assignment, error) {
 	}
 	f, err := pathname.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("--job: %w; `ringo jobs` lists those that come with ringo", err)
+		return nil, fmt.Errorf("--job: %w; `ringo jobs` lists the built-in job files", err)
 	}
 	defer f.Close()
 	return jobfile.Read(name, f)

@@ -148,7 +148,7 @@ func (s *signals) stopsJob(job *ringo.Job, report func(line string)) {
 func signalledText(name string, err error) string {
 	var stopped *ringo.StoppedError
 	if errors.As(err, &stopped) && stopped.Step >= 0 {
-		return stopped.Error() + ": --resume goes on from there"
+		return stopped.Error() + ": --resume continues from there"
 	}
 	return (&signalError{name}).Error()
 }

@@ -28,7 +28,7 @@ var stopLine = regexp.MustCompile(`ringo: (SIG\w+): all ranks stop after step (\
 func checkStopped(p *program, sig syscall.Signal, dir string) {
 	p.t.Helper()
 	name := unix.SignalName(sig)
-	p.checkEnd(128+int(sig), "ringo: stopped by "+name+" after step ", ", saved in "+dir+": --resume goes on from there\n")
+	p.checkEnd(128+int(sig), "ringo: stopped by "+name+" after step ", ", saved in "+dir+": --resume continues from there\n")
 	lines := stopLine.FindAllStringSubmatch(p.errs.String(), -1)
 	if len(lines) != 1 || lines[0][1] != name || lines[0][3] != dir {
 		p.t.Fatalf("%s: %q, want one line of %s and %s; stderr:\n%s", p.line, lines, name, dir, &p.errs)

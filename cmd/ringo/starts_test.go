@@ -152,7 +152,7 @@ func TestJobStopsBetween(t *testing.T) {
 	if err := os.RemoveAll(lost); err != nil {
 		t.Fatal(err)
 	}
-	checkRefused(t, exitFailed, line+dir+" --resume", "resuming: what servers have saved for "+file+" is not whole: server 1 of 2: "+lost, "remove that file to go on from an earlier one")
+	checkRefused(t, exitFailed, line+dir+" --resume", "resuming: the servers' checkpoints for "+file+" are incomplete: server 1 of 2: "+lost, "remove this file to continue from an earlier checkpoint")
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
@@ -244,14 +244,14 @@ func TestJobCheckpointUsage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "saved")
 	p := start(t, endless+"--verbose --np 2 --sync async --checkpoint-every 50 --checkpoint "+dir)
 	awaitSteps(p, dir, 1)
-	checkRefused(t, exitFailed, endless+"--np 2 --sync async --resume --checkpoint "+dir, "another job saves to "+dir+", process ", " on host ", "train mlp", "name another folder")
+	checkRefused(t, exitFailed, endless+"--np 2 --sync async --resume --checkpoint "+dir, "another job saves to "+dir+", process ", " on host ", "train mlp", "choose another folder")
 	p.cmd.Process.Signal(os.Interrupt)
 	p.checkEnd(exitInterrupted, "parameter server 0 of 1 is done: ", "stopped by SIGINT after step ")
 	if _, _, _, err := train.LastServerParts(dir); err != nil {
 		t.Error(err)
 	}
 	checkHolds(t, "ringo ps show", second(command(t, "ps show "+train.AttemptDir(dir, 1))), "1 server of job", "durability checkpoint", ", after step ")
-	checkRefused(t, exitFailed, endless+"--np 2 --sync async --checkpoint "+dir, dir+" holds a run already")
+	checkRefused(t, exitFailed, endless+"--np 2 --sync async --checkpoint "+dir, dir+" already has checkpoints of a run")
 	hashOf(t, "train mlp --data synthetic --epochs 1 --batch 16 --train-limit 64 --eval-limit 3 --progress none --checkpoint "+dir+"2")
 	checkRefused(t, exitUsage, endless+"--np 1 --sync async --resume --checkpoint "+dir+"2", "is of a run with other settings: ", "--sync async: the checkpoint has allreduce")
 }

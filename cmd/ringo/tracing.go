@@ -51,7 +51,7 @@ func (t *traced) end(err error, say io.Writer) error {
 	defer t.line.Close()
 	if err != nil {
 		if t.job.Rank() == 0 {
-			err = fmt.Errorf("%w (no timeline in %s: it is written when a run has ended well)", err, t.path)
+			err = fmt.Errorf("%w (no timeline in %s: a timeline is written only after a successful run)", err, t.path)
 		}
 		return err
 	}

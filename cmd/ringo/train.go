@@ -50,7 +50,7 @@ func (c *trainCommand) command() *cobra.Command {
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { shortHelp(cmd.OutOrStdout()) })
 	c.register(cmd.Flags(), setting.Train)
 	cmd.Flags().BoolVar(&c.verbose, "verbose", false, "print plans, kernels, connections, and the start and end of each process, too")
-	cmd.Flags().StringVar(&c.write, "write-job", "", "write what the run resolved to, also what it chose, as a job `FILE` that repeats it")
+	cmd.Flags().StringVar(&c.write, "write-job", "", "write all settings of the run, also the chosen ones, as a job `FILE` that repeats the run")
 	return cmd
 }
 

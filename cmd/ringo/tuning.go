@@ -37,7 +37,7 @@ func (t *tuning) load(s *job.Spec) error {
 	if t.loaded, fault = tune.Load(path); fault != nil {
 		fault = setting.Errorf("tuning.profile", "%s: %w", path, fault)
 	} else if t.loaded.Collectives == nil && !plans {
-		fault = setting.Errorf("tuning.profile", "%s has no rules of collectives, and nothing else is chosen here: leave it out", path)
+		fault = setting.Errorf("tuning.profile", "%s has no rules for collective algorithms, which this command needs: remove it", path)
 	}
 	s.Train.Tuning.Profile = t.loaded.Planner
 	return fault
@@ -75,7 +75,7 @@ func (t *tuning) saveFound() error {
 		return nil
 	}
 	if err := tune.Save(t.save, t.found); err != nil {
-		return fmt.Errorf("what was measured cannot be saved: %w", err)
+		return fmt.Errorf("the measurements cannot be saved: %w", err)
 	}
 	t.saved = true
 	return nil

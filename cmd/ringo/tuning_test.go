@@ -68,7 +68,7 @@ func TestTuneUsage(t *testing.T) {
 		for _, c := range [][]string{
 			{"--cost-profile " + links, "--cost-profile " + links, `rule 0: barrier has no algorithm "ring"`},
 			{"--cost-profile " + bare, "--cost-profile " + bare, `format ""`, "measure again"},
-			{"--cost-profile " + planner, "--cost-profile " + planner + " has no rules of collectives"},
+			{"--cost-profile " + planner, "--cost-profile " + planner + " has no rules for collective algorithms"},
 		} {
 			checkRefused(t, exitUsage, cmd+c[0], c[1:]...)
 		}

@@ -56,6 +56,6 @@ func TestPresetsTrain(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	checkRefused(t, exitUsage, "train --job mnits", "--job: open mnits: no such file or directory; `ringo jobs` lists those that come with ringo")
+	checkRefused(t, exitUsage, "train --job mnits", "--job: open mnits: no such file or directory; `ringo jobs` lists the built-in job files")
 	checkRefused(t, exitUsage, "jobs mnits", `"mnits" is no job that comes with ringo (did you mean "mnist"?)`)
 }

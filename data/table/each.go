@@ -27,7 +27,7 @@ func (e *Encoder) Each(r Reader, keep []string, batch int, mine func(k int64) bo
 	for _, name := range keep {
 		at := slices.Index(names, name)
 		if at < 0 {
-			return &Fault{File: r.Name(), Column: name, Problem: "there is no such column, which is to be kept: there are " + some(names, 12)}
+			return &Fault{File: r.Name(), Column: name, Problem: "a column to pass through does not exist: the table has " + some(names, 12)}
 		}
 		want = append(want, at)
 	}

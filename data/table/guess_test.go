@@ -113,7 +113,7 @@ func TestNotesNameGuesses(t *testing.T) {
 	} {
 		if name == "an index" {
 			c.content = "," + strings.ReplaceAll(column("c", fractions), "\n", "\n7,")
-			c.content, c.note = strings.TrimSuffix(c.content, "7,"), `column "Unnamed: 0" is left out: it is an index, as pandas and R write it`
+			c.content, c.note = strings.TrimSuffix(c.content, "7,"), `column "Unnamed: 0" is ignored: it is a row index of pandas or R`
 		}
 		r := text(t, c.content)
 		e, err := InferEncoder(r, Options{}, none, strict)

@@ -20,7 +20,7 @@ func (e *Encoder) Notes(r Reader) []string {
 	for i, s := range e.surveys {
 		if s == nil {
 			if c := e.Columns[i]; c.Reason == anIndex {
-				remarks = append(remarks, fmt.Sprintf("column %q is left out: it is an index, as pandas and R write it", c.Name))
+				remarks = append(remarks, fmt.Sprintf("column %q is ignored: it is a row index of pandas or R", c.Name))
 			}
 			continue
 		}

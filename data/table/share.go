@@ -23,7 +23,7 @@ func share(file string, own []*survey, gather func([]byte) ([][]byte, error)) ([
 	}
 	texts, err := gather(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: sending what its columns hold: %w", file, err)
+		return nil, fmt.Errorf("%s: exchanging the statistics of its columns: %w", file, err)
 	}
 	var all []*survey
 	var before []string
@@ -38,7 +38,7 @@ func share(file string, own []*survey, gather func([]byte) ([][]byte, error)) ([
 			err = json.Unmarshal(of.Columns, &columns)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("what the columns of table %d hold cannot be read: %w", i, err)
+			return nil, fmt.Errorf("the statistics of the columns of table %d cannot be read: %w", i, err)
 		}
 		if all == nil {
 			for _, t := range columns {
@@ -50,7 +50,7 @@ func share(file string, own []*survey, gather func([]byte) ([][]byte, error)) ([
 		if !slices.EqualFunc(all, columns, func(s *survey, t found) bool {
 			return s.Name == t.Name && s.Kind == t.Kind && s.Format == t.Format && s.Goal == t.Goal
 		}) {
-			return nil, &Fault{File: file, Problem: fmt.Sprintf("tables that are trained on together have other columns, or others are to be found: want the same names in the same order; the first has %s, another %s", namesOf(all), namesOf(columns))}
+			return nil, &Fault{File: file, Problem: fmt.Sprintf("the ranks' tables have different columns, kinds or targets: want the same in the same order; the first table has %s, another %s", namesOf(all), namesOf(columns))}
 		}
 		for k, t := range columns {
 			t.rename(func(name string) string { return of.File + name })
@@ -79,7 +79,7 @@ func toSend(file string, own []*survey) ([]byte, error) {
 		text, err = json.Marshal(sent{file, text})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: what its columns hold cannot be sent: %w", file, err)
+		return nil, fmt.Errorf("%s: the statistics of its columns cannot be encoded: %w", file, err)
 	}
 	return text, nil
 }

@@ -67,7 +67,7 @@ func TestTogether(t *testing.T) {
 	}
 	_, errs = together(t, choice, head+a, "x,town,z\n"+b)
 	for _, err := range errs {
-		if err == nil || !strings.Contains(err.Error(), "want the same names in the same order; the first has x, town, y, another x, town, z") {
+		if err == nil || !strings.Contains(err.Error(), "want the same in the same order; the first table has x, town, y, another x, town, z") {
 			t.Errorf("other columns: %v", err)
 		}
 	}

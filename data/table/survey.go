@@ -115,7 +115,7 @@ func newSurveys(r Reader, goal string, schema Schema) (all []*survey, err error)
 	names := r.Columns()
 	for _, name := range slices.Sorted(maps(schema)) {
 		if !slices.Contains(names, name) {
-			return nil, &Fault{File: r.Name(), Column: name, Problem: "there is no such column: there are " + some(names, 12)}
+			return nil, &Fault{File: r.Name(), Column: name, Problem: "no such column: the table has " + some(names, 12)}
 		}
 	}
 	for _, name := range names {

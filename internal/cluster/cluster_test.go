@@ -106,7 +106,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"ticket", func(m *MemberConfig) { m.Ticket = transport.NewTicket() }, transport.ErrTicket, "rank 1 cannot join at 127.0.0.1:"},
 		{"version", func(m *MemberConfig) { m.Version = "2" }, transport.ErrVersion, "ringo 2"},
-		{"world size", func(m *MemberConfig) { m.WorldSize = 3 }, transport.ErrRefused, "rank 1 says that the job has 3 ranks, but it has 2"},
+		{"world size", func(m *MemberConfig) { m.WorldSize = 3 }, transport.ErrRefused, "rank 1 was started for a job of 3 ranks, but the job has 2"},
 		{"duplicate", func(m *MemberConfig) { m.Rank = 0 }, transport.ErrRefused, "there is a rank 0 already"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -18,13 +18,13 @@ func TestDead(t *testing.T) {
 		lost bool
 		why  string
 	}{
-		{"heard", observation{silent: 9 * s, limit: 10 * s}, false, "lately"},
+		{"heard", observation{silent: 9 * s, limit: 10 * s}, false, "is recent"},
 		{"on this host", observation{silent: 10 * s, limit: 10 * s, sameHost: true, last: 3}, true, "no sign of life for 10s"},
 		{"others wait for it", observation{silent: 10 * s, limit: 10 * s, moved: 9 * s, last: 3}, true, "no sign of life for 10s"},
 		{"others got what it had sent before", observation{silent: 10 * s, limit: 10 * s, moved: 5 * s, last: 3}, true, "no sign of life for 10s"},
-		{"others go on", observation{silent: 10 * s, limit: 10 * s, moved: s, last: 3, silence: 2}, false, "data have come"},
+		{"others go on", observation{silent: 10 * s, limit: 10 * s, moved: s, last: 3, silence: 2}, false, "other members have received data"},
 		{"others go on for long", observation{silent: 30 * s, limit: 10 * s, last: 3}, true, "no sign of life for 30s"},
-		{"nobody is heard", observation{silent: 12 * s, limit: 10 * s, moved: 12 * s, silence: 1}, false, "cut off"},
+		{"nobody is heard", observation{silent: 12 * s, limit: 10 * s, moved: 12 * s, silence: 1}, false, "disconnected"},
 		{"nobody is heard for long", observation{silent: 30 * s, limit: 10 * s, moved: 30 * s, silence: 1}, true, "30s"},
 		{"the only one", observation{silent: 10 * s, limit: 10 * s, moved: 10 * s}, true, "10s"},
 	} {

@@ -65,15 +65,15 @@ func (q observation) decide() (lost bool, why string) {
 	}
 	switch {
 	case q.silent < q.limit:
-		return false, "it was heard of lately"
+		return false, "its last heartbeat is recent"
 	case q.sameHost:
 		return true, sign(q.limit)
 	case q.silent >= graceFactor*q.limit:
 		return true, sign(graceFactor * q.limit)
 	case q.last > 0 && q.moved < q.silent-q.limit/2:
-		return false, "data have come to others since, which takes all members"
+		return false, "other members have received data since, for which all members are needed"
 	case q.last == 0 && q.silence > 0:
-		return false, "nobody is heard of, so the coordinator itself may be cut off"
+		return false, "no member sends heartbeats, so the coordinator itself may be disconnected"
 	}
 	return true, sign(q.limit)
 }

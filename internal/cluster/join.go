@@ -80,7 +80,7 @@ func (c *Coordinator) refused(line string) {
 func (c *Coordinator) reserve(h transport.Hello) error {
 	switch {
 	case h.WorldSize != c.cfg.WorldSize:
-		return fmt.Errorf("rank %d says that the job has %d ranks, but it has %d", h.Rank, h.WorldSize, c.cfg.WorldSize)
+		return fmt.Errorf("rank %d was started for a job of %d ranks, but the job has %d", h.Rank, h.WorldSize, c.cfg.WorldSize)
 	case h.Rank < 0 || h.Rank >= c.cfg.WorldSize:
 		return fmt.Errorf("rank %d is not among the %d ranks of the job", h.Rank, c.cfg.WorldSize)
 	}

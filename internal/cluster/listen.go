@@ -70,7 +70,7 @@ func listen(local net.Addr, rendezvous, network string, ports PortRange) (net.Li
 		at = net.TCPAddr{}
 	}
 	if at.IP.IsLinkLocalUnicast() {
-		return nil, fmt.Errorf("%v is valid on one link only and means something else on other hosts: use another address of the coordinator's host as rendezvous, or name an interface", at.IP)
+		return nil, fmt.Errorf("%v is a link-local address, valid on one link only: use another address of the coordinator's host as rendezvous, or set an interface", at.IP)
 	}
 	for at.Port = ports.First; at.Port <= ports.Last; at.Port++ { // a single pass with port 0, any, without a range
 		l, err := net.ListenTCP("tcp", &at)
@@ -157,7 +157,7 @@ func unknown(err error) bool {
 }
 
 func unknownYet(address string, within time.Duration) string {
-	return fmt.Sprintf("%s: this name is not known here: trying on for up to %v, as names of pods may come late", address, within)
+	return fmt.Sprintf("%s: the name does not resolve yet: trying for up to %v, because names of pods can be late", address, within)
 }
 
 // HostAddress returns this host's address for the job: of the named network interface, else

@@ -86,7 +86,7 @@ func TestNamesMayComeLate(t *testing.T) {
 	if _, err = Listen(t.Context(), name, times.Join, report); err == nil || !strings.Contains(err.Error(), "not known for 100ms") {
 		t.Error(err)
 	}
-	if len(told) != 2 || !strings.Contains(told[0], name+": this name is not known here") || told[0] != told[1] {
+	if len(told) != 2 || !strings.Contains(told[0], name+": the name does not resolve yet") || told[0] != told[1] {
 		t.Errorf("told %q", told)
 	}
 	if _, err := Listen(t.Context(), "127.0.0.1:70000", times.Join, report); err == nil || len(told) != 2 {

@@ -232,7 +232,7 @@ func (m *Member) join(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-late.C:
-		return &DialError{m.cfg.Rank, m.cfg.Rendezvous, fmt.Errorf("not all ranks joined within %v, and the coordinator does not say which", m.cfg.Times.Join)}
+		return &DialError{m.cfg.Rank, m.cfg.Rendezvous, fmt.Errorf("some ranks did not join within %v, and the coordinator has not reported which", m.cfg.Times.Join)}
 	}
 }
 

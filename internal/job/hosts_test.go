@@ -14,7 +14,7 @@ func TestHostsAreChecked(t *testing.T) {
 	}{
 		{[]string{two, "job.ranks=4"}, ""},
 		{[]string{two, "job.ranks=3"}, ""},
-		{[]string{two, "job.ranks=5"}, "job.hosts has room for 4 ranks, but job.ranks is 5"},
+		{[]string{two, "job.ranks=5"}, "job.hosts has places for 4 ranks, but job.ranks is 5"},
 		{[]string{"job.hosts=a:0"}, "job.hosts host \"a:0\""},
 		{[]string{"job.hosts=-oProxyCommand=x"}, "want a name or address"},
 		{[]string{two, "sync=bsp", "servers.hosts=c:x"}, "servers.hosts host \"c:x\""},
@@ -23,7 +23,7 @@ func TestHostsAreChecked(t *testing.T) {
 		{[]string{two, "sync=bsp", "heter.count=2", "heter.hosts=c:x"}, "heter.hosts host \"c:x\""},
 		{[]string{two, "job.transport=mem"}, "job.hosts with job.transport mem"},
 		{[]string{two, "job.ranks=4", "job.rank=1", "job.rendezvous=h:1"}, "starts all ranks"},
-		{[]string{two, "job.rendezvous=/shared/place"}, "want HOST:PORT of this host"},
+		{[]string{two, "job.rendezvous=/shared/place"}, "want a HOST:PORT of this host"},
 		{[]string{two, "job.rendezvous=10.0.0.1:2000"}, ""},
 	} {
 		spec, _ := newJob(t, append([]string{"model=mnist"}, c.words...)...)

@@ -174,9 +174,9 @@ func TestValidate(t *testing.T) {
 	}{
 		{[]string{"job.ranks=0", "job.timeout=0s"}, []string{"job.ranks 0: want 1 to 1024", "job.timeout 0s: want a positive time"}},
 		{[]string{"job.ranks=2", "job.rank=2", "job.rendezvous=h"}, []string{"job.rank 2: want 0 to 1, since job.ranks is 2", `job.rendezvous "h": want HOST:PORT`}},
-		{[]string{"job.rank=0"}, []string{"job.rank 0 needs job.rendezvous, the HOST:PORT"}},
+		{[]string{"job.rank=0"}, []string{"job.rank 0 needs job.rendezvous: the HOST:PORT"}},
 		{[]string{"training.seeds=0"}, []string{"training.seeds 0: want 1 to 1000"}},
-		{[]string{"model=ctr-dnn", "sync=async", "training.seeds=2"}, []string{"training.seeds 2 with sync async: servers keep the parameters of one run"}},
+		{[]string{"model=ctr-dnn", "sync=async", "training.seeds=2"}, []string{"training.seeds 2 with sync async: servers hold the parameters of one run"}},
 		{[]string{"training.seeds=2", "checkpoint.dir=x"}, []string{`training.seeds 2 with checkpoint.dir "x"`}},
 		{[]string{"training.folds=1"}, []string{"training.folds 1: want 2 to 1000, or 0"}},
 		{[]string{"training.folds=3", "training.seeds=2"}, []string{"training.folds 3 with training.seeds 2: vary one of the two"}},
@@ -267,7 +267,7 @@ func TestCountedByAddresses(t *testing.T) {
 		t.Errorf("%v, %v: %d servers, %d heter-trainers", err, s.Validate(), s.Servers.Count, s.Train.Heter.Count)
 	}
 	s, _, err = job.New(given(setting.Assignment{Path: "servers.count", Text: "1"})...)
-	if err != nil || s.Validate() == nil || !strings.Contains(s.Validate().Error(), "has 2, but servers.count is 1") {
+	if err != nil || s.Validate() == nil || !strings.Contains(s.Validate().Error(), "has 2 addresses, but servers.count is 1") {
 		t.Errorf("two addresses for one server: %v, %v", err, s.Validate())
 	}
 }

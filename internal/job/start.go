@@ -77,7 +77,7 @@ func (s *Attempt) find(path, dir string) error {
 	}
 	from, err := offline.At(train.AttemptDir(dir, part.Start), uint64(step), part.Numbers)
 	if err != nil {
-		return fmt.Errorf("resuming: what servers have saved for %s is not whole: %w; remove that file to go on from an earlier one", file, err)
+		return fmt.Errorf("resuming: the servers' checkpoints for %s are incomplete: %w; remove this file to continue from an earlier checkpoint", file, err)
 	}
 	s.From, s.Step, s.Parts = from.Dir, step, part.Numbers
 	return nil

@@ -31,7 +31,7 @@ func TestNoMesh(t *testing.T) {
 		want string
 	}{
 		{ringo.Config{ServersOnly: true, Size: 1}, "ps.addresses are missing"},
-		{ringo.Config{ServersOnly: true, Size: 1, Servers: 2, ParameterServers: cfg.ParameterServers}, "2 servers that sum gradients"},
+		{ringo.Config{ServersOnly: true, Size: 1, Servers: 2, ParameterServers: cfg.ParameterServers}, "2 aggregation servers"},
 		{ringo.Config{ServersOnly: true, Size: 1, Rendezvous: "h:1", ParameterServers: cfg.ParameterServers}, `job.rendezvous "h:1" has no effect`},
 		{ringo.Config{ServersOnly: true}, launch.RankVar + " is not set: ranks without a mesh (ServersOnly) need a launcher"},
 	} {

@@ -108,9 +108,9 @@ func TestCannotMeetByFile(t *testing.T) {
 		path, ticket string
 		want         string
 	}{
-		"nobody posts":       {1, filepath.Join(dir, "none"), "", "there is no such file"},
+		"nobody posts":       {1, filepath.Join(dir, "none"), "", "the file does not exist"},
 		"readable by others": {1, open, "", "others may read it"},
-		"no folder":          {0, filepath.Join(dir, "a", "b"), "", "rank 0 cannot tell the others where it listens"},
+		"no folder":          {0, filepath.Join(dir, "a", "b"), "", "rank 0 cannot publish its address"},
 		"no ticket":          {0, filepath.Join(dir, "c"), filepath.Join(dir, "none"), "ticket: "},
 		"an open ticket":     {0, filepath.Join(dir, "c"), open, "others may read it"},
 		"no address":         {1, "here", "", "want HOST:PORT with a port from 1 to 65535, where rank 0 listens, or the absolute path of a file"},
@@ -121,7 +121,7 @@ func TestCannotMeetByFile(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
-	if _, err := ringo.Join(t.Context(), ringo.Config{TicketFile: open}); err == nil || !strings.Contains(err.Error(), "is for a rank that is placed by hand") {
+	if _, err := ringo.Join(t.Context(), ringo.Config{TicketFile: open}); err == nil || !strings.Contains(err.Error(), "is for a rank started by hand") {
 		t.Error(err)
 	}
 }

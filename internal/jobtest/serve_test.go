@@ -195,7 +195,7 @@ func TestRoles(t *testing.T) {
 		return err
 	}
 	checkText(t, serve(ringo.Config{}), "joining the job", "RINGO_RANK is not set")
-	checkText(t, serve(ringo.Config{Size: 2, Rank: 1, Servers: 1, Rendezvous: "host:1"}), "server 1: want 0 to 0, since there are 1")
+	checkText(t, serve(ringo.Config{Size: 2, Rank: 1, Servers: 1, Rendezvous: "host:1"}), "server 1: want 0 to 0, the job has 1 servers")
 	_, err := ringo.Join(t.Context(), ringo.Config{Servers: 1})
 	checkText(t, err, "RINGO_RANK is not set")
 	_, err = ringo.Join(t.Context(), ringo.Config{Servers: -1, Aggregate: aggregate.Config{Trainers: 2, SegmentBytes: 1}})

@@ -143,7 +143,7 @@ func (a *agent) follow(said <-chan frame) error {
 			}
 			if a.received.Store(true); f.kind == frameBegin {
 				if err := f.read(&a.begin); err != nil || a.begin.Beat <= 0 || a.begin.Silent <= 0 {
-					return fmt.Errorf("what the job's launcher says first is not understood: %v", err)
+					return fmt.Errorf("the first message of the job's launcher cannot be read: %v", err)
 				}
 				a.limit <- a.begin.Silent
 				beats.Reset(a.begin.Beat)

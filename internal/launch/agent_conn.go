@@ -77,7 +77,7 @@ func (l *agentConn) send(f frame) {
 	case <-l.done:
 	case l.queue <- f:
 	default:
-		go l.lose("it does not read what it is told") // separate goroutine: the caller may hold the lock of a process that is lost with the host
+		go l.lose("it does not read its messages") // separate goroutine: the caller may hold the lock of a process that is lost with the host
 	}
 }
 

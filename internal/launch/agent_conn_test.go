@@ -122,7 +122,7 @@ func TestLineIsLost(t *testing.T) {
 	e := strung(t, time.Minute)
 	e.goesOn()
 	go func() { _, _ = e.conn.Write([]byte("Welcome to b, running Linux")) }()
-	e.lost("what came is no frame of a launcher")
+	e.lost("the data are not from a launcher")
 
 	e = strung(t, time.Minute)
 	_ = e.conn.Close()
@@ -141,7 +141,7 @@ func TestLineIsLost(t *testing.T) {
 	for range maxQueued + 10 {
 		e.line.send(frame{kind: frameSignal})
 	}
-	e.lost("it does not read what it is told")
+	e.lost("it does not read its messages")
 }
 
 // With a host its processes are lost, each once, and how is what is told first.

@@ -44,7 +44,7 @@ const (
 )
 
 // errFrame means that the peer is no ringo launcher: shell start-up files may print, for example.
-var errFrame = errors.New("what came is no frame of a launcher (does its shell write something at the start?)")
+var errFrame = errors.New("the data are not from a launcher (does the shell print text at its start?)")
 
 type frame struct {
 	kind   frameKind

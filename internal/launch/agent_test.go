@@ -214,7 +214,7 @@ func TestAttendEnds(t *testing.T) {
 		k := attended(t, AgentConfig{Env: os.Environ()})
 		k.want(frameHost, nil)
 		k.tell(frame{kind: frameBegin, body: []byte(body)})
-		if err := k.ends(); err == nil || !strings.Contains(err.Error(), "is not understood") {
+		if err := k.ends(); err == nil || !strings.Contains(err.Error(), "cannot be read") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

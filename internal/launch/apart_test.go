@@ -59,10 +59,10 @@ func awaitFile(path string) {
 func TestLostApart(t *testing.T) {
 	t.Parallel()
 	for how, want := range map[string]string{
-		"kill": `ringo: rank 1 is lost: killed by signal 9 (SIGKILL); its last line: "about to die"; the others go on` + "\n",
-		"fail": `ringo: rank 1 is lost: exit status 4; its last line: "about to die"; the others go on` + "\n",
-		"tell": "ringo: rank 1 failed: no file; the others go on\n",
-		"stop": "ringo: rank 1 is lost: it had not ended when all others had, and was killed\n",
+		"kill": `ringo: rank 1 is lost: killed by signal 9 (SIGKILL); its last line: "about to die"; the other processes continue` + "\n",
+		"fail": `ringo: rank 1 is lost: exit status 4; its last line: "about to die"; the other processes continue` + "\n",
+		"tell": "ringo: rank 1 failed: no file; the other processes continue\n",
+		"stop": "ringo: rank 1 is lost: it still ran after all other processes had ended, and was killed\n",
 	} {
 		lost, alone := filepath.Join(t.TempDir(), "lost"), filepath.Join(t.TempDir(), "alone")
 		tell := func(file string) {
@@ -77,7 +77,7 @@ func TestLostApart(t *testing.T) {
 				c.Grace = 3 * time.Second
 				c.Stdout = &cue{to: c.Stdout.(*buffer), word: "about to die", times: 1, do: func() { tell(lost) }}
 			} else {
-				c.Stderr = &cue{to: c.Stderr.(*buffer), word: "the others go on", times: 1, do: func() { tell(lost) }}
+				c.Stderr = &cue{to: c.Stderr.(*buffer), word: "the other processes continue", times: 1, do: func() { tell(lost) }}
 			}
 			c.OnExit = func(rank int, _ string) {
 				if rank == 2 {

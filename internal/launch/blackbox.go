@@ -32,7 +32,7 @@ func (e *RecordedError) Error() string {
 	}
 	switch {
 	case e.File != "":
-		text += "\n  black box: what each was doing: ringo blackbox " + e.File
+		text += "\n  black box: last operations of each process: ringo blackbox " + e.File
 	case e.Unwritten != nil:
 		text += fmt.Sprintf("\n  black box: %v", e.Unwritten)
 	}

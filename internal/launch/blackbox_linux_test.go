@@ -57,7 +57,7 @@ func TestBlackBox(t *testing.T) {
 	if got := recorded.Finding.String(); got != finds {
 		t.Errorf("it shows %s\n   want %s", got, finds)
 	}
-	if text := l.err.Error(); !strings.HasPrefix(text, death.Error()+"\n  black box: operation 1 ") || !strings.HasSuffix(text, "\n  black box: what each was doing: ringo blackbox "+recorded.File) {
+	if text := l.err.Error(); !strings.HasPrefix(text, death.Error()+"\n  black box: operation 1 ") || !strings.HasSuffix(text, "\n  black box: last operations of each process: ringo blackbox "+recorded.File) {
 		t.Errorf("error %s", text)
 	}
 	f, err := os.Open(recorded.File)

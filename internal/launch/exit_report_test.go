@@ -64,9 +64,9 @@ func TestFirstLostIsToldOnce(t *testing.T) {
 	const last = "; its last lines:\n  about to die"
 	for how, want := range map[string]string{
 		"kill":  "rank 0 is lost: killed by signal 9 (SIGKILL), in step 3 of epoch 1; ranks 1 and 2 ended because of it" + last,
-		"stop":  "rank 0 is lost: the parameter servers hear nothing from it, in step 3 of epoch 1; ranks 1 and 2 ended because of it" + last,
+		"stop":  "rank 0 is lost: the parameter servers receive no heartbeat from it, in step 3 of epoch 1; ranks 1 and 2 ended because of it" + last,
 		"fail":  "rank 0 failed: no file; ranks 1 and 2 ended because of it in step 3 of epoch 1",
-		"alone": "rank 0 is lost: it had not ended when all others had, and was killed" + last,
+		"alone": "rank 0 is lost: it still ran after all other processes had ended, and was killed" + last,
 	} {
 		l := launch(t, context.Background(), 3, "teller", []string{how, t.TempDir()}, func(c *Config) { tablesBeside(0)(c); apart(c) })
 		var death *LostProcessError

@@ -20,7 +20,7 @@ type ExternalLauncherError struct {
 
 // Error describes the problem and the programs that such launchers can start.
 func (e *ExternalLauncherError) Error() string {
-	return fmt.Sprintf("%s has started this as one of several processes, %v, but it is to run once, without that. Training, prediction and programs of your own find their place by its variables: start them by it directly",
+	return fmt.Sprintf("%s has started this as one of several processes, %v, but this command must run once, without %[1]s. Only `ringo train`, `ringo predict` and your own programs read their rank from its variables: start these with it",
 		e.Place.Launcher, e.Place.Used)
 }
 
@@ -60,13 +60,13 @@ func FromExternal(lookup func(string) (string, bool), ranks int, rendezvous stri
 	}
 	switch {
 	case env.WorldSize == 0 && ranks == 0:
-		r.fail("%v does not say how many ranks there are: give all of them the number, --np N or %s=N; or, if this process is a job by itself, remove the variables (env -u NAME)", place, WorldSizeVar)
+		r.fail("%v do not have the number of ranks: give it to all ranks, --np N or %s=N; or, if this process is a whole job, remove the variables (env -u NAME)", place, WorldSizeVar)
 	case env.WorldSize == 0 && place.Rank >= ranks:
-		r.fail("%v is rank %d, but there are to be %d", place, place.Rank, ranks)
+		r.fail("%v is rank %d, but the job has %d ranks", place, place.Rank, ranks)
 	case env.WorldSize == 0:
 		env.WorldSize = ranks
 	case ranks > 0 && ranks != env.WorldSize:
-		r.fail("there are to be %d ranks, but %v has started %d: leave the number out", ranks, place, env.WorldSize)
+		r.fail("the number of ranks is %d, but %v has started %d: remove the number", ranks, place, env.WorldSize)
 	}
 	if env.Rendezvous = rendezvous; rendezvous == "" {
 		env.Rendezvous, _ = lookup(RendezvousVar)
@@ -103,7 +103,7 @@ type SeveralRanksError struct {
 
 // Error names the command that starts several ranks.
 func (e *SeveralRanksError) Error() string {
-	return fmt.Sprintf("%v wants %d ranks started by this process: `ringo run -- PROGRAM` starts a program as so many", e.Place, e.Place.Each)
+	return fmt.Sprintf("%v is %d, but a process of your program is one rank: `ringo run -- PROGRAM` starts all ranks", e.Place, e.Place.Each)
 }
 
 // meetingPoint returns the rendezvous of a place: a file on this host, or an address.
@@ -118,9 +118,9 @@ func meetingPoint(p extenv.Assignment) (string, error) {
 	case p.Address != "":
 		return p.Address, nil
 	case strings.Contains(p.Launcher, "Kubernetes"):
-		return "", fmt.Errorf("%v: this pod has no name that other pods find: set subdomain in the pod's template to a headless Service, or say where rank 0 listens, --rendezvous HOST:PORT or %s; or, if each pod is a job by itself, remove the variable: env -u JOB_COMPLETION_INDEX", p, RendezvousVar)
+		return "", fmt.Errorf("%v: this pod has no DNS name for other pods: set subdomain in the pod's template to a headless Service, or give the address of rank 0, --rendezvous HOST:PORT or %s; or, if each pod is a whole job, remove the variable: env -u JOB_COMPLETION_INDEX", p, RendezvousVar)
 	}
-	return "", fmt.Errorf("%v does not say where rank 0 is, and not all ranks are on one host: name a file that does not exist yet, on a folder that all hosts have, --rendezvous /FOLDER/NAME or %s, or rank 0's HOST:PORT", p, RendezvousVar)
+	return "", fmt.Errorf("%v do not have the address of rank 0, and the ranks are on several hosts: give rank 0's HOST:PORT, or a new file in a folder that all hosts share, with --rendezvous /FOLDER/NAME or %s", p, RendezvousVar)
 }
 
 const maxHosts = 1 << 20

@@ -27,8 +27,8 @@ func TestFromOthers(t *testing.T) {
 	}{
 		{env: oneHost, meet: "meet-"},
 		{env: oneHost, ranks: 2, rendezvous: "/shared/x", meet: "/shared/x"},
-		{env: oneHost, ranks: 3, want: "there are to be 3 ranks, but mpirun of Open MPI (OMPI_COMM_WORLD_RANK=1, OMPI_COMM_WORLD_SIZE=2"},
-		{env: hosts, want: "name a file that does not exist yet, on a folder that all hosts have"},
+		{env: oneHost, ranks: 3, want: "the number of ranks is 3, but mpirun of Open MPI (OMPI_COMM_WORLD_RANK=1, OMPI_COMM_WORLD_SIZE=2"},
+		{env: hosts, want: "or a new file in a folder that all hosts share"},
 		{env: hosts + " RINGO_RENDEZVOUS=/shared/y", meet: "/shared/y"},
 		{env: hosts + " RINGO_RENDEZVOUS=h:1", want: "RINGO_TICKET is not set, nor is RINGO_TICKET_FILE"},
 		{env: hosts + " RINGO_RENDEZVOUS=h:1 " + ticket, meet: "h:1"},
@@ -38,8 +38,8 @@ func TestFromOthers(t *testing.T) {
 		{env: pods, want: "RINGO_TICKET is not set"},
 		{env: pods + " " + ticket, meet: "a:1"},
 		{env: pods + " PET_NPROC_PER_NODE=2 " + ticket, meet: "a:1"},
-		{env: "PMIX_RANK=3 PMIX_NAMESPACE=p", rendezvous: "/x", want: "does not say how many ranks there are"},
-		{env: "PMIX_RANK=3 PMIX_NAMESPACE=p", rendezvous: "/x", ranks: 3, want: "is rank 3, but there are to be 3"},
+		{env: "PMIX_RANK=3 PMIX_NAMESPACE=p", rendezvous: "/x", want: "do not have the number of ranks"},
+		{env: "PMIX_RANK=3 PMIX_NAMESPACE=p", rendezvous: "/x", ranks: 3, want: "is rank 3, but the job has 3 ranks"},
 		{env: "PMIX_RANK=3 PMIX_NAMESPACE=p RINGO_WORLD_SIZE=4", rendezvous: "/x", meet: "/x"},
 		{env: "JOB_COMPLETION_INDEX=0 RINGO_WORLD_SIZE=2", want: "JOB_COMPLETION_INDEX=0, but this host is called"},
 	} {

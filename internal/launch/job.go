@@ -278,7 +278,7 @@ func (j *job) judge(p *process) {
 		p.stopped = true
 	case !p.role.isMain && j.coordinator.HasLeft(p.number): // an aggregation server that is no longer needed
 		p.continuedWithout = true
-		j.cfg.Report(p.loss() + "; it had left the job in good order, which needs nothing from it")
+		j.cfg.Report(p.loss() + "; it had already left the job, which does not need it")
 	default:
 		j.processLost(p)
 		j.coordinator.MarkLost(p.number, p.how+lastLine(p.tail.last()))

@@ -23,7 +23,7 @@ func (j *job) exited(p *process, told bool) {
 	case p.how == "":
 		j.processDone(p)
 	case p.role.Stateless && j.leaving(told):
-		j.cfg.Report(p.loss() + "; the job was done, and needs nothing from it")
+		j.cfg.Report(p.loss() + "; the job was complete and does not need it")
 		p.continuedWithout = true
 		j.processDone(p)
 	case (!ending || j.leaving(told)) && p.restarts < p.role.Restarts && !(p.role.Interchangeable && p.isRequired()) && j.startAgain(p): // an interchangeable process is restarted unless it is the last
@@ -153,7 +153,7 @@ func (j *job) continueWithout(p *process, ending bool) bool {
 	}
 	switch {
 	case p.signalled() && j.outlivedServers():
-		p.how = "it had not ended when all others had, and was killed"
+		p.how = "it still ran after all other processes had ended, and was killed"
 		if p.isRequired() {
 			j.processLost(p)
 			return false
@@ -162,7 +162,7 @@ func (j *job) continueWithout(p *process, ending bool) bool {
 	case p.isRequired() || p.signalled() || ending:
 		return false
 	default:
-		j.cfg.Report(p.loss() + "; the others go on")
+		j.cfg.Report(p.loss() + "; the other processes continue")
 		p.role.lostCount++
 	}
 	p.continuedWithout = true
@@ -192,7 +192,7 @@ func (j *job) endedByFirst(p *process) bool {
 	if p.role.Mesh || !p.role.isMain || p.index == 0 || end == nil || end.Cause != failure.Rank(0) {
 		return false
 	}
-	j.procs[0].hang("the parameter servers hear nothing from it")
+	j.procs[0].hang("the parameter servers receive no heartbeat from it")
 	return true
 }
 

@@ -38,7 +38,7 @@ func (j *job) memory() *os.File {
 	f, err := record.Create(record.Config{})
 	if err != nil && !j.blind {
 		if j.blind = true; !errors.Is(err, errors.ErrUnsupported) {
-			j.cfg.Report("there is no black box, which would tell what processes were doing when the job failed: " + err.Error())
+			j.cfg.Report("no black box of the processes' last operations is written if the job fails: " + err.Error())
 		}
 	}
 	return f

@@ -153,7 +153,7 @@ func (a *remoteProcess) fetchRecord(number int) *os.File {
 	a.line.send(frame{kind: frameRecord, number: number})
 	for at := int64(0); err == nil; {
 		var piece frame
-		piece, err = a.line.ask(recordWithin, "sending what a process has recorded", frameMemory)
+		piece, err = a.line.ask(recordWithin, "sending the record of a process", frameMemory)
 		switch {
 		case err != nil:
 		case piece.number != number: // late piece of an earlier request

@@ -115,9 +115,9 @@ func TestUnknownRoleIsSpare(t *testing.T) {
 	gone := t.TempDir() + "/gone"
 	l := launch(t, context.Background(), 1, "waiter", []string{gone}, func(c *Config) {
 		helpers(func(r *Role) { r.ContinueWithout = true }, "exit")(c)
-		c.Stderr = &cue{to: c.Stderr.(*buffer), word: "the others go on", times: 1, do: func() { _ = os.WriteFile(gone, nil, 0o666) }}
+		c.Stderr = &cue{to: c.Stderr.(*buffer), word: "the other processes continue", times: 1, do: func() { _ = os.WriteFile(gone, nil, 0o666) }}
 	})
-	want := "ringo: helper 1 is lost: exit status 3; its last line: \"helper 1 beside 1, 0 addresses\"; the others go on\n"
+	want := "ringo: helper 1 is lost: exit status 3; its last line: \"helper 1 beside 1, 0 addresses\"; the other processes continue\n"
 	if l.err != nil || l.log != want || !strings.Contains(l.out, "[helper 0] told to end\n") {
 		t.Errorf("%v, got %q, want %q\n%s", l.err, l.log, want, l.out)
 	}

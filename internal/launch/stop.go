@@ -14,7 +14,7 @@ import (
 
 // StopLine describes the agreed step of a stop and the time left.
 func StopLine(at cluster.StoppedError, within time.Duration) string {
-	return fmt.Sprintf("%s: all ranks stop after step %d, save the run in %s and end, within %v; another signal ends them at once", at.Reason, at.Step, at.Saved, within)
+	return fmt.Sprintf("%s: all ranks stop after step %d, save the run in %s and end, within %v; another signal kills them immediately", at.Reason, at.Step, at.Saved, within)
 }
 
 func (j *job) told(name string) {

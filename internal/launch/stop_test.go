@@ -75,7 +75,7 @@ func stop(t *testing.T, args []string, within time.Duration) launched {
 func TestStop(t *testing.T) {
 	for _, status := range []string{"0", "1", "143"} {
 		l := stop(t, []string{status}, patience)
-		told := regexp.MustCompile(`^SIGTERM: all ranks stop after step (\d+), save the run in a folder and end, within .*; another signal ends them at once\n$`).FindStringSubmatch(l.log)
+		told := regexp.MustCompile(`^SIGTERM: all ranks stop after step (\d+), save the run in a folder and end, within .*; another signal kills them immediately\n$`).FindStringSubmatch(l.log)
 		if told == nil {
 			t.Fatalf("status %s: the log is %q", status, l.log)
 		}

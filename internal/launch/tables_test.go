@@ -169,7 +169,7 @@ func TestTableKilledWhileItLeaves(t *testing.T) {
 		}
 	}
 	l = launch(t, context.Background(), 1, "customer", words, beside(0, true))
-	if told := "is lost: killed by signal 9 (SIGKILL); the job was done, and needs nothing from it"; l.err != nil || strings.Count(l.log, told) != 2 {
+	if told := "is lost: killed by signal 9 (SIGKILL); the job was complete and does not need it"; l.err != nil || strings.Count(l.log, told) != 2 {
 		t.Errorf("%v: %q is not twice in\n%s", l.err, told, l.log)
 	}
 	l = launch(t, context.Background(), 1, "customer", words, beside(0, false))

@@ -107,7 +107,7 @@ func TestOrdersNeedAToken(t *testing.T) {
 	want := []string{
 		"server 0 takes orders: curl -X POST -H @" + path + " http://N/save",
 		`server 0: POST /shrink from N refused: the request is for the host "evil.example:8090": ask for localhost or a loopback address`,
-		"server 0: POST /shrink from N refused: an order needs the token that the server has told at its start, in a header: Authorization: Bearer TOKEN",
+		"server 0: POST /shrink from N refused: a request needs the token that the server printed at its start, in a header: Authorization: Bearer TOKEN",
 		`server 0: POST /shrink from N refused: days="2147483648": want a number from 1 to 36500`,
 		"server 0: POST /shrink?days=1000 from N: days passed: 1000, rows deleted: 1",
 		"server 0: POST /save?delta=true from N: checkpoint 3 is written, N",

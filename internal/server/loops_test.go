@@ -192,11 +192,11 @@ func TestFromFaults(t *testing.T) {
 	leakcheck.Check(t)
 	dir := t.TempDir()
 	for want, change := range map[string]func(c *Config){
-		"no such file":           func(c *Config) { c.From = filepath.Join(dir, "none") },
-		"has no folder server-0": func(c *Config) { c.From = dir },
-		"a folder of its own":    func(c *Config) { c.From, c.Dir, c.Durability = dir, dir+"/", engine.WAL },
-		"shrink-every -1ns":      func(c *Config) { c.ShrinkEvery = -1 },
-		"admission after 16":     func(c *Config) { c.Admission.Count = 16 },
+		"no such file":            func(c *Config) { c.From = filepath.Join(dir, "none") },
+		"has no folder server-0":  func(c *Config) { c.From = dir },
+		"needs a separate folder": func(c *Config) { c.From, c.Dir, c.Durability = dir, dir+"/", engine.WAL },
+		"shrink-every -1ns":       func(c *Config) { c.ShrinkEvery = -1 },
+		"admission after 16":      func(c *Config) { c.Admission.Count = 16 },
 	} {
 		r := run(t, transport.NewTicket(), change)
 		if err := <-r.end; err == nil || !strings.Contains(err.Error(), want) {

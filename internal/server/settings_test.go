@@ -66,13 +66,13 @@ func TestSettingsAreCheckedBeforeThePlaceIsKnown(t *testing.T) {
 		t.Error(err)
 	}
 	for _, c := range []struct{ given, want string }{
-		{"durability=wal", "ps.dir is missing: ps.durability wal keeps what survives in a folder"},
-		{"memory=1GiB", "ps.dir is missing: with ps.memory 1GiB, rows beyond memory are kept in a folder"},
+		{"durability=wal", "ps.dir is missing: ps.durability wal stores the surviving state in a folder"},
+		{"memory=1GiB", "ps.dir is missing: with ps.memory 1GiB, rows beyond memory are stored in a folder"},
 		{"memory=1GiB dir=x disk=1MiB", "ps.disk 1MiB: want at least 16 MiB, or 0 for no limit"},
 		{"disk=1GiB", "ps.disk 1GiB has no effect without ps.memory: all rows are in memory"},
 		{"checkpoint-every=-1m durability=wal dir=x", "ps.checkpoint-every -1m0s: want 0 or more"},
 		{"checkpoint-every=1m", "ps.checkpoint-every 1m0s has no effect with ps.durability none: want checkpoint or wal"},
-		{"init-from=./x dir=x durability=wal", `ps.init-from and ps.dir are both "x": the new job needs a folder of its own`},
+		{"init-from=./x dir=x durability=wal", `ps.init-from and ps.dir are both "x": the new job needs a separate folder`},
 		{"delete-after-unseen-days=-1", "ps.delete-after-unseen-days -1: want 0 or more days"},
 		{"shrink-every=-1s", "ps.shrink-every -1s: want 0 or more, such as 24h"},
 		{"fsync=true", "ps.fsync has no effect with ps.durability none: it is for ps.durability wal alone"},

@@ -200,10 +200,10 @@ func (c Config) validateChoices(auto, measured bool) (errs []error) {
 		fault("%s: %w", err)
 	}
 	if c.Measure {
-		fault("%s and %v are two sources for one choice: leave one of them out", setting.Path("tuning.tune"))
+		fault("%s and %v both set the exchange: remove one of the two", setting.Path("tuning.tune"))
 	}
 	if c.Profile != nil {
-		fault("%s and %v, of model %s, are two sources for one choice: leave one of them out", setting.Path("tuning.profile"), c.Profile.Model)
+		fault("%s and %v, of model %s, both set the exchange: remove one of the two", setting.Path("tuning.profile"), c.Profile.Model)
 	}
 	if !auto && !measured {
 		fault("%s has no effect: %v is %s and %v %q, neither of which is chosen", setting.Path("exchange.strategy"), strategy, setting.Path("exchange.plan"), c.Exchange.Plan)

@@ -98,7 +98,7 @@ func (c Config) Validate() error {
 		errs = append(errs, distopt.Config{Strategy: distopt.DLGS, Spars: x.Spars, Every: x.Every, Rule: x.Rule}.Validate())
 	}
 	errs = append(errs, base.Validate())
-	add(c.Measure && c.Profile != nil, "tuning.tune", "and %v are two sources for one choice: leave one of them out", setting.Path("tuning.profile"))
+	add(c.Measure && c.Profile != nil, "tuning.tune", "and %v both set the exchange: remove one of the two", setting.Path("tuning.profile"))
 	add(x.NonFinite == "skip" && c.Chooses(), "training.non-finite", "skip has updates after the exchange, which %v %s and %v %s do not predict: name the strategy and its plan, or use end", setting.Path("exchange.strategy"), cmp.Or(x.Strategy, distopt.FP32), setting.Path("exchange.plan"), cmp.Or(x.Plan, "exact"))
 	i, err := distopt.Lookup(base.Strategy)
 	add(err == nil && measured && !auto && (i.Plan != "" || i.Name == distopt.PartialUpdate), "exchange.plan", "%s has no effect on %v %s: leave it out", x.Plan, setting.Path("exchange.strategy"), i.Name)

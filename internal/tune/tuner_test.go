@@ -668,7 +668,7 @@ func TestConfigValidate(t *testing.T) {
 		{Config{Exchange: distopt.Config{Plan: SavedPlan}, Profile: &none}, []string{`exchange.plan saved is the one that a profile holds`}},
 		{Config{Exchange: distopt.Config{Plan: "exact", Strategy: distopt.TopK}, Measure: true}, []string{`exchange.plan exact has no effect on exchange.strategy topk`}},
 		{Config{Exchange: distopt.Config{Plan: "exact", Strategy: distopt.PartialUpdate}, Measure: true}, []string{`exchange.plan exact has no effect on exchange.strategy partialUpdate`}},
-		{Config{Measure: true, Profile: f}, []string{"two sources for one choice"}},
+		{Config{Measure: true, Profile: f}, []string{"both set the exchange"}},
 		{Config{Exchange: distopt.Config{Strategy: Auto, Momentum: 0.9}}, []string{"exchange.momentum-correction has no effect: it needs exchange.strategy"}},
 		{Config{Exchange: distopt.Config{Strategy: Auto, Spars: 7}, Profile: &bucket.Profile{}}, []string{"exchange.spars 7", "0 layers"}},
 		{Config{Exchange: distopt.Config{Strategy: "ato", Plan: "exct"}}, []string{`"ato" is not known`, `"exct" is not known`}},

@@ -73,7 +73,7 @@ func (m *Membership) publish(ctx context.Context, env *launch.RankEnv) error {
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort(ip.String(), "0"))
 	if err != nil {
-		return fmt.Errorf("rank 0 listens for the others: %w", err)
+		return fmt.Errorf("listening at rank 0: %w", err)
 	}
 	endpoint := rendezvous.Endpoint{Job: env.Job, Address: listener.Addr().String()}
 	if env.Ticket == nil {

@@ -42,7 +42,7 @@ func (f File) Publish(ctx context.Context, n Endpoint) (withdraw func(), err err
 	text := n.Encode()
 	file, err := dirlock.CreateSecret(path)
 	if err != nil {
-		return nil, fmt.Errorf("meeting: rank 0 cannot tell the others where it listens: %w", err)
+		return nil, fmt.Errorf("rendezvous: rank 0 cannot publish its address: %w", err)
 	}
 	temp := file.Name()
 	err = errors.Join(write(file, text), file.Close())
@@ -50,7 +50,7 @@ func (f File) Publish(ctx context.Context, n Endpoint) (withdraw func(), err err
 		err = f.publish(ctx, temp)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("meeting: rank 0 cannot tell the others where it listens: %w", errors.Join(err, os.Remove(temp)))
+		return nil, fmt.Errorf("rendezvous: rank 0 cannot publish its address: %w", errors.Join(err, os.Remove(temp)))
 	}
 	return func() {
 		if now, err := private(path, maxNotice, false); err == nil && bytes.Equal(now, text) {
@@ -108,7 +108,7 @@ func write(w io.Writer, text []byte) error {
 func (f File) Lookup(_ context.Context, job string) (n Endpoint, err error) {
 	text, err := private(string(f), maxNotice, false)
 	if errors.Is(err, fs.ErrNotExist) {
-		return n, fmt.Errorf("rank 0 has not said in %s where it listens: there is no such file", string(f))
+		return n, fmt.Errorf("rank 0 has not written its address to %s: the file does not exist", string(f))
 	}
 	if err != nil {
 		return n, err
@@ -195,9 +195,9 @@ func Private(name string) (string, error) {
 	}
 	if why := exposed(info, false); why != "" || !info.IsDir() {
 		if why == "" {
-			why = "it is no folder"
+			why = "it is not a folder"
 		}
-		return "", fmt.Errorf("%s is where processes of this user meet, and %s: remove it, or name another file: --rendezvous FILE", dir, why)
+		return "", fmt.Errorf("%s is the folder for rendezvous files of this user, but %s: remove it, or choose another file: --rendezvous FILE", dir, why)
 	}
 	return filepath.Join(dir, name), nil
 }

@@ -102,7 +102,7 @@ func TestLookSaysWhatIsThere(t *testing.T) {
 		mode os.FileMode
 		want string
 	}{
-		"nothing":    {want: "there is no such file"},
+		"nothing":    {want: "the file does not exist"},
 		"garbage":    {text: "hello", mode: 0o600, want: "is no notice of rank 0: invalid character"},
 		"later":      {text: `{"version":2,"address":"h:1"}`, mode: 0o600, want: "of this version of ringo, 1: version 2"},
 		"no address": {text: `{"version":1}`, mode: 0o600, want: `address ""`},

@@ -75,7 +75,7 @@ func Decode(text []byte, where, job string) (n Endpoint, err error) {
 		return n, fmt.Errorf("%s is no notice of rank 0 of this version of ringo, %d: version %d, address %q", where, version, n.Version, n.Address)
 	}
 	if job != "" && n.Job != job {
-		return n, fmt.Errorf("what %s says is of another job, %q, not %q", where, n.Job, job)
+		return n, fmt.Errorf("%s has the address of another job, %q, not %q", where, n.Job, job)
 	}
 	return n, nil
 }

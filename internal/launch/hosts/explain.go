@@ -17,13 +17,13 @@ const (
 // remedies are the remedies for ssh's messages: the first match, with the host for HOST.
 var remedies = []struct{ says, do string }{
 	{"REMOTE HOST IDENTIFICATION HAS CHANGED", "its key is another than it was: if that is right, `ssh-keygen -R HOST`, and `ssh HOST true` to see and accept the new one"},
-	{"Host key verification failed", "its key is not known here yet: `ssh HOST true` shows it, for you to accept"},
+	{"Host key verification failed", "its host key is not accepted yet: run `ssh HOST true` and accept it"},
 	{"Permission denied", "ssh may not ask for a password here: `ssh-copy-id HOST`, or an agent that has the key; `ssh -o BatchMode=yes HOST true` must work"},
 	{"Too many authentication failures", "ssh has offered too many keys: name the right one in ~/.ssh/config (IdentityFile, IdentitiesOnly yes)"},
-	{"Could not resolve hostname", "no such name is known here: `getent hosts HOST`"},
-	{"Connection refused", "no sshd listens there, or at another port: ~/.ssh/config (Port) says which"},
-	{"No route to host", "it is switched off, or no network leads there"},
-	{"timed out", "it does not answer: it is switched off, or a firewall drops what comes"},
+	{"Could not resolve hostname", "the name does not resolve on this host: check it with `getent hosts HOST`"},
+	{"Connection refused", "no sshd listens at this port: start it, or set Port in ~/.ssh/config"},
+	{"No route to host", "the host is off, or no network route leads to it"},
+	{"timed out", "it does not answer: the host is off, or a firewall drops the packets"},
 	{"Connection reset", "sshd there has hung up: it may have too many connections at a time (MaxStartups)"},
 	{"Connection closed", "sshd there has hung up: it may have too many connections at a time (MaxStartups), or was ended"},
 }

@@ -101,7 +101,7 @@ func parseHost(word string) (Host, error) {
 	}
 	h := Host{Name: host, Slots: 1}
 	if !name.MatchString(h.Name) {
-		return h, fmt.Errorf("host %q: want a name or address, and how many ranks it takes: HOST:N,HOST:N", word)
+		return h, fmt.Errorf("host %q: want a name or address and the number of ranks: HOST:N,HOST:N", word)
 	}
 	if !counted {
 		return h, nil

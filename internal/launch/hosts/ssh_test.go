@@ -80,11 +80,11 @@ func TestSession(t *testing.T) {
 func TestExplain(t *testing.T) {
 	for wrote, want := range map[string]string{
 		"\n": "ssh failed",
-		"banner\nHost key verification failed.\r\n":                                              "ssh failed: \"Host key verification failed.\"; its key is not known here yet: `ssh me@n1 true` shows it, for you to accept",
+		"banner\nHost key verification failed.\r\n":                                              "ssh failed: \"Host key verification failed.\"; its host key is not accepted yet: run `ssh me@n1 true` and accept it",
 		"@@@\nWARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!\nHost key verification failed.\n": "ssh failed: \"Host key verification failed.\"; its key is another than it was: if that is right, `ssh-keygen -R me@n1`, and `ssh me@n1 true` to see and accept the new one",
 		"me@n1: Permission denied (publickey,password).\n":                                       "ssh failed: \"me@n1: Permission denied (publickey,password).\"; ssh may not ask for a password here: `ssh-copy-id me@n1`, or an agent that has the key; `ssh -o BatchMode=yes me@n1 true` must work",
-		"ssh: Could not resolve hostname n1: Name or service not known\n":                        "ssh failed: \"ssh: Could not resolve hostname n1: Name or service not known\"; no such name is known here: `getent hosts me@n1`",
-		"ssh: connect to host n1 port 22: Connection timed out\n":                                "ssh failed: \"ssh: connect to host n1 port 22: Connection timed out\"; it does not answer: it is switched off, or a firewall drops what comes",
+		"ssh: Could not resolve hostname n1: Name or service not known\n":                        "ssh failed: \"ssh: Could not resolve hostname n1: Name or service not known\"; the name does not resolve on this host: check it with `getent hosts me@n1`",
+		"ssh: connect to host n1 port 22: Connection timed out\n":                                "ssh failed: \"ssh: connect to host n1 port 22: Connection timed out\"; it does not answer: the host is off, or a firewall drops the packets",
 	} {
 		if got := explain("me@n1", sshFailed, wrote); got != want {
 			t.Errorf("%q: %s\nwant %s", wrote, got, want)

@@ -242,14 +242,14 @@ func (e *Engine) Join(session int, from, clock uint64) (last uint64, err error) 
 		return 0, err
 	}
 	if l.lost != nil {
-		return 0, fmt.Errorf("tables: session %d comes back too late, the others went on without it: %w", session, l.lost)
+		return 0, fmt.Errorf("tables: session %d reconnects too late, the other trainers have continued without it: %w", session, l.lost)
 	}
 	last = l.last.Load()
 	if from <= last+1 {
 		return last, nil
 	}
 	if e.cfg.Durability != Checkpoint {
-		return 0, fmt.Errorf("tables: session %d goes on with change %d, this server has changes up to %d: what was acknowledged is gone (durability %s): begin the job anew from a checkpoint", session, from, last, e.cfg.Durability)
+		return 0, fmt.Errorf("tables: session %d continues with change %d, but this server has changes up to %d: acknowledged changes are lost (durability %s): start the job again from a checkpoint", session, from, last, e.cfg.Durability)
 	}
 	l.last.Store(from - 1)
 	if clock > l.clock {

@@ -134,7 +134,7 @@ func (e *Engine) mine(path string, has Identity) error {
 	if len(faults) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: the folder is another server's, of %s: name another one; a new job can begin with what is in it", path, strings.Join(faults, ", "))
+	return fmt.Errorf("%s: the folder is of another server, %s: choose another folder; a new job can start from this one (ps.init-from)", path, strings.Join(faults, ", "))
 }
 
 func (e *Engine) writeJob(path string) error {

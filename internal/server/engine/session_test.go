@@ -36,7 +36,7 @@ func TestSessions(t *testing.T) {
 	if last, err := e.Join(0, 2, 0); err != nil || last != 3 {
 		t.Errorf("Join: %d %v", last, err)
 	}
-	if _, err := e.Join(0, 5, 0); err == nil || !strings.Contains(err.Error(), "what was acknowledged is gone") {
+	if _, err := e.Join(0, 5, 0); err == nil || !strings.Contains(err.Error(), "acknowledged changes are lost") {
 		t.Errorf("Join with a change missing: %v", err)
 	}
 	if _, err := e.Leave(0, 4); err != nil {

@@ -208,7 +208,7 @@ func (c Config) Validate() error {
 	set(c.Staleness >= 0, "ps.staleness", "%d: want 0 or more", c.Staleness)
 	set(c.Staleness <= 0 || c.Mode == SSP, "ps.staleness", "%d has no effect with %v %s: it is for %[2]v ssp alone", c.Staleness, pathMode, c.Mode)
 	set(c.Durability == None || c.Durability == Checkpoint || c.Durability == WAL, pathDurability, "%q: want none, checkpoint or wal", c.Durability)
-	set(c.Dir != "" || c.Durability == None, pathDir, "is missing: %v %s keeps what survives in a folder", pathDurability, c.Durability)
+	set(c.Dir != "" || c.Durability == None, pathDir, "is missing: %v %s stores the surviving state in a folder", pathDurability, c.Durability)
 	set(!c.Fsync || c.Durability == WAL, "ps.fsync", "has no effect with %v %s: it is for %[1]v wal alone", pathDurability, c.Durability)
 	set(c.Lost == "" || c.Lost == FailJob || c.Lost == ContinueJob, "ps.failure-policy", "%q: want fail or continue", c.Lost)
 	want(len(c.FromNumbers) == 0 || len(c.FromNumbers) == len(c.From), "%d numbers of checkpoints for %d directories: want one for each, or none", len(c.FromNumbers), len(c.From))

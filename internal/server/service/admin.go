@@ -156,7 +156,7 @@ func (s *Server) Handler(a Admin) http.Handler {
 func (d *adminHandler) private(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !d.guard.Allows(r) {
-			d.refuse(w, r, http.StatusUnauthorized, errors.New("the token is missing, which the job has printed at its start: want a header Authorization: Bearer TOKEN"))
+			d.refuse(w, r, http.StatusUnauthorized, errors.New("the token is missing: want a header Authorization: Bearer TOKEN, with the token that the job printed at its start"))
 			return
 		}
 		h(w, r)
@@ -223,7 +223,7 @@ func (d *adminHandler) mayOrder(r *http.Request) (status int, err error) {
 	case !fromThisHost(r):
 		return http.StatusForbidden, errors.New("orders are taken from the server's own host alone")
 	case !d.guard.Allows(r):
-		return http.StatusUnauthorized, errors.New("an order needs the token that the server has told at its start, in a header: Authorization: Bearer TOKEN")
+		return http.StatusUnauthorized, errors.New("a request needs the token that the server printed at its start, in a header: Authorization: Bearer TOKEN")
 	case d.server.ready() == nil:
 		return http.StatusConflict, fmt.Errorf("server %d has no tables yet", d.server.cfg.Index)
 	}

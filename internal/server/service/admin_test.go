@@ -90,7 +90,7 @@ func TestAdmin(t *testing.T) {
 		t.Errorf("saved %v", saved)
 	}
 	want := []string{
-		"server 0: POST /save from 127.0.0.1:5 refused: server 0 has no tables yet", "server 0: GET /stats from 127.0.0.1:5 refused: the token is missing, which the job has printed at its start: want a header Authorization: Bearer TOKEN",
+		"server 0: POST /save from 127.0.0.1:5 refused: server 0 has no tables yet", "server 0: GET /stats from 127.0.0.1:5 refused: the token is missing: want a header Authorization: Bearer TOKEN, with the token that the job printed at its start",
 		"server 0: POST /save from 127.0.0.1:5: it is written", "server 0: POST /save?delta=true from 127.0.0.1:5: it is written",
 		`server 0: POST /save from 127.0.0.1:5 refused: delta="perhaps": want true or false`, "server 0: POST /shrink from 127.0.0.1:5 failed: nothing to shrink",
 		"server 0: POST /shrink from 127.0.0.1:5: 2 rows deleted", "server 0: POST /shrink?days=30 from 127.0.0.1:5: 2 rows deleted",

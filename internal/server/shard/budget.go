@@ -83,7 +83,7 @@ func (r *memoryBudget) await(n int) error {
 		}
 		r.mu.Lock()
 		if late {
-			return fmt.Errorf("memory has had no room for %d rows beside %d for %v: raise MemoryBytes", n, r.rows, r.limit)
+			return fmt.Errorf("no memory for %d more rows (%d in use) after %v: raise MemoryBytes", n, r.rows, r.limit)
 		}
 	}
 	return nil

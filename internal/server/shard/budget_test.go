@@ -215,7 +215,7 @@ func TestRoomWaits(t *testing.T) {
 		r := newRoom(100, time.Minute)
 		must(t, r.take(90))
 		start := time.Now()
-		if err := r.take(20); err == nil || !contains(err, "no room for 20 rows beside 90 for 1m0s") {
+		if err := r.take(20); err == nil || !contains(err, "no memory for 20 more rows (90 in use) after 1m0s") {
 			t.Error(err)
 		}
 		if d := time.Since(start); d != time.Minute {

@@ -27,7 +27,7 @@ class Exchanger:
             plan = "exact"
         self.plan = plan
         self.names: dict[int, str] = {}
-        self.layers: list[tuple[str, ...]] | None = None  # of the plan; None: there is none yet
+        self.layers: list[tuple[str, ...]] | None = None  # of the plan; None: no checkpoint exists yet
         self.ends: list[int] = []
         self._strategy: Strategy | None = None
         self._group: ProcessGroup | None = None

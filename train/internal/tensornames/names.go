@@ -220,7 +220,7 @@ func Compare(was, now data.Description, outputs bool) error {
 		errs = append(errs, compareClicks(was, now)...)
 	}
 	if goal, other := goalOf(was), goalOf(now); outputs && goal != "" && other != "" && goal != other {
-		errs = append(errs, fmt.Errorf("the checkpoint finds the %s, these data the %s: choose the same with %v and %v; %v leaves the last layer at its own first values",
+		errs = append(errs, fmt.Errorf("the checkpoint predicts the %s, these data have the %s: choose the same with %v and %v; %v keeps the last layer's first values",
 			goal, other, setting.Path("data.target"), setting.Path("data.schema"), setting.Path("training.init-except")))
 	}
 	nothing := func(what string, old, new []Label) {

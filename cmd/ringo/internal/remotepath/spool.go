@@ -61,7 +61,7 @@ type HeldError struct{ Where, Last string }
 
 // Error names the existing run.
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("%s holds a run already, saved last in %s", e.Where, e.Last)
+	return fmt.Sprintf("%s already has checkpoints of a run, the last one in %s", e.Where, e.Last)
 }
 
 // Open creates the spool of a URL, and downloads the files needed for the mode. Files with names

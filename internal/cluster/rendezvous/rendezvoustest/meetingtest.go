@@ -37,7 +37,7 @@ func meet(t *testing.T, at func(*testing.T, string) rendezvous.Backend, _ bool) 
 			t.Errorf("%+v, %v", n, err)
 		}
 	}
-	if _, err := other.Lookup(t.Context(), "j 2"); err == nil || !strings.Contains(err.Error(), `is of another job, "j 1", not "j 2"`) {
+	if _, err := other.Lookup(t.Context(), "j 2"); err == nil || !strings.Contains(err.Error(), `has the address of another job, "j 1", not "j 2"`) {
 		t.Errorf("the notice of another job: %v", err)
 	}
 	withdraw()
