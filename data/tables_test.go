@@ -91,13 +91,13 @@ func TestTablesAreRefused(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for says, c := range map[string]Config{
 		"want a name that ends in .arrow, .arrows, .csv, .data, .feather, .parquet, .tsv or .txt; save it as CSV UTF-8": {Dir: at("t.xls")},
-		"line 102: fields: 2: want 4":           {Dir: at("bad.csv")},
-		`column "nix": no such column`: {Dir: at("t.csv"), Target: "nix"},
-		"no such file":                          {Dir: at("none.csv")},
-		"truncated: the file ends too early":    {Dir: at("cut.csv.gz")},
-		"data.eval-split":                       {Dir: at("t.csv"), EvalFile: at("t.csv"), Split: 0.5},
-		"want a share above 0 and below 1":      {Dir: at("t.csv"), Split: 1.5},
-		"data.train-file":                       {Dir: at("t.csv"), TrainFile: at("t.csv"), EvalFile: at("t.csv")},
+		"line 102: fields: 2: want 4":        {Dir: at("bad.csv")},
+		`column "nix": no such column`:       {Dir: at("t.csv"), Target: "nix"},
+		"no such file":                       {Dir: at("none.csv")},
+		"truncated: the file ends too early": {Dir: at("cut.csv.gz")},
+		"data.eval-split":                    {Dir: at("t.csv"), EvalFile: at("t.csv"), Split: 0.5},
+		"want a share above 0 and below 1":   {Dir: at("t.csv"), Split: 1.5},
+		"data.train-file":                    {Dir: at("t.csv"), TrainFile: at("t.csv"), EvalFile: at("t.csv")},
 	} {
 		if _, err := Open("table", c); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: %v, want %q", c, err, says)

@@ -297,8 +297,8 @@ func TestOnlySkippedStepsAreAnError(t *testing.T) {
 func TestSkipIsRefused(t *testing.T) {
 	for want, change := range map[string]func(*Config){
 		"training.non-finite skip with sync bsp: pushed gradients cannot be withdrawn": func(c *Config) { c.Servers.Consistency = "bsp" },
-		"training.non-finite skip has updates after the exchange":                                       func(c *Config) { c.Exchange.Strategy, c.Tuning.Measure = "auto", true },
-		`training.non-finite "drop" is not known: use end or skip`:                                      func(c *Config) { c.Exchange.NonFinite = "drop" },
+		"training.non-finite skip has updates after the exchange":                      func(c *Config) { c.Exchange.Strategy, c.Tuning.Measure = "auto", true },
+		`training.non-finite "drop" is not known: use end or skip`:                     func(c *Config) { c.Exchange.NonFinite = "drop" },
 	} {
 		cfg := Defaults(zoo("ctr-dnn"), data.Synthetic)
 		cfg.Exchange.NonFinite = "skip"

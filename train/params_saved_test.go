@@ -76,9 +76,9 @@ func TestRecalledRows(t *testing.T) {
 // Rows of another table, and what cannot be read, are errors.
 func TestRecalledFaults(t *testing.T) {
 	for want, saved := range map[string]keptRows{
-		"want 3 each":                      {keys: []uint64{1}, weights: []float32{1, 2}},
+		"want 3 each":                   {keys: []uint64{1}, weights: []float32{1, 2}},
 		"row 10: the model has 10 rows": {keys: []uint64{1, 10}, weights: make([]float32, 6)},
-		"damaged":                          {err: errors.New("damaged")},
+		"damaged":                       {err: errors.New("damaged")},
 	} {
 		ps, _ := tableOf(true)
 		p := &checkpointParams{replicatedParams: replicatedParams{replica: &Replica{Params: ps}}}
