@@ -3794,11 +3794,11 @@ TEXT ·copyTiles2(SB), NOSPLIT, $0-64
 	MOVQ    width+40(FP), DI
 	MOVQ    tiles+48(FP), R8
 	MOVQ    n+56(FP), R9
-	LEAQ    front<>+32(SB), R10
-	SHLQ    $0x02, DI
-	SUBQ    DI, R10
-	SHRQ    $0x02, DI
-	VMOVUPS (R10), Y1
+	MOVQ    DI, R10
+	LEAQ    front<>+0(SB), R11
+	SHLQ    $0x02, R10
+	SUBQ    R10, R11
+	VMOVUPS 32(R11), Y0
 	SHLQ    $0x02, CX
 	SHLQ    $0x02, DX
 	SHLQ    $0x02, SI
@@ -3811,8 +3811,8 @@ row:
 
 tile:
 	PREFETCHT0 (R10)(SI*4)
-	VMASKMOVPS (R10), Y1, Y0
-	VMASKMOVPS Y0, Y1, (R11)
+	VMASKMOVPS (R10), Y0, Y1
+	VMASKMOVPS Y1, Y0, (R11)
 	ADDQ       DI, R10
 	ADDQ       CX, R11
 	DECQ       R12

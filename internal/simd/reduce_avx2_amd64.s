@@ -8,7 +8,7 @@
 // Requires: AVX, AVX2, MMX+
 TEXT ·reduceAll2(SB), NOSPLIT, $0-80
 	MOVQ         mask+72(FP), AX
-	VMOVDQU      (AX), Y0
+	VMOVUPS      (AX), Y0
 	MOVQ         dst+8(FP), AX
 	MOVQ         src+24(FP), CX
 	MOVQ         at+40(FP), DX

@@ -8,7 +8,7 @@
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·reduceAll512(SB), NOSPLIT, $0-80
 	MOVQ         mask+72(FP), AX
-	VMOVDQU32    (AX), Z0
+	VMOVUPS      (AX), Z0
 	VPMOVD2M     Z0, K1
 	MOVQ         dst+8(FP), AX
 	MOVQ         src+24(FP), CX
@@ -1040,7 +1040,7 @@ endProd:
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VL, MMX+
 TEXT ·reduceAllHalf512(SB), NOSPLIT, $0-80
 	MOVQ         mask+72(FP), AX
-	VMOVDQU32    (AX), Z0
+	VMOVUPS      (AX), Z0
 	VPMOVD2M     Z0, K1
 	MOVQ         dst+8(FP), AX
 	MOVQ         src+24(FP), CX
@@ -2099,7 +2099,7 @@ TEXT ·reduceAllBrain512(SB), NOSPLIT, $0-80
 	VMOVD        AX, X0
 	VPBROADCASTD X0, Z0
 	MOVQ         mask+72(FP), AX
-	VMOVDQU32    (AX), Z1
+	VMOVUPS      (AX), Z1
 	VPMOVD2M     Z1, K1
 	MOVQ         dst+8(FP), AX
 	MOVQ         src+24(FP), CX

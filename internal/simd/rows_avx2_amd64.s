@@ -16,7 +16,7 @@ TEXT ·copyRows2(SB), NOSPLIT, $0-80
 	MOVQ    dstLine+64(FP), R8
 	MOVQ    srcLine+72(FP), R9
 	MOVQ    mask+48(FP), R10
-	VMOVDQU (R10), Y0
+	VMOVUPS (R10), Y0
 
 row:
 	MOVQ AX, R14
@@ -64,7 +64,7 @@ TEXT ·addToRows2(SB), NOSPLIT, $0-80
 	MOVQ    dstLine+64(FP), R8
 	MOVQ    srcLine+72(FP), R9
 	MOVQ    mask+48(FP), R10
-	VMOVDQU (R10), Y0
+	VMOVUPS (R10), Y0
 
 row:
 	MOVQ AX, R14
@@ -113,7 +113,7 @@ TEXT ·sumRows2(SB), NOSPLIT, $0-48
 	MOVQ    rows+24(FP), BX
 	MOVQ    vectors+32(FP), SI
 	MOVQ    mask+40(FP), DI
-	VMOVDQU (DI), Y0
+	VMOVUPS (DI), Y0
 
 blocks:
 	CMPQ    SI, $0x04

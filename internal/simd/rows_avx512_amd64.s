@@ -7,17 +7,17 @@
 // func copyRows512(dst *float32, ldd int, src *float32, lds int, rows int, vectors int, mask *int32, lines int, dstLine int, srcLine int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·copyRows512(SB), NOSPLIT, $0-80
-	MOVQ      dst+0(FP), AX
-	MOVQ      src+16(FP), CX
-	MOVQ      ldd+8(FP), DX
-	MOVQ      lds+24(FP), BX
-	MOVQ      rows+32(FP), SI
-	MOVQ      vectors+40(FP), DI
-	MOVQ      dstLine+64(FP), R8
-	MOVQ      srcLine+72(FP), R9
-	MOVQ      mask+48(FP), R10
-	VMOVDQU32 (R10), Z0
-	VPMOVD2M  Z0, K1
+	MOVQ     dst+0(FP), AX
+	MOVQ     src+16(FP), CX
+	MOVQ     ldd+8(FP), DX
+	MOVQ     lds+24(FP), BX
+	MOVQ     rows+32(FP), SI
+	MOVQ     vectors+40(FP), DI
+	MOVQ     dstLine+64(FP), R8
+	MOVQ     srcLine+72(FP), R9
+	MOVQ     mask+48(FP), R10
+	VMOVUPS  (R10), Z0
+	VPMOVD2M Z0, K1
 
 row:
 	MOVQ AX, R14
@@ -56,17 +56,17 @@ tail:
 // func addToRows512(dst *float32, ldd int, src *float32, lds int, rows int, vectors int, mask *int32, lines int, dstLine int, srcLine int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·addToRows512(SB), NOSPLIT, $0-80
-	MOVQ      dst+0(FP), AX
-	MOVQ      src+16(FP), CX
-	MOVQ      ldd+8(FP), DX
-	MOVQ      lds+24(FP), BX
-	MOVQ      rows+32(FP), SI
-	MOVQ      vectors+40(FP), DI
-	MOVQ      dstLine+64(FP), R8
-	MOVQ      srcLine+72(FP), R9
-	MOVQ      mask+48(FP), R10
-	VMOVDQU32 (R10), Z0
-	VPMOVD2M  Z0, K1
+	MOVQ     dst+0(FP), AX
+	MOVQ     src+16(FP), CX
+	MOVQ     ldd+8(FP), DX
+	MOVQ     lds+24(FP), BX
+	MOVQ     rows+32(FP), SI
+	MOVQ     vectors+40(FP), DI
+	MOVQ     dstLine+64(FP), R8
+	MOVQ     srcLine+72(FP), R9
+	MOVQ     mask+48(FP), R10
+	VMOVUPS  (R10), Z0
+	VPMOVD2M Z0, K1
 
 row:
 	MOVQ AX, R14
@@ -109,14 +109,14 @@ tail:
 // func sumRows512(dst *float32, src *float32, lds int, rows int, vectors int, mask *int32)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·sumRows512(SB), NOSPLIT, $0-48
-	MOVQ      dst+0(FP), AX
-	MOVQ      src+8(FP), CX
-	MOVQ      lds+16(FP), DX
-	MOVQ      rows+24(FP), BX
-	MOVQ      vectors+32(FP), SI
-	MOVQ      mask+40(FP), DI
-	VMOVDQU32 (DI), Z0
-	VPMOVD2M  Z0, K1
+	MOVQ     dst+0(FP), AX
+	MOVQ     src+8(FP), CX
+	MOVQ     lds+16(FP), DX
+	MOVQ     rows+24(FP), BX
+	MOVQ     vectors+32(FP), SI
+	MOVQ     mask+40(FP), DI
+	VMOVUPS  (DI), Z0
+	VPMOVD2M Z0, K1
 
 blocks:
 	CMPQ    SI, $0x04

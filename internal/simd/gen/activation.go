@@ -47,32 +47,8 @@ func activations(l level) {
 
 // groups is run with a body for several vectors together, and ends the function.
 func (f *loop) groups(unroll int, body func(n int, at func(ptr, i int) Mem)) {
-	f.run2(unroll, body)
-	VZEROUPPER()
-	RET()
-}
-
-func (f *loop) run2(unroll int, body func(n int, at func(ptr, i int) Mem)) {
-	n := load("n")
-	turn := func(vectors int) {
-		body(vectors, func(ptr, i int) Mem { return mem(f.ptrs[ptr], i*f.bytes()) })
-		for _, p := range f.ptrs {
-			ADDQ(U32(vectors*f.bytes()), p)
-		}
-		SUBQ(U32(vectors*f.lanes), n)
-	}
-	CMPQ(n, U32(unroll*f.lanes))
-	JLT(LabelRef("single"))
-	Label("many")
-	turn(unroll)
-	CMPQ(n, U32(unroll*f.lanes))
-	JGE(LabelRef("many"))
-	Label("single")
-	TESTQ(n, n)
-	JZ(LabelRef("end"))
-	turn(1)
-	JMP(LabelRef("single"))
-	Label("end")
+	f.together(unroll, body)
+	finish()
 }
 
 func (l level) loads(n int, from func(i int) Mem) vectors {
@@ -139,8 +115,7 @@ func (c *numbers) tanhSlope(y vectors) {
 // lanes16 returns 16 lanes of a value, in one or two vectors.
 func (c *numbers) lanes16(name string) (acc []reg.VecVirtual) {
 	for range 16 / c.lanes {
-		v := c.get(name)
-		acc = append(acc, v)
+		acc = append(acc, c.get(name))
 	}
 	return acc
 }
@@ -176,13 +151,8 @@ func (f *loop) floats16() *loop {
 
 // returns ends a function with the first lane of v as its result.
 func returns(v reg.VecVirtual) {
-	r, err := ReturnIndex(0).Resolve()
-	if err != nil {
-		panic(err)
-	}
-	VMOVSS(v.AsX(), r.Addr)
-	VZEROUPPER()
-	RET()
+	VMOVSS(v.AsX(), address(ReturnIndex(0)))
+	finish()
 }
 
 // softmax generates the passes over a row of logits.
@@ -211,7 +181,7 @@ func maximum(c *numbers) {
 	larger := func(x, dst reg.VecVirtual) { VMAXPS(dst, x, dst) } // dst if either is NaN
 	const chains = 2
 	acc := append(c.lanes16("minusInf"), c.lanes16("minusInf")...)
-	f.floats16().run2(chains, func(u int, at func(ptr, i int) Mem) {
+	f.floats16().together(chains, func(u int, at func(ptr, i int) Mem) {
 		x := l.loads(u*per, func(i int) Mem { return at(0, i/per).Offset(i % per * l.bytes()) })
 		for i := range x {
 			larger(x[i], acc[i])
@@ -227,11 +197,8 @@ func expSum(c *numbers) {
 	l, per := c.level, 16/c.lanes
 	f := l.begin("expSum", "func(x *float32, n int, shift float32) float32", "x")
 	shift := l.scalar("shift")
-	var acc vectors
-	for range per {
-		acc = append(acc, l.zero())
-	}
-	f.floats16().run2(max(1, l.interleaved()/per), func(u int, at func(ptr, i int) Mem) {
+	acc := l.zeros(per)
+	f.floats16().together(max(1, l.interleaved()/per), func(u int, at func(ptr, i int) Mem) {
 		x := l.loads(u*per, func(i int) Mem { return at(0, i/per).Offset(i % per * l.bytes()) })
 		for i := range x {
 			VSUBPS(shift, x[i], x[i])

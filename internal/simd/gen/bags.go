@@ -14,14 +14,13 @@ const bagsAhead = 12
 // vectors.
 func bags(l level) {
 	masks := l.maskTable("bagMasks")
-	TEXT("bags"+l.suffix, NOSPLIT, "func(dst *float32, gap int, table *float32, ids, offsets *int32, scales *float32, n, dim int)")
-	Pragma("noescape")
+	l.function("bags", "func(dst *float32, gap int, table *float32, ids, offsets *int32, scales *float32, n, dim int)")
 	dst, table, offsets, scales, dim := load("dst"), load("table"), load("offsets"), load("scales"), load("dim")
 	s := &strip{level: l}
-	tail := GP64()
-	MOVQ(dim, tail)
-	ANDQ(U32(l.lanes-1), tail)
-	s.mask(tail, masks)
+	rest := GP64()
+	MOVQ(dim, rest)
+	ANDQ(U32(l.lanes-1), rest)
+	part := l.first(rest, masks)
 	SHLQ(U8(2), dim) // bytes of a row
 	all, last := load("ids"), load("n")
 	MOVLQSX(Mem{Base: offsets, Index: last, Scale: 4}, last)
@@ -40,10 +39,7 @@ func bags(l level) {
 	MOVQ(dst, to)
 	at, row, ahead := GP64(), GP64(), GP64()
 	columns := func(name string, u int) {
-		acc := make(vectors, u)
-		for i := range acc {
-			acc[i] = l.zero()
-		}
+		acc := l.zeros(u)
 		MOVQ(begin, at)
 		CMPQ(at, end)
 		JGE(LabelRef(name + "Sum"))
@@ -68,8 +64,7 @@ func bags(l level) {
 		CMPQ(at, end)
 		JLT(LabelRef(name + "Row"))
 		Label(name + "Sum")
-		scale := l.vector()
-		VBROADCASTSS(mem(scales, 0), scale)
+		scale := l.broadcast(mem(scales, 0))
 		for i := range acc {
 			VMULPS(scale, acc[i], acc[i])
 		}
@@ -90,7 +85,7 @@ func bags(l level) {
 	Label("partial")
 	TESTQ(left, left)
 	JZ(LabelRef("next"))
-	s.partial = true
+	s.tail = part
 	columns("partial", 1)
 	Label("next")
 	ADDQ(U8(4), offsets)
@@ -102,6 +97,5 @@ func bags(l level) {
 	DECQ(count)
 	Store(count, Param("n"))
 	JNZ(LabelRef("bag"))
-	VZEROUPPER()
-	RET()
+	finish()
 }

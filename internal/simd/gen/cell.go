@@ -19,8 +19,8 @@ const (
 type cells struct {
 	level
 	format
-	tail       *rowTail // nil: whole vectors only
-	almostHalf vec      // 0x7fff for brain
+	tail       *tail // nil: whole vectors only
+	almostHalf vec   // 0x7fff for brain
 }
 
 func (l level) cells(f format) *cells {

@@ -3,6 +3,7 @@ package main
 import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
 )
 
 // compression generates the kernels of gradient compression. Counts are
@@ -35,7 +36,7 @@ func compression(l level) {
 	l.below(packed)
 	l.separate(packed)
 	l.sumMagnitudes()
-	l.subtract()
+	l.begin("subtract", "func(x, y *float32, n int)", "x", "y").combine(VSUBPS, 0, 1)
 	l.quantise()
 	l.dequantise()
 	l.quantiseBlocks()
@@ -63,7 +64,7 @@ func compressTable(name string) Mem {
 // magnitudes broadcasts the mask that clears the sign.
 func (l level) magnitudes() vec { return l.bits(0x7fffffff) }
 
-func (l level) and(a, b, to vec) {
+func (l level) and(a, b Op, to vec) {
 	if l.masked {
 		VPANDD(a, b, to)
 	} else {
@@ -71,13 +72,18 @@ func (l level) and(a, b, to vec) {
 	}
 }
 
-// laneTable holds the numbers of the lanes.
-func (l level) laneTable(name string) Mem {
+// words32 is a table of n 32-bit words.
+func words32(name string, n int, word func(i int) uint32) Mem {
 	m := GLOBL(name, RODATA|NOPTR)
-	for i := range l.lanes {
-		DATA(4*i, U32(i))
+	for i := range n {
+		DATA(4*i, U32(word(i)))
 	}
 	return m
+}
+
+// laneTable holds the numbers of the lanes.
+func (l level) laneTable(name string) Mem {
+	return words32(name, l.lanes, func(i int) uint32 { return uint32(i) })
 }
 
 // runFloats is simd.RunFloats.
@@ -85,14 +91,12 @@ const runFloats = 16
 
 // addRuns adds runs of two arrays from given indices on, one or more.
 func (l level) addRuns() {
-	TEXT("addRuns"+l.suffix, NOSPLIT, "func(dst, a, b *float32, at *uint32, runs int)")
-	Pragma("noescape")
+	l.function("addRuns", "func(dst, a, b *float32, at *uint32, runs int)")
 	dst, a, b, at, runs, place := load("dst"), load("a"), load("b"), load("at"), load("runs"), GP64()
 	Label("run")
 	MOVL(mem(at, 0), place.As32())
 	for lane := 0; lane < runFloats; lane += l.lanes {
-		v := l.vector()
-		VMOVUPS(Mem{Base: a, Index: place, Scale: 4, Disp: 4 * lane}, v)
+		v := l.loaded(Mem{Base: a, Index: place, Scale: 4, Disp: 4 * lane})
 		VADDPS(Mem{Base: b, Index: place, Scale: 4, Disp: 4 * lane}, v, v)
 		VMOVUPS(v, mem(dst, 4*lane))
 	}
@@ -100,8 +104,7 @@ func (l level) addRuns() {
 	ADDQ(U8(4*runFloats), dst)
 	DECQ(runs)
 	JNZ(LabelRef("run"))
-	VZEROUPPER()
-	RET()
+	finish()
 }
 
 // countAtLeast counts magnitudes of at least least, in the lanes of two vectors.
@@ -116,14 +119,13 @@ func (l level) countAtLeast() {
 	f.run(4, func(at func(int) Mem) {
 		m, count := l.vector(), counts[turn%2]
 		turn++
+		l.and(at(0), abs, m)
 		if l.masked {
 			k := K()
-			VPANDD(at(0), abs, m)
 			VPCMPUD(U8(5), bound, m, k)
 			VPADDD(one, count, k, count)
 			return
 		}
-		VPAND(at(0), abs, m)
 		VPCMPGTD(bound, m, m)
 		VPSUBD(m, count, count) // true is -1
 	})
@@ -136,8 +138,7 @@ func (l level) maxMagnitude() {
 	f := l.begin("maxMagnitude", "func(x *float32, n int) uint32", "x")
 	abs, acc := l.magnitudes(), l.zero()
 	f.run(4, func(at func(int) Mem) {
-		m := l.vector()
-		VMOVUPS(at(0), m)
+		m := l.loaded(at(0))
 		l.and(abs, m, m)
 		VPMAXUD(m, acc, acc)
 	})
@@ -146,6 +147,15 @@ func (l level) maxMagnitude() {
 
 // foldInts ends a function with the fold of the lanes of acc as its result.
 func (l level) foldInts(acc vec, fold func(...Op)) {
+	l.foldLanes(acc, fold)
+	out := GP32()
+	VMOVD(acc.AsX(), out)
+	Store(out, ReturnIndex(0))
+	finish()
+}
+
+// foldLanes leaves the fold of the lanes of acc in the first one.
+func (l level) foldLanes(acc vec, fold func(...Op)) {
 	y, x, t := acc.AsY(), acc.AsX(), YMM()
 	if l.masked {
 		VEXTRACTI64X4(U8(1), acc.AsZ(), t)
@@ -157,11 +167,6 @@ func (l level) foldInts(acc vec, fold func(...Op)) {
 		VPSHUFD(U8(swap), x, t.AsX())
 		fold(t.AsX(), x, x)
 	}
-	out := GP32()
-	VMOVD(x, out)
-	Store(out, ReturnIndex(0))
-	VZEROUPPER()
-	RET()
 }
 
 // sumMagnitudes adds magnitudes to 16 lanes of float64, 16 floats a turn.
@@ -172,118 +177,79 @@ func (l level) sumMagnitudes() {
 	MOVQ(U64(1<<63-1), bits)
 	VMOVQ(bits, abs.AsX())
 	VPBROADCASTQ(abs.AsX(), abs)
-	acc := make([]vec, 2*16/l.lanes)
-	for i := range acc {
-		acc[i] = l.vector()
-		VMOVUPD(mem(lanes, i*l.bytes()), acc[i])
-	}
-	f.level = level{lanes: 16, masked: l.masked, suffix: l.suffix}
-	f.run(2, func(at func(int) Mem) {
-		for i, a := range acc {
-			x, m := l.vector(), at(0)
-			m.Disp += i * l.bytes() / 2
-			VCVTPS2PD(m, x)
-			l.and(abs, x, x)
-			VADDPD(x, a, a)
-		}
+	f.doubles(lanes, func(x, acc vec) {
+		l.and(abs, x, x)
+		VADDPD(x, acc, acc)
 	})
-	for i, a := range acc {
-		VMOVUPD(a, mem(lanes, i*l.bytes()))
-	}
-	VZEROUPPER()
-	RET()
 }
 
-func (l level) subtract() {
-	f := l.begin("subtract", "func(x, y *float32, n int)", "x", "y")
-	f.each(func(at func(int) Mem) {
-		v := l.vector()
-		VMOVUPS(at(0), v)
-		VSUBPS(at(1), v, v)
-		VMOVUPS(v, at(0))
-	})
+// perVector runs body for each vector of n values, and ends the function.
+func (l level) perVector(n reg.Register, body func()) {
+	TESTQ(n, n)
+	JZ(LabelRef("end"))
+	Label("turn")
+	body()
+	SUBQ(U8(l.lanes), n)
+	JNZ(LabelRef("turn"))
+	Label("end")
+	finish()
 }
 
 // quantise rounds x*factor, within -127 to 127, to nearest, ties to even.
 func (l level) quantise() {
-	TEXT("quantise"+l.suffix, NOSPLIT, "func(dst *int8, x *float32, n int, factor float32)")
-	Pragma("noescape")
+	l.function("quantise", "func(dst *int8, x *float32, n int, factor float32)")
 	dst, x, n, factor := load("dst"), load("x"), load("n"), l.scalar("factor")
-	TESTQ(n, n)
-	JZ(LabelRef("end"))
-	Label("turn")
-	v := l.vector()
-	VMULPS(mem(x, 0), factor, v)
-	l.toBytes(v, mem(dst, 0))
-	ADDQ(U8(l.lanes), dst)
-	ADDQ(U8(l.bytes()), x)
-	SUBQ(U8(l.lanes), n)
-	JNZ(LabelRef("turn"))
-	Label("end")
-	VZEROUPPER()
-	RET()
+	l.perVector(n, func() {
+		v := l.vector()
+		VMULPS(mem(x, 0), factor, v)
+		l.toBytes(v, mem(dst, 0))
+		ADDQ(U8(l.lanes), dst)
+		ADDQ(U8(l.bytes()), x)
+	})
 }
 
 func (l level) dequantise() {
-	TEXT("dequantise"+l.suffix, NOSPLIT, "func(dst *float32, x *int8, n int, scale float32)")
-	Pragma("noescape")
+	l.function("dequantise", "func(dst *float32, x *int8, n int, scale float32)")
 	dst, x, n, scale := load("dst"), load("x"), load("n"), l.scalar("scale")
-	TESTQ(n, n)
-	JZ(LabelRef("end"))
-	Label("turn")
-	v := l.vector()
-	VPMOVSXBD(mem(x, 0), v)
-	VCVTDQ2PS(v, v)
-	VMULPS(scale, v, v)
-	VMOVUPS(v, mem(dst, 0))
-	ADDQ(U8(l.bytes()), dst)
-	ADDQ(U8(l.lanes), x)
-	SUBQ(U8(l.lanes), n)
-	JNZ(LabelRef("turn"))
-	Label("end")
-	VZEROUPPER()
-	RET()
+	l.perVector(n, func() {
+		v := l.vector()
+		VPMOVSXBD(mem(x, 0), v)
+		VCVTDQ2PS(v, v)
+		VMULPS(scale, v, v)
+		VMOVUPS(v, mem(dst, 0))
+		ADDQ(U8(l.bytes()), dst)
+		ADDQ(U8(l.lanes), x)
+	})
 }
 
 // toSigns packs the sign bits, the first into the lowest bit of the first byte.
 func (l level) toSigns() {
-	TEXT("toSigns"+l.suffix, NOSPLIT, "func(dst *byte, x *float32, n int)")
-	Pragma("noescape")
+	l.function("toSigns", "func(dst *byte, x *float32, n int)")
 	dst, x, n := load("dst"), load("x"), load("n")
-	TESTQ(n, n)
-	JZ(LabelRef("end"))
-	Label("turn")
-	v, bits := l.vector(), GP32()
-	VMOVUPS(mem(x, 0), v)
-	if l.masked {
-		k := K()
-		VPMOVD2M(v, k)
-		KMOVW(k, bits)
-		MOVW(bits.As16(), mem(dst, 0))
-	} else {
-		VMOVMSKPS(v, bits)
-		MOVB(bits.As8(), mem(dst, 0))
-	}
-	ADDQ(U8(l.lanes/8), dst)
-	ADDQ(U8(l.bytes()), x)
-	SUBQ(U8(l.lanes), n)
-	JNZ(LabelRef("turn"))
-	Label("end")
-	VZEROUPPER()
-	RET()
+	l.perVector(n, func() {
+		v, bits := l.vector(), GP32()
+		VMOVUPS(mem(x, 0), v)
+		if l.masked {
+			k := K()
+			VPMOVD2M(v, k)
+			KMOVW(k, bits)
+			MOVW(bits.As16(), mem(dst, 0))
+		} else {
+			VMOVMSKPS(v, bits)
+			MOVB(bits.As8(), mem(dst, 0))
+		}
+		ADDQ(U8(l.lanes/8), dst)
+		ADDQ(U8(l.bytes()), x)
+	})
 }
 
 // fromSigns writes scale, or -scale where the bit is set.
 func (l level) fromSigns() {
 	var lanes Mem
 	if !l.masked {
-		lanes = GLOBL("signLanes", RODATA|NOPTR)
-		for i := range 8 {
-			DATA(4*i, U32(31-i)) // shifts bit i to the sign
-		}
+		lanes = words32("signLanes", 8, func(i int) uint32 { return uint32(31 - i) }) // shifts bit i to the sign
 	}
-	TEXT("fromSigns"+l.suffix, NOSPLIT, "func(dst *float32, x *byte, n int, scale float32)")
-	Pragma("noescape")
+	l.function("fromSigns", "func(dst *float32, x *byte, n int, scale float32)")
 	dst, x, n, scale, sign := load("dst"), load("x"), load("n"), l.scalar("scale"), l.bits(1<<31)
 	var negative, shift vec
 	if l.masked {
@@ -293,29 +259,22 @@ func (l level) fromSigns() {
 		shift = l.vector()
 		VMOVDQU(lanes, shift)
 	}
-	TESTQ(n, n)
-	JZ(LabelRef("end"))
-	Label("turn")
-	v, bits := l.vector(), GP32()
-	if l.masked {
-		k := K()
-		MOVWLZX(mem(x, 0), bits)
-		KMOVW(bits, k)
-		VBLENDMPS(negative, scale, k, v)
-	} else {
-		MOVBLZX(mem(x, 0), bits)
-		VMOVD(bits, v.AsX())
-		VPBROADCASTD(v.AsX(), v)
-		VPSLLVD(shift, v, v)
-		VPAND(sign, v, v)
-		VPXOR(scale, v, v)
-	}
-	VMOVUPS(v, mem(dst, 0))
-	ADDQ(U8(l.bytes()), dst)
-	ADDQ(U8(l.lanes/8), x)
-	SUBQ(U8(l.lanes), n)
-	JNZ(LabelRef("turn"))
-	Label("end")
-	VZEROUPPER()
-	RET()
+	l.perVector(n, func() {
+		v, bits := l.vector(), GP32()
+		if l.masked {
+			k := K()
+			MOVWLZX(mem(x, 0), bits)
+			KMOVW(bits, k)
+			VBLENDMPS(negative, scale, k, v)
+		} else {
+			MOVBLZX(mem(x, 0), bits)
+			spread(bits, v)
+			VPSLLVD(shift, v, v)
+			VPAND(sign, v, v)
+			VPXOR(scale, v, v)
+		}
+		VMOVUPS(v, mem(dst, 0))
+		ADDQ(U8(l.bytes()), dst)
+		ADDQ(U8(l.lanes/8), x)
+	})
 }

@@ -9,19 +9,19 @@ import (
 // vector and at least one.
 func conversions(l level) {
 	for _, f := range []format{half, brain} {
-		TEXT("from"+f.suffix()+l.suffix, NOSPLIT, "func(dst *float32, src *uint16, n int)")
+		l.function("from"+f.suffix(), "func(dst *float32, src *uint16, n int)")
 		l.convert(f, 4, 2, func(c *cells, dst, src Mem) {
 			VMOVUPS(c.read(src, false), dst)
 		})
 	}
-	TEXT("toHalf"+l.suffix, NOSPLIT, "func(dst *uint16, src *float32, n int)")
+	l.function("toHalf", "func(dst *uint16, src *float32, n int)")
 	l.convert(half, 2, 4, func(c *cells, dst, src Mem) {
 		v := l.vector()
 		VMOVUPS(src, v)
 		c.narrow(v)
 		c.write(v, dst, false)
 	})
-	TEXT("toBrain"+l.suffix, NOSPLIT, "func(dst *uint16, src *float32, n int)")
+	l.function("toBrain", "func(dst *uint16, src *float32, n int)")
 	quiet := l.bits(0x40)
 	l.convert(brain, 2, 4, func(c *cells, dst, src Mem) {
 		v, cut := l.vector(), l.vector()
@@ -46,7 +46,6 @@ func conversions(l level) {
 
 // convert loops over values of these sizes in bytes.
 func (l level) convert(f format, dstSize, srcSize uint8, body func(c *cells, dst, src Mem)) {
-	Pragma("noescape")
 	c := l.cells(f)
 	dst, src, n, at := load("dst"), load("src"), load("n"), GP64()
 	XORQ(at, at)
@@ -55,6 +54,5 @@ func (l level) convert(f format, dstSize, srcSize uint8, body func(c *cells, dst
 	ADDQ(U8(l.lanes), at)
 	CMPQ(at, n)
 	JLT(LabelRef("vector"))
-	VZEROUPPER()
-	RET()
+	finish()
 }

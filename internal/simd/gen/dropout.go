@@ -13,23 +13,16 @@ func (l level) word(bits uint32) reg.VecVirtual {
 	m := GLOBL(fmt.Sprintf("word%08x_%d", bits, words), RODATA|NOPTR)
 	words++
 	DATA(0, U32(bits))
-	v := l.vector()
-	VBROADCASTSS(m, v)
-	return v
+	return l.broadcast(m)
 }
 
 var words int // names of constants so far
 
 // iota32 is the vector 0, 1, 2, ... of 32-bit integers.
 func (l level) iota32() reg.VecVirtual {
-	m := GLOBL(fmt.Sprintf("iota%d", words), RODATA|NOPTR)
+	m := l.laneTable(fmt.Sprintf("iota%d", words))
 	words++
-	for i := range l.lanes {
-		DATA(4*i, U32(i))
-	}
-	v := l.vector()
-	VMOVUPS(m, v)
-	return v
+	return l.loaded(m)
 }
 
 func (l level) xor(a, b, to reg.VecVirtual) {

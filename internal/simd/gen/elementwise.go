@@ -22,18 +22,28 @@ func (l level) vector() reg.VecVirtual {
 
 func (l level) zero() reg.VecVirtual {
 	v := l.vector()
-	if l.masked {
-		VPXORD(v, v, v)
-	} else {
-		VXORPS(v, v, v)
+	l.clear(v)
+	return v
+}
+
+func (l level) zeros(n int) vectors {
+	v := make(vectors, n)
+	for i := range v {
+		v[i] = l.zero()
 	}
+	return v
+}
+
+// broadcast returns the 32 bits at m in every lane.
+func (l level) broadcast(m Op) reg.VecVirtual {
+	v := l.vector()
+	VBROADCASTSS(m, v)
 	return v
 }
 
 // begin starts a function and loads its pointers.
 func (l level) begin(name, signature string, pointers ...string) *loop {
-	TEXT(name+l.suffix, NOSPLIT, signature)
-	Pragma("noescape")
+	l.function(name, signature)
 	f := &loop{level: l}
 	for _, p := range pointers {
 		f.ptrs = append(f.ptrs, load(p))
@@ -42,29 +52,27 @@ func (l level) begin(name, signature string, pointers ...string) *loop {
 }
 
 // scalar broadcasts a parameter.
-func (l level) scalar(name string) reg.VecVirtual {
-	v := l.vector()
-	m, err := Param(name).Resolve()
-	if err != nil {
-		panic(err)
-	}
-	VBROADCASTSS(m.Addr, v)
-	return v
-}
+func (l level) scalar(name string) reg.VecVirtual { return l.broadcast(address(Param(name))) }
 
 // each runs body over all n floats and ends the function.
 func (f *loop) each(body func(at func(ptr int) Mem)) {
 	f.run(4, body)
-	VZEROUPPER()
-	RET()
+	finish()
 }
 
 func (f *loop) run(unroll int, body func(at func(ptr int) Mem)) {
+	f.together(unroll, func(n int, at func(ptr, i int) Mem) {
+		for u := range n {
+			body(func(ptr int) Mem { return at(ptr, u) })
+		}
+	})
+}
+
+// together is run with a body for several vectors.
+func (f *loop) together(unroll int, body func(n int, at func(ptr, i int) Mem)) {
 	n := load("n")
 	turn := func(vectors int) {
-		for u := range vectors {
-			body(func(ptr int) Mem { return mem(f.ptrs[ptr], u*f.bytes()) })
-		}
+		body(vectors, func(ptr, i int) Mem { return mem(f.ptrs[ptr], i*f.bytes()) })
 		for _, p := range f.ptrs {
 			ADDQ(U32(vectors*f.bytes()), p)
 		}
@@ -87,25 +95,23 @@ func (f *loop) run(unroll int, body func(at func(ptr int) Mem)) {
 // elementwise generates the element-wise kernels of a level.
 func elementwise(l level) {
 	ConstraintExpr("amd64")
-	adds(l)
+	l.begin("add", "func(dst, src *float32, n int)", "dst", "src").combine(VADDPS, 0, 1)
+	l.begin("addTo", "func(dst, a, b *float32, n int)", "dst", "a", "b").combine(VADDPS, 1, 2)
 	scales(l)
 	relus(l)
-	sums(l)
+	for _, squares := range []bool{false, true} {
+		sums(l, squares)
+	}
+	if !l.masked { // used by both levels
+		transpose8()
+	}
 }
 
-func adds(l level) {
-	f := l.begin("add", "func(dst, src *float32, n int)", "dst", "src")
+// combine stores a op b of two operands in the first one, and ends the function.
+func (f *loop) combine(op func(...Op), a, b int) {
 	f.each(func(at func(int) Mem) {
-		x := l.vector()
-		VMOVUPS(at(0), x)
-		VADDPS(at(1), x, x)
-		VMOVUPS(x, at(0))
-	})
-	f = l.begin("addTo", "func(dst, a, b *float32, n int)", "dst", "a", "b")
-	f.each(func(at func(int) Mem) {
-		x := l.vector()
-		VMOVUPS(at(1), x)
-		VADDPS(at(2), x, x)
+		x := f.loaded(at(a))
+		op(at(b), x, x)
 		VMOVUPS(x, at(0))
 	})
 }
@@ -130,56 +136,41 @@ func relus(l level) {
 	})
 	f = l.begin("reluGrad", "func(dx, dy, y *float32, n int)", "dx", "dy", "y")
 	zero = l.zero()
-	f.each(func(at func(int) Mem) {
-		x := l.vector()
-		const less = 17 // 0 < y, false for NaN
-		if l.masked {
-			k := K()
-			VCMPPS(U8(less), at(2), zero, k)
-			VMOVUPS_Z(at(1), k, x)
+	f.each(func(at func(int) Mem) { VMOVUPS(l.passing(at(2), zero, at(1)), at(0)) })
+}
+
+// sums generates Sum, or SumSquares.
+func sums(l level, squares bool) {
+	name := "sum"
+	if squares {
+		name = "sumSquares"
+	}
+	f := l.begin(name, "func(lanes *[16]float64, x *float32, n int)", "x")
+	f.doubles(load("lanes"), func(x, acc vec) {
+		if squares {
+			VFMADD231PD(x, x, acc) // the product is exact
 		} else {
-			VCMPPS(U8(less), at(2), zero, x)
-			VANDPS(at(1), x, x)
+			VADDPD(x, acc, acc)
 		}
-		VMOVUPS(x, at(0))
 	})
 }
 
-// sums generates Sum and SumSquares: 16 lanes of float64, 16 floats a turn.
-func sums(l level) {
-	for _, squares := range []bool{false, true} {
-		name := "sum"
-		if squares {
-			name = "sumSquares"
-		}
-		f := l.begin(name, "func(lanes *[16]float64, x *float32, n int)", "x")
-		lanes := load("lanes")
-		count := 2 * 16 / l.lanes
-		var acc []reg.VecVirtual
-		for i := range count {
-			v := l.vector()
-			VMOVUPD(mem(lanes, i*l.bytes()), v)
-			acc = append(acc, v)
-		}
-		turn := level{lanes: 16, masked: l.masked, suffix: l.suffix}
-		f.level = turn
-		f.run(2, func(at func(int) Mem) {
-			for i, a := range acc {
-				x := l.vector()
-				m := at(0)
-				m.Disp += i * l.bytes() / 2
-				VCVTPS2PD(m, x)
-				if squares {
-					VFMADD231PD(x, x, a) // the product is exact
-				} else {
-					VADDPD(x, a, a)
-				}
-			}
-		})
-		for i, a := range acc {
-			VMOVUPD(a, mem(lanes, i*l.bytes()))
-		}
-		VZEROUPPER()
-		RET()
+// doubles runs add with each value as float64 and its accumulator among 16 lanes, 16 floats a turn,
+// and ends the function.
+func (f *loop) doubles(lanes reg.Register, add func(x, acc vec)) {
+	acc := f.vectors(2 * 16 / f.lanes)
+	for i, a := range acc {
+		VMOVUPD(mem(lanes, i*f.bytes()), a)
 	}
+	f.floats16().run(2, func(at func(int) Mem) {
+		for i, a := range acc {
+			x := f.vector()
+			VCVTPS2PD(at(0).Offset(i*f.bytes()/2), x)
+			add(x, a)
+		}
+	})
+	for i, a := range acc {
+		VMOVUPD(a, mem(lanes, i*f.bytes()))
+	}
+	finish()
 }

@@ -48,11 +48,7 @@ func (c *numbers) mem(name string) Mem {
 }
 
 // get returns the constant in a register.
-func (c *numbers) get(name string) reg.VecVirtual {
-	v := c.vector()
-	VBROADCASTSS(c.mem(name), v)
-	return v
-}
+func (c *numbers) get(name string) reg.VecVirtual { return c.broadcast(c.mem(name)) }
 
 // The macros below process several vectors in place, interleaving one instruction for each: a
 // single chain of dependent operations would leave the processor mostly idle. Four vectors on

@@ -23,10 +23,7 @@ type gapReader struct {
 
 func newGapReader() *gapReader {
 	g := &gapReader{index: load("index"), last: YMM(), one: YMM()}
-	before := GP32()
-	Load(Param("before"), before)
-	VMOVD(before, g.last.AsX())
-	VPBROADCASTD(g.last.AsX(), g.last)
+	spread(load32("before"), g.last)
 	VPCMPEQD(g.one, g.one, g.one)
 	return g
 }
@@ -46,8 +43,7 @@ func (g *gapReader) next() vec {
 
 // gapBits returns all gaps joined by or.
 func gapBits() {
-	TEXT("gapBits2", NOSPLIT, "func(index *int32, groups int, before int32) uint32")
-	Pragma("noescape")
+	avx2.function("gapBits", "func(index *int32, groups int, before int32) uint32")
 	g, n, all := newGapReader(), load("groups"), avx2.zero()
 	Label("group")
 	VPOR(g.next(), all, all)
@@ -60,8 +56,7 @@ func gapBits() {
 // bits: width bytes for 8. It writes 8 bytes from the middle of the last group on; bytes after the
 // last gap are 0.
 func packGaps() {
-	TEXT("packGaps2", NOSPLIT, "func(dst *byte, index *int32, groups int, before int32, width int)")
-	Pragma("noescape")
+	avx2.function("packGaps", "func(dst *byte, index *int32, groups int, before int32, width int)")
 	g, n, dst, width := newGapReader(), load("groups"), load("dst"), load("width")
 	once, twice, none := YMM(), YMM(), avx2.zero() // shifts of neighbours
 	VMOVQ(width, once.AsX())
@@ -96,8 +91,7 @@ func packGaps() {
 	ADDQ(width, dst)
 	SUBQ(U8(1), n)
 	JNZ(LabelRef("group"))
-	VZEROUPPER()
-	RET()
+	finish()
 }
 
 // unpackMost is the widest gap with all bits in four bytes from the byte of its first bit.
@@ -107,14 +101,12 @@ const unpackMost = 25
 // index, unsigned. It reads 16 bytes from the middle of the last group on.
 func unpackGaps() {
 	table := unpackTable()
-	TEXT("unpackGaps2", NOSPLIT, "func(index *int32, src *byte, groups int, before int32, width int) uint32")
-	Pragma("noescape")
+	avx2.function("unpackGaps", "func(index *int32, src *byte, groups int, before int32, width int) uint32")
 	index, src, n, width := load("index"), load("src"), load("groups"), load("width")
 	before, at, middle := GP32(), GP64(), GP64()
 	Load(Param("before"), before)
 	base, mask, most, one, last := YMM(), YMM(), avx2.zero(), YMM(), avx2.bits(7)
-	VMOVD(before, base.AsX())
-	VPBROADCASTD(base.AsX(), base)
+	spread(before, base)
 	VPCMPEQD(one, one, one)
 	MOVQ(width, at)
 	SHLQ(U8(6), at)
@@ -175,13 +167,11 @@ func unpackTable() Mem {
 // base, to index, and returns their number. It writes whole vectors, never past the position of the
 // bits read.
 func (l level) fromBitmap(table, numbers Mem) {
-	TEXT("fromBitmap"+l.suffix, NOSPLIT, "func(index *int32, bits *byte, n int, base int32) int")
-	Pragma("noescape")
+	l.function("fromBitmap", "func(index *int32, bits *byte, n int, base int32) int")
 	index, bits, n := load("index"), load("bits"), load("n")
 	base, at, step := GP32(), l.vector(), l.bits(uint32(l.lanes))
 	Load(Param("base"), base)
-	VMOVD(base, at.AsX())
-	VPBROADCASTD(at.AsX(), at)
+	spread(base, at)
 	var lut reg.GPVirtual
 	if l.masked {
 		VPADDD(numbers, at, at)
@@ -211,9 +201,5 @@ func (l level) fromBitmap(table, numbers Mem) {
 	SUBQ(U32(l.lanes), n)
 	JNZ(LabelRef("turn"))
 	Label("end")
-	SUBQ(load("index"), index)
-	SHRQ(U8(2), index)
-	Store(index, ReturnIndex(0))
-	VZEROUPPER()
-	RET()
+	returnCount(index, "index")
 }

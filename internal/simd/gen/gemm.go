@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log"
 	"os"
 	"strings"
 
@@ -37,7 +38,7 @@ const (
 
 // gemm generates the micro-kernels of a level: tiles of 1..mr rows by two vectors, and by one
 // vector.
-func gemm(l level, table string) error {
+func gemm(l level, table string) {
 	ConstraintExpr("amd64")
 	var names [2][]string
 	for _, nv := range []int{2, 1} {
@@ -53,7 +54,9 @@ func gemm(l level, table string) error {
 	if l.masked {
 		transpose16(2 * l.bytes())
 	}
-	return os.WriteFile(table, []byte(declarations(l, names)), 0o644)
+	if err := os.WriteFile(table, []byte(declarations(l, names)), 0o644); err != nil {
+		log.Fatal(err)
+	}
 }
 
 // declarations returns the Go file with the kernels' declarations and their tables by rows.
@@ -139,8 +142,7 @@ func (k *kernel) generate() {
 	k.nextTile()
 	DECQ(k.tiles)
 	JNZ(LabelRef("tile"))
-	VZEROUPPER()
-	RET()
+	finish()
 }
 
 // local copies a field of the tile to the stack.
@@ -183,11 +185,7 @@ func (k *kernel) start() {
 	k.t = load("t")
 	for _, row := range k.acc {
 		for _, acc := range row {
-			if k.masked {
-				VPXORD(acc, acc, acc)
-			} else {
-				VXORPS(acc, acc, acc)
-			}
+			k.clear(acc)
 		}
 	}
 	k.count = GP64()
@@ -407,11 +405,7 @@ func (k *kernel) epilogue() {
 	CMPQ(mem(k.t, tileReLU), U8(0))
 	JEQ(LabelRef("store"))
 	zero := k.b[0]
-	if k.masked {
-		VPXORD(zero, zero, zero)
-	} else {
-		VXORPS(zero, zero, zero)
-	}
+	k.clear(zero)
 	for _, row := range k.acc {
 		for _, acc := range row {
 			VMAXPS(acc, zero, acc) // NaN stays
@@ -472,11 +466,7 @@ func peak(l level) {
 	TEXT("fma"+l.suffix, NOSPLIT, "func(turns int)")
 	turns := load("turns")
 	for _, v := range l.regs {
-		if l.masked {
-			VPXORD(v, v, v)
-		} else {
-			VXORPS(v, v, v)
-		}
+		l.clear(v)
 	}
 	acc := l.regs[:2*l.mr]
 	x, y := l.regs[2*l.mr], l.regs[2*l.mr+1]
@@ -488,6 +478,5 @@ func peak(l level) {
 	}
 	DECQ(turns)
 	JNZ(LabelRef("turn"))
-	VZEROUPPER()
-	RET()
+	finish()
 }

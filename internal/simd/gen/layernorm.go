@@ -20,17 +20,6 @@ func (l level) rowLoop(label string, n reg.Register, body func(i int, at func(ba
 	JLT(LabelRef(label))
 }
 
-// clear16 sets 16 lanes to zero.
-func (l level) clear16(acc vectors) {
-	for _, v := range acc {
-		if l.masked {
-			VPXORD(v, v, v)
-		} else {
-			VXORPS(v, v, v)
-		}
-	}
-}
-
 // total adds up 16 lanes and divides by count, in every lane of the result.
 func (l level) total(acc vectors, count reg.VecVirtual) reg.VecVirtual {
 	v := l.fold16(acc, func(x, dst reg.VecVirtual) { VADDPS(x, dst, dst) })
@@ -55,13 +44,11 @@ func layerNorm(l level, one *numbers) {
 	count, epsilon := l.scalar("count"), l.scalar("epsilon")
 
 	Label("row")
-	acc := l.vectors(16 / l.lanes)
-	l.clear16(acc)
+	acc := l.zeros(16 / l.lanes)
 	l.rowLoop("sum", d, func(i int, at func(reg.Register) Mem) { VADDPS(at(x), acc[i], acc[i]) })
 	mean := l.total(acc, count)
 	VMOVSS(mean.AsX(), mem(stats, 0))
-	acc = l.vectors(16 / l.lanes)
-	l.clear16(acc)
+	acc = l.zeros(16 / l.lanes)
 	l.rowLoop("squares", d, func(i int, at func(reg.Register) Mem) {
 		v := l.loaded(at(x))
 		VSUBPS(mean, v, v)
@@ -88,8 +75,7 @@ func layerNorm(l level, one *numbers) {
 	ADDQ(U8(8), stats)
 	DECQ(rows)
 	JNZ(LabelRef("row"))
-	VZEROUPPER()
-	RET()
+	finish()
 }
 
 func layerNormGrad(l level) {
@@ -102,9 +88,7 @@ func layerNormGrad(l level) {
 	Label("row")
 	VBROADCASTSS(mem(stats, 0), mean)
 	VBROADCASTSS(mem(stats, 4), inverse)
-	sums, products := l.vectors(16/l.lanes), l.vectors(16/l.lanes)
-	l.clear16(sums)
-	l.clear16(products)
+	sums, products := l.zeros(16/l.lanes), l.zeros(16/l.lanes)
 	l.rowLoop("sums", d, func(i int, at func(reg.Register) Mem) {
 		v, g := l.loaded(at(x)), l.loaded(at(dy))
 		VSUBPS(mean, v, v)
@@ -136,6 +120,5 @@ func layerNormGrad(l level) {
 	ADDQ(U8(8), stats)
 	DECQ(rows)
 	JNZ(LabelRef("row"))
-	VZEROUPPER()
-	RET()
+	finish()
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/gotypes"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -32,9 +33,51 @@ func (l level) bytes() int { return 4 * l.lanes }
 
 func mem(base reg.Register, disp int) Mem { return Mem{Base: base, Disp: disp} }
 
+// function begins a function with pointers that do not escape.
+func (l level) function(name, signature string) {
+	TEXT(name+l.suffix, NOSPLIT, signature)
+	Pragma("noescape")
+}
+
+// finish ends a function.
+func finish() {
+	VZEROUPPER()
+	RET()
+}
+
+// clear sets a vector to zero.
+func (l level) clear(v Op) {
+	if l.masked {
+		VPXORD(v, v, v)
+	} else {
+		VXORPS(v, v, v)
+	}
+}
+
+// spread broadcasts the 32 bits of a register.
+func spread(bits Op, v vec) {
+	VMOVD(bits, v.AsX())
+	VPBROADCASTD(v.AsX(), v)
+}
+
+// address returns the place of a parameter or result.
+func address(c gotypes.Component) Mem {
+	basic, err := c.Resolve()
+	if err != nil {
+		panic(err)
+	}
+	return basic.Addr
+}
+
 // load returns a parameter of the function in a register.
 func load(name string) reg.GPVirtual {
 	r := GP64()
+	Load(Param(name), r)
+	return r
+}
+
+func load32(name string) reg.GPVirtual {
+	r := GP32()
 	Load(Param(name), r)
 	return r
 }

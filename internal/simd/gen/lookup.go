@@ -8,10 +8,8 @@ import (
 // lookup generates simd.Lookup: rows of dim floats, with whole or partial vectors.
 func lookup(l level) {
 	masks := l.maskTable("lookupMasks")
-	TEXT("lookup"+l.suffix, NOSPLIT, "func(dst, table *float32, ids *int32, n, dim int)")
-	Pragma("noescape")
+	l.function("lookup", "func(dst, table *float32, ids *int32, n, dim int)")
 	dst, table, ids, rows, dim := load("dst"), load("table"), load("ids"), load("n"), load("dim")
-	s := &strip{level: l}
 	whole, tail := GP64(), GP64()
 	MOVQ(dim, whole)
 	ANDQ(I32(-l.lanes), whole) // floats in whole vectors
@@ -20,7 +18,7 @@ func lookup(l level) {
 	SHLQ(U8(2), dim)
 	at := GP64()
 	MOVQ(tail, at)
-	s.mask(at, masks)
+	part := l.first(at, masks)
 
 	Label("row")
 	from, left := GP64(), GP64()
@@ -31,26 +29,17 @@ func lookup(l level) {
 	Label("vector")
 	TESTQ(left, left)
 	JZ(LabelRef("partial"))
-	x := l.vector()
-	VMOVUPS(mem(from, 0), x)
+	x := l.loaded(mem(from, 0))
 	VMOVUPS(x, mem(dst, 0))
 	ADDQ(U32(l.bytes()), from)
 	ADDQ(U32(l.bytes()), dst)
 	SUBQ(U32(l.lanes), left)
 	JMP(LabelRef("vector"))
 	Label("partial")
-	y := l.vector()
-	if l.masked {
-		VMOVUPS_Z(mem(from, 0), s.k, y)
-		VMOVUPS(y, s.k, mem(dst, 0))
-	} else {
-		VMASKMOVPS(mem(from, 0), s.m, y)
-		VMASKMOVPS(y, s.m, mem(dst, 0))
-	}
+	part.write(part.read(mem(from, 0)), mem(dst, 0))
 	LEAQ(Mem{Base: dst, Index: tail, Scale: 4}, dst)
 	ADDQ(U8(4), ids)
 	DECQ(rows)
 	JNZ(LabelRef("row"))
-	VZEROUPPER()
-	RET()
+	finish()
 }

@@ -10,41 +10,24 @@ import (
 // then single and partial ones.
 type strip struct {
 	level
-	ptrs    []reg.Register
-	partial bool              // this iteration is masked
-	k       reg.OpmaskVirtual // AVX-512's
-	m       reg.VecVirtual    // AVX2's
+	ptrs []reg.Register
+	tail *tail // lanes of a partial iteration
 }
 
 // load returns u vectors of an operand.
 func (s *strip) load(ptr, u int) vectors {
-	x := s.vectors(u)
-	for i := range x {
-		from := mem(s.ptrs[ptr], i*s.bytes())
-		switch {
-		case !s.partial:
-			VMOVUPS(from, x[i])
-		case s.masked:
-			VMOVUPS_Z(from, s.k, x[i])
-		default:
-			VMASKMOVPS(from, s.m, x[i])
-		}
+	if s.tail != nil {
+		return vectors{s.tail.read(mem(s.ptrs[ptr], 0))}
 	}
-	return x
+	return s.loads(u, func(i int) Mem { return mem(s.ptrs[ptr], i*s.bytes()) })
 }
 
 func (s *strip) store(x vectors, ptr int) {
-	for i := range x {
-		to := mem(s.ptrs[ptr], i*s.bytes())
-		switch {
-		case !s.partial:
-			VMOVUPS(x[i], to)
-		case s.masked:
-			VMOVUPS(x[i], s.k, to)
-		default:
-			VMASKMOVPS(x[i], s.m, to)
-		}
+	if s.tail != nil {
+		s.tail.write(x[0], mem(s.ptrs[ptr], 0))
+		return
 	}
+	stores(x, func(i int) Mem { return mem(s.ptrs[ptr], i*s.bytes()) })
 }
 
 // run emits the loop over the n columns and ends the function.
@@ -68,48 +51,38 @@ func (s *strip) run(unroll int, masks Mem, body func(u int)) {
 	Label("partial")
 	TESTQ(n, n)
 	JZ(LabelRef("end"))
-	s.mask(n, masks)
-	s.partial = true
+	s.tail = s.first(n, masks)
 	body(1)
 	Label("end")
-	VZEROUPPER()
-	RET()
+	finish()
 }
 
-// mask selects the first n lanes. masks is a vector of ones, then a vector of zeros.
-func (s *strip) mask(n reg.GPVirtual, masks Mem) {
+// first returns the first n lanes, and overwrites n. masks is a vector of ones, then a vector of
+// zeros.
+func (l level) first(n reg.GPVirtual, masks Mem) *tail {
 	at := GP64()
-	if s.masked {
+	if l.masked {
 		XORQ(at, at)
 		BTSQ(n, at)
 		DECQ(at)
-		s.k = K()
-		KMOVW(at.As32(), s.k)
-		return
+		k := K()
+		KMOVW(at.As32(), k)
+		return &tail{l, k}
 	}
 	LEAQ(masks, at)
 	SHLQ(U8(2), n)
 	SUBQ(n, at)
-	s.m = s.vector()
-	VMOVUPS(mem(at, s.bytes()), s.m)
+	return &tail{l, l.loaded(mem(at, l.bytes()))}
 }
 
 func (l level) maskTable(name string) Mem {
-	m := GLOBL(name, RODATA|NOPTR)
-	for i := range l.lanes {
-		DATA(4*i, U32(0xffffffff))
-	}
-	for i := range l.lanes {
-		DATA(4*(l.lanes+i), U32(0))
-	}
-	return m
+	return words32(name, 2*l.lanes, func(i int) uint32 { return 0xffffffff * uint32(1-i/l.lanes) })
 }
 
 // gateStrip starts a function over the columns of gates, [4][gap], and further
 // operands. The gates are operands 0 to 3.
 func gateStrip(l level, name, signature string, operands ...string) *strip {
-	TEXT(name+l.suffix, NOSPLIT, signature)
-	Pragma("noescape")
+	l.function(name, signature)
 	s := &strip{level: l}
 	gap, at := load("gap"), load("gates")
 	SHLQ(U8(2), gap)

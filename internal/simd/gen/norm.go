@@ -90,8 +90,7 @@ func (f *periodic) hold(firstSum int, body func(data func(i int) Mem, of planes)
 			VMOVUPS(values[u][i], mem(f.planes[i], u*f.bytes()))
 		}
 	}
-	VZEROUPPER()
-	RET()
+	finish()
 }
 
 // each runs body for every vector, and ends the function: data returns the
@@ -117,8 +116,7 @@ func (f *periodic) each(body func(data func(i int) Mem, of planes)) {
 	JLT(LabelRef("turn"))
 	TESTQ(n, n)
 	JNZ(LabelRef("period"))
-	VZEROUPPER()
-	RET()
+	finish()
 }
 
 func (l level) loaded(from Mem) reg.VecVirtual {
@@ -135,7 +133,7 @@ func (l level) addTo(v reg.VecVirtual, m Mem) {
 }
 
 // passing emits g = dy where v > floor, and 0 elsewhere.
-func (l level) passing(v, floor reg.VecVirtual, dy Mem) reg.VecVirtual {
+func (l level) passing(v Op, floor reg.VecVirtual, dy Mem) reg.VecVirtual {
 	g := l.vector()
 	const less = 17 // floor < v, false for NaN
 	if l.masked {
@@ -171,6 +169,7 @@ func norms(l level) {
 	})
 
 	flush(l)
+	layerNorms(l)
 }
 
 // centred returns x - mean, and y before the activation.
@@ -283,6 +282,5 @@ func flush(l level) {
 	ADDQ(U32(64), f.ptrs[1])
 	SUBQ(U32(16), n)
 	JNZ(LabelRef("turn"))
-	VZEROUPPER()
-	RET()
+	finish()
 }

@@ -202,15 +202,10 @@ func (l level) flush(x reg.VecVirtual, f map[string]reg.VecVirtual) {
 // exponent is the constant of flush: the exponent's bits, or the largest subnormal number to
 // compare magnitudes with.
 func (l level) exponent() reg.VecVirtual {
-	bits, v := GP32(), l.vector()
 	if l.masked {
-		MOVL(U32(0x7f800000), bits)
-	} else {
-		MOVL(U32(0x007fffff), bits)
+		return l.bits(0x7f800000)
 	}
-	VMOVD(bits, v.AsX())
-	VPBROADCASTD(v.AsX(), v)
-	return v
+	return l.bits(0x007fffff)
 }
 
 // optimizers generates the update kernels of a level.
@@ -259,14 +254,14 @@ func (r rule) broadcast(l level) map[string]reg.VecVirtual {
 func (r rule) dense(l level) {
 	f := l.begin(r.name, r.parameters(", grad *float32", ", n int, "), append([]string{"p", "grad"}, r.state...)...)
 	factors := r.broadcast(l)
-	f.each(func(at func(int) Mem) {
-		r.body(l, factors, lanesAt{
-			load: func(array int) reg.VecVirtual {
-				v := l.vector()
-				VMOVUPS(at(array), v)
-				return v
-			},
-			store: func(v reg.VecVirtual, array int) { VMOVUPS(v, at(array)) },
-		})
-	})
+	f.each(func(at func(int) Mem) { r.body(l, factors, l.whole(at)) })
+}
+
+// whole accesses whole vectors of arrays.
+func (l level) whole(at func(array int) Mem) lanesAt {
+	return lanesAt{
+		load:  func(array int) reg.VecVirtual { return l.loaded(at(array)) },
+		store: func(v reg.VecVirtual, array int) { VMOVUPS(v, at(array)) },
+		keep:  func(reg.VecVirtual) {},
+	}
 }

@@ -31,28 +31,32 @@ func transpose8() {
 			VMOVUPS(row(src, lds, lds3, i, 16*half), r[i].AsX())
 			VINSERTF128(U8(1), row(src4, lds, lds3, i, 16*half), r[i], r[i])
 		}
-		lo01, hi01, lo23, hi23 := YMM(), YMM(), YMM(), YMM()
-		VUNPCKLPS(r[1], r[0], lo01)
-		VUNPCKHPS(r[1], r[0], hi01)
-		VUNPCKLPS(r[3], r[2], lo23)
-		VUNPCKHPS(r[3], r[2], hi23)
 		base := dst
 		if half == 1 {
 			base = dst4
 		}
-		for i, pair := range [][2]reg.VecVirtual{{lo01, lo23}, {lo01, lo23}, {hi01, hi23}, {hi01, hi23}} {
-			out := YMM()
-			VSHUFPS(U8([]int{0x44, 0xee}[i%2]), pair[1], pair[0], out)
-			VMOVUPS(out, row(base, ldd, ldd3, i, 0))
-		}
+		avx2.transpose4(r, func(i int) Mem { return row(base, ldd, ldd3, i, 0) })
 	}
 	ADDQ(U8(32), src)
 	ADDQ(U8(32), src4)
 	LEAQ(Mem{Base: dst, Index: ldd, Scale: 8}, dst)
 	DECQ(n)
 	JNZ(LabelRef("block"))
-	VZEROUPPER()
-	RET()
+	finish()
+}
+
+// transpose4 transposes 4x4 floats in each quarter, or half, of four registers, and stores the rows.
+func (l level) transpose4(r [4]reg.VecVirtual, to func(row int) Mem) {
+	lo01, hi01, lo23, hi23 := l.vector(), l.vector(), l.vector(), l.vector()
+	VUNPCKLPS(r[1], r[0], lo01)
+	VUNPCKHPS(r[1], r[0], hi01)
+	VUNPCKLPS(r[3], r[2], lo23)
+	VUNPCKHPS(r[3], r[2], hi23)
+	for i, pair := range [][2]reg.VecVirtual{{lo01, lo23}, {lo01, lo23}, {hi01, hi23}, {hi01, hi23}} {
+		out := l.vector()
+		VSHUFPS(U8([]int{0x44, 0xee}[i%2]), pair[1], pair[0], out)
+		VMOVUPS(out, to(i))
+	}
 }
 
 // row is the address of row i (0..3) at the given displacement.
@@ -71,17 +75,15 @@ func row(base, stride, stride3 reg.Register, i, disp int) Mem {
 func copyTiles(l level) {
 	var ones Mem
 	if !l.masked { // masks are windows of ones and zeros
-		ones = GLOBL("front", RODATA|NOPTR)
-		for i := range 16 {
-			DATA(4*i, U32(0xffffffff*uint32(1-i/8)))
-		}
+		ones = l.maskTable("front")
 	}
-	TEXT("copyTiles"+l.suffix, NOSPLIT, copySignature)
-	Pragma("noescape")
+	l.function("copyTiles", copySignature)
 	dst, tileStep, ldd := load("dst"), load("tileStep"), load("ldd")
 	src, lds := load("src"), load("lds")
 	width, tiles, n := load("width"), load("tiles"), load("n")
-	move := l.run(width, ones)
+	lanes := GP64()
+	MOVQ(width, lanes)
+	part := l.first(lanes, ones)
 	for _, r := range []reg.Register{tileStep, ldd, lds, width} {
 		SHLQ(U8(2), r)
 	}
@@ -92,7 +94,7 @@ func copyTiles(l level) {
 	MOVQ(tiles, left)
 	Label("tile")
 	PREFETCHT0(Mem{Base: from, Index: lds, Scale: 4})
-	move(mem(from, 0), mem(to, 0))
+	part.write(part.read(mem(from, 0)), mem(to, 0))
 	ADDQ(width, from)
 	ADDQ(tileStep, to)
 	DECQ(left)
@@ -101,37 +103,10 @@ func copyTiles(l level) {
 	ADDQ(ldd, dst)
 	DECQ(n)
 	JNZ(LabelRef("row"))
-	VZEROUPPER()
-	RET()
+	finish()
 }
 
 const copySignature = "func(dst *float32, tileStep, ldd int, src *float32, lds, width, tiles, n int)"
-
-// run returns a function that copies width floats, at most a vector.
-func (l level) run(width reg.Register, ones Mem) func(from, to Mem) {
-	v := l.vector()
-	if !l.masked {
-		at, mask := GP64(), YMM()
-		LEAQ(ones.Offset(32), at)
-		SHLQ(U8(2), width)
-		SUBQ(width, at)
-		SHRQ(U8(2), width)
-		VMOVUPS(mem(at, 0), mask)
-		return func(from, to Mem) {
-			VMASKMOVPS(from, mask, v)
-			VMASKMOVPS(v, mask, to)
-		}
-	}
-	bits, k := GP64(), K()
-	XORQ(bits, bits)
-	BTSQ(width, bits)
-	DECQ(bits)
-	KMOVW(bits.As32(), k)
-	return func(from, to Mem) {
-		VMOVUPS_Z(from, k, v)
-		VMOVUPS(v, k, to)
-	}
-}
 
 const transposeSignature = "func(dst *float32, src *float32, lds, n int)"
 
@@ -161,16 +136,7 @@ func transpose16(ldd int) {
 				VINSERTF32X4(U8(lane), row(from[lane], lds, lds3, i, 16*quarter), r[i], r[i])
 			}
 		}
-		lo01, hi01, lo23, hi23 := ZMM(), ZMM(), ZMM(), ZMM()
-		VUNPCKLPS(r[1], r[0], lo01)
-		VUNPCKHPS(r[1], r[0], hi01)
-		VUNPCKLPS(r[3], r[2], lo23)
-		VUNPCKHPS(r[3], r[2], hi23)
-		for i, pair := range [][2]reg.VecVirtual{{lo01, lo23}, {lo01, lo23}, {hi01, hi23}, {hi01, hi23}} {
-			out := ZMM()
-			VSHUFPS(U8([]int{0x44, 0xee}[i%2]), pair[1], pair[0], out)
-			VMOVUPS(out, mem(dst, (4*quarter+i)*ldd))
-		}
+		avx512.transpose4(r, func(i int) Mem { return mem(dst, (4*quarter+i)*ldd) })
 	}
 	for _, r := range from {
 		ADDQ(U8(64), r)
@@ -178,6 +144,5 @@ func transpose16(ldd int) {
 	ADDQ(U32(16*ldd), dst)
 	DECQ(n)
 	JNZ(LabelRef("block"))
-	VZEROUPPER()
-	RET()
+	finish()
 }

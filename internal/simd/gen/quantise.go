@@ -17,12 +17,9 @@ const (
 // stored blocks. The scale is the largest magnitude divided by 127, cut to the bits of cut; 0 for a
 // block with all magnitudes below least.
 func (l level) quantiseBlocks() {
-	TEXT("quantiseBlocks"+l.suffix, NOSPLIT, "func(dst *int8, x *float32, blocks int, least, cut uint32) int")
-	Pragma("noescape")
+	l.function("quantiseBlocks", "func(dst *int8, x *float32, blocks int, least, cut uint32) int")
 	dst, x, n, done := load("dst"), load("x"), load("blocks"), GP64()
-	least, cut, bits := GP32(), GP32(), GP32()
-	Load(Param("least"), least)
-	Load(Param("cut"), cut)
+	least, cut, bits := load32("least"), load32("cut"), GP32()
 	abs, divisor, one := l.magnitudes(), XMM(), XMM()
 	MOVL(U32(0x42fe0000), bits) // 127
 	VMOVD(bits, divisor)
@@ -54,13 +51,7 @@ func (l level) quantiseBlocks() {
 	}
 	ADDQ(U32(4*quantBlock), x)
 	ADDQ(U32(quantStored), dst)
-	INCQ(done)
-	CMPQ(done, n)
-	JNE(LabelRef("block"))
-	Label("end")
-	Store(done, ReturnIndex(0))
-	VZEROUPPER()
-	RET()
+	endBlocks(done, n)
 }
 
 // maxOf is the largest of the magnitudes' bits of a block, in the first lane.
@@ -68,26 +59,12 @@ func (l level) maxOf(x reg.GPVirtual, abs vec) vec {
 	acc := []vec{l.zero(), l.zero()}
 	for i := range quantBlock / l.lanes {
 		m := l.vector()
-		if l.masked {
-			VPANDD(mem(x, i*l.bytes()), abs, m)
-		} else {
-			VPAND(mem(x, i*l.bytes()), abs, m)
-		}
+		l.and(mem(x, i*l.bytes()), abs, m)
 		VPMAXUD(m, acc[i%2], acc[i%2])
 	}
 	most := acc[0]
 	VPMAXUD(acc[1], most, most)
-	y, s, t := most.AsY(), most.AsX(), YMM()
-	if l.masked {
-		VEXTRACTI64X4(U8(1), most.AsZ(), t)
-		VPMAXUD(t, y, y)
-	}
-	VEXTRACTI128(U8(1), y, t.AsX())
-	VPMAXUD(t.AsX(), s, s)
-	for _, swap := range []uint8{0x4e, 0xb1} {
-		VPSHUFD(U8(swap), s, t.AsX())
-		VPMAXUD(t.AsX(), s, s)
-	}
+	l.foldLanes(most, VPMAXUD)
 	return most
 }
 
@@ -108,17 +85,14 @@ func (l level) toBytes(v vec, to Mem) {
 // dequantiseBlocks is the inverse. It stops at a block with scale bits above most, and returns the
 // number of blocks before it.
 func (l level) dequantiseBlocks() {
-	TEXT("dequantiseBlocks"+l.suffix, NOSPLIT, "func(dst *float32, x *int8, blocks int, most uint32) int")
-	Pragma("noescape")
+	l.function("dequantiseBlocks", "func(dst *float32, x *int8, blocks int, most uint32) int")
 	dst, x, n, done := load("dst"), load("x"), load("blocks"), GP64()
-	most := GP32()
-	Load(Param("most"), most)
+	most := load32("most")
 	XORQ(done, done)
 	Label("block")
 	CMPL(mem(x, 0), most)
 	JHI(LabelRef("end"))
-	scale := l.vector()
-	VBROADCASTSS(mem(x, 0), scale)
+	scale := l.broadcast(mem(x, 0))
 	for i := range quantBlock / l.lanes {
 		v := l.vector()
 		VPMOVSXBD(mem(x, quantScale+i*l.lanes), v)
@@ -128,11 +102,15 @@ func (l level) dequantiseBlocks() {
 	}
 	ADDQ(U32(4*quantBlock), dst)
 	ADDQ(U32(quantStored), x)
+	endBlocks(done, n)
+}
+
+// endBlocks ends a function of n blocks that returns the number done.
+func endBlocks(done, n reg.Register) {
 	INCQ(done)
 	CMPQ(done, n)
 	JNE(LabelRef("block"))
 	Label("end")
 	Store(done, ReturnIndex(0))
-	VZEROUPPER()
-	RET()
+	finish()
 }

@@ -48,8 +48,7 @@ func reductions(l level) {
 // negative; AVX2 takes only whole vectors of 16-bit values.
 func (l level) reduceAll(format format) {
 	table := "*[]" + format.goType()
-	TEXT("reduceAll"+format.suffix()+l.suffix, NOSPLIT, "func(op int, dst "+table+", nd int, src "+table+", ns, at, n, left int, scale float32, mask *int32)")
-	Pragma("noescape")
+	l.function("reduceAll"+format.suffix(), "func(op int, dst "+table+", nd int, src "+table+", ns, at, n, left int, scale float32, mask *int32)")
 	f := &reduction{cells: l.cells(format)}
 	if l.masked || format == float {
 		f.tail = l.loadTail()
@@ -87,8 +86,7 @@ func tableEnd(table reg.GPVirtual, length string) reg.GPVirtual {
 func (l level) bits(word uint32) vec {
 	r, v := GP32(), l.vector()
 	MOVL(U32(word), r)
-	VMOVD(r, v.AsX())
-	VPBROADCASTD(v.AsX(), v)
+	spread(r, v)
 	return v
 }
 
@@ -124,8 +122,7 @@ func (f *reduction) fold(op int, name string) {
 		f.turn(op, "Rest"+name, turn{vectors: 1, tail: true})
 		Label("end" + name)
 	}
-	VZEROUPPER()
-	RET()
+	finish()
 }
 
 // turn is the extent of an iteration.

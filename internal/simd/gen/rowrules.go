@@ -171,8 +171,7 @@ func (r rowRule) signature() string {
 // state, row i of the gradients. The first dim mod lanes words of mask have their sign set; all
 // other words are 0.
 func (r rowRule) rows(l level) {
-	TEXT(r.name+l.suffix, NOSPLIT, r.signature())
-	Pragma("noescape")
+	l.function(r.name, r.signature())
 	arrays := []reg.Register{load("p"), nil}
 	if !r.only {
 		arrays[1] = load("grad")
@@ -198,7 +197,7 @@ func (r rowRule) rows(l level) {
 		}
 		return Mem{Base: arrays[array], Index: off, Scale: 1}
 	}
-	tail := l.tail()
+	tail := l.loadTail()
 
 	Label("row")
 	LEAQ(mem(ids, 4*rowsAhead), ahead)
@@ -235,15 +234,7 @@ func (r rowRule) rows(l level) {
 	CMPQ(left, U32(l.lanes))
 	JLT(LabelRef("tail"))
 	Label("whole")
-	r.body(l, factors, lanesAt{
-		load: func(array int) reg.VecVirtual {
-			v := l.vector()
-			VMOVUPS(at(array), v)
-			return v
-		},
-		store: func(v reg.VecVirtual, array int) { VMOVUPS(v, at(array)) },
-		keep:  func(reg.VecVirtual) {},
-	})
+	r.body(l, factors, l.whole(at))
 	ADDQ(U32(l.bytes()), off)
 	if !r.only {
 		ADDQ(U32(l.bytes()), arrays[1])
@@ -255,8 +246,8 @@ func (r rowRule) rows(l level) {
 	TESTQ(left, left)
 	JZ(LabelRef("next"))
 	r.body(l, factors, lanesAt{
-		load:  func(array int) reg.VecVirtual { return tail.load(at(array)) },
-		store: func(v reg.VecVirtual, array int) { tail.store(v, at(array)) },
+		load:  func(array int) reg.VecVirtual { return tail.read(at(array)) },
+		store: func(v reg.VecVirtual, array int) { tail.write(v, at(array)) },
 		keep:  tail.keep,
 	})
 	if !r.only {
@@ -272,41 +263,5 @@ func (r rowRule) rows(l level) {
 	ADDQ(U8(4), ids)
 	DECQ(n)
 	JNZ(LabelRef("row"))
-	VZEROUPPER()
-	RET()
-}
-
-// part loads, stores and keeps the lanes selected by a mask.
-type part struct {
-	load  func(m Mem) reg.VecVirtual
-	store func(v reg.VecVirtual, m Mem)
-	keep  func(v reg.VecVirtual)
-}
-
-func (l level) tail() part {
-	mask := l.vector()
-	from := load("mask")
-	VMOVUPS(mem(from, 0), mask)
-	if l.masked {
-		k := K()
-		VPMOVD2M(mask, k)
-		return part{
-			load: func(m Mem) reg.VecVirtual {
-				v := l.vector()
-				VMOVUPS_Z(m, k, v)
-				return v
-			},
-			store: func(v reg.VecVirtual, m Mem) { VMOVUPS(v, k, m) },
-			keep:  func(v reg.VecVirtual) { VMOVAPS_Z(v, k, v) },
-		}
-	}
-	return part{
-		load: func(m Mem) reg.VecVirtual {
-			v := l.vector()
-			VMASKMOVPS(m, mask, v)
-			return v
-		},
-		store: func(v reg.VecVirtual, m Mem) { VMASKMOVPS(v, mask, m) },
-		keep:  func(v reg.VecVirtual) { VANDPS(mask, v, v) },
-	}
+	finish()
 }

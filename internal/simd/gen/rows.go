@@ -6,29 +6,25 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// rowTail moves the columns behind the last whole vector.
-type rowTail struct {
+// tail moves the first lanes of a vector, for the columns behind the last whole one.
+type tail struct {
 	level
-	mask reg.Register // lane mask, or nil
+	mask reg.Register
 }
 
-func (l level) loadTail() *rowTail {
-	t := &rowTail{level: l}
-	p := load("mask")
-	if l.masked {
-		k, z := K(), ZMM()
-		VMOVDQU32(Mem{Base: p}, z)
-		VPMOVD2M(z, k)
-		t.mask = k
-	} else {
-		y := YMM()
-		VMOVDQU(Mem{Base: p}, y)
-		t.mask = y
+// loadTail returns the lanes with a negative word at the parameter mask.
+func (l level) loadTail() *tail {
+	words := l.vector()
+	VMOVUPS(mem(load("mask"), 0), words)
+	if !l.masked {
+		return &tail{l, words}
 	}
-	return t
+	k := K()
+	VPMOVD2M(words, k)
+	return &tail{l, k}
 }
 
-func (t *rowTail) read(m Mem) vec {
+func (t *tail) read(m Mem) vec {
 	v := t.vector()
 	if t.masked {
 		VMOVUPS_Z(m, t.mask.(reg.OpmaskVirtual), v)
@@ -38,11 +34,20 @@ func (t *rowTail) read(m Mem) vec {
 	return v
 }
 
-func (t *rowTail) write(v vec, m Mem) {
+func (t *tail) write(v vec, m Mem) {
 	if t.masked {
 		VMOVUPS(v, t.mask.(reg.OpmaskVirtual), m)
 	} else {
 		VMASKMOVPS(v, t.mask, m)
+	}
+}
+
+// keep clears the other lanes.
+func (t *tail) keep(v vec) {
+	if t.masked {
+		VMOVAPS_Z(v, t.mask.(reg.OpmaskVirtual), v)
+	} else {
+		VANDPS(t.mask, v, v)
 	}
 }
 
@@ -57,8 +62,7 @@ func rows(l level) {
 }
 
 func (l level) eachRow(name string, f func(dst, src vec) vec, reads bool) {
-	TEXT(name+l.suffix, NOSPLIT, "func(dst *float32, ldd int, src *float32, lds, rows, vectors int, mask *int32, lines, dstLine, srcLine int)")
-	Pragma("noescape")
+	l.function(name, "func(dst *float32, ldd int, src *float32, lds, rows, vectors int, mask *int32, lines, dstLine, srcLine int)")
 	dst, src, ldd, lds, n := load("dst"), load("src"), load("ldd"), load("lds"), load("rows")
 	vectors, dstLine, srcLine := load("vectors"), load("dstLine"), load("srcLine")
 	tail := l.loadTail()
@@ -78,11 +82,9 @@ func (l level) eachRow(name string, f func(dst, src vec) vec, reads bool) {
 	Label("vector")
 	var x vec
 	if reads {
-		x = l.vector()
-		VMOVUPS(mem(d, 0), x)
+		x = l.loaded(mem(d, 0))
 	}
-	y := l.vector()
-	VMOVUPS(mem(s, 0), y)
+	y := l.loaded(mem(s, 0))
 	VMOVUPS(f(x, y), mem(d, 0))
 	ADDQ(U32(l.bytes()), d)
 	ADDQ(U32(l.bytes()), s)
@@ -99,14 +101,12 @@ func (l level) eachRow(name string, f func(dst, src vec) vec, reads bool) {
 	ADDQ(lds, src)
 	DECQ(n)
 	JNZ(LabelRef("row"))
-	VZEROUPPER()
-	RET()
+	finish()
 }
 
 // sumRows adds the sum of rows to a row, four vectors of columns at a time.
 func (l level) sumRows() {
-	TEXT("sumRows"+l.suffix, NOSPLIT, "func(dst, src *float32, lds, rows, vectors int, mask *int32)")
-	Pragma("noescape")
+	l.function("sumRows", "func(dst, src *float32, lds, rows, vectors int, mask *int32)")
 	dst, src, lds, n := load("dst"), load("src"), load("lds"), load("rows")
 	vectors := load("vectors")
 	tail := l.loadTail()
@@ -114,8 +114,7 @@ func (l level) sumRows() {
 	block := func(label string, count int) {
 		acc := make([]vec, count)
 		for i := range acc {
-			acc[i] = l.vector()
-			VMOVUPS(mem(dst, i*l.bytes()), acc[i])
+			acc[i] = l.loaded(mem(dst, i*l.bytes()))
 		}
 		MOVQ(src, s)
 		MOVQ(n, left)
@@ -152,6 +151,5 @@ func (l level) sumRows() {
 	DECQ(n)
 	JNZ(LabelRef("rest"))
 	tail.write(acc, mem(dst, 0))
-	VZEROUPPER()
-	RET()
+	finish()
 }

@@ -16,8 +16,7 @@ func (l level) boundOf(param string) vec {
 	if !l.masked {
 		DECL(b) // the comparison is greater, signed: magnitudes are not negative
 	}
-	VMOVD(b, v.AsX())
-	VPBROADCASTD(v.AsX(), v)
+	spread(b, v)
 	return v
 }
 
@@ -30,8 +29,7 @@ func (l level) minAtLeast() {
 		ones = l.bits(1<<32 - 1)
 	}
 	f.run(4, func(at func(int) Mem) {
-		m := l.vector()
-		VMOVUPS(at(0), m)
+		m := l.loaded(at(0))
 		l.and(abs, m, m)
 		if l.masked {
 			k := K()
@@ -125,35 +123,36 @@ func skip(o lanes, pointers ...reg.GPVirtual) {
 	}
 }
 
+// returnCount ends a function with the number of values up to a pointer as its result.
+func returnCount(to reg.Register, from string) {
+	SUBQ(load(from), to)
+	SHRQ(U8(2), to)
+	Store(to, ReturnIndex(0))
+	finish()
+}
+
 // below writes to dst the values with magnitude bits below bound, and returns their number. It
 // writes whole vectors.
 func (l level) below(table Mem) {
-	TEXT("below"+l.suffix, NOSPLIT, "func(dst, x *float32, n int, bound uint32) int")
-	Pragma("noescape")
+	l.function("below", "func(dst, x *float32, n int, bound uint32) int")
 	s := l.newSieve(table)
 	dst, x, n := load("dst"), load("x"), load("n")
 	Label("turn")
-	v := l.vector()
-	VMOVUPS(mem(x, 0), v)
+	v := l.loaded(mem(x, 0))
 	_, low := s.split(v, false)
 	s.put(v, low, dst)
 	skip(low, dst)
 	ADDQ(U8(l.bytes()), x)
 	SUBQ(U8(l.lanes), n)
 	JNZ(LabelRef("turn"))
-	SUBQ(load("dst"), dst)
-	SHRQ(U8(2), dst)
-	Store(dst, ReturnIndex(0))
-	VZEROUPPER()
-	RET()
+	returnCount(dst, "dst")
 }
 
 // separate writes the entries with magnitude bits of at least bound to toIndex and toValue, and the
 // remaining entries to lowIndex and lowValue. It returns the number of the former. It writes whole
 // vectors.
 func (l level) separate(table Mem) {
-	TEXT("separate"+l.suffix, NOSPLIT, "func(toIndex *int32, toValue *float32, index *int32, value *float32, n int, bound uint32, lowIndex *int32, lowValue *float32) int")
-	Pragma("noescape")
+	l.function("separate", "func(toIndex *int32, toValue *float32, index *int32, value *float32, n int, bound uint32, lowIndex *int32, lowValue *float32) int")
 	s := l.newSieve(table)
 	toIndex, toValue, lowIndex, lowValue := load("toIndex"), load("toValue"), load("lowIndex"), load("lowValue")
 	index, value, n := load("index"), load("value"), load("n")
@@ -172,9 +171,5 @@ func (l level) separate(table Mem) {
 	ADDQ(U8(l.bytes()), value)
 	SUBQ(U8(l.lanes), n)
 	JNZ(LabelRef("turn"))
-	SUBQ(load("toValue"), toValue)
-	SHRQ(U8(2), toValue)
-	Store(toValue, ReturnIndex(0))
-	VZEROUPPER()
-	RET()
+	returnCount(toValue, "toValue")
 }

@@ -10,8 +10,7 @@ func softmaxGrad(l level) {
 	f := l.begin("softmaxGrad", "func(dp, p *float32, n int, dot, scale float32)", "dp", "p")
 	dot, scale := l.scalar("dot"), l.scalar("scale")
 	f.each(func(at func(int) Mem) {
-		x := l.vector()
-		VMOVUPS(at(0), x)
+		x := l.loaded(at(0))
 		VSUBPS(dot, x, x)
 		VMULPS(at(1), x, x)
 		VMULPS(scale, x, x)

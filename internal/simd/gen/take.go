@@ -38,8 +38,7 @@ func (l level) newTaking(name string, added bool, table Mem) *taking {
 	if added {
 		signature = "func(index *int32, value, x, grad *float32, n int, least uint32, base int32) int"
 	}
-	TEXT(name+l.suffix, NOSPLIT, signature)
-	Pragma("noescape")
+	l.function(name, signature)
 	f := &taking{level: l, added: added, table: table}
 	f.index, f.x, f.n = load("index"), load("x"), load("n")
 	if f.added {
@@ -53,11 +52,7 @@ func (l level) newTaking(name string, added bool, table Mem) *taking {
 }
 
 func (f *taking) end() {
-	SUBQ(load("index"), f.index)
-	SHRQ(U8(2), f.index)
-	Store(f.index, ReturnIndex(0))
-	VZEROUPPER()
-	RET()
+	returnCount(f.index, "index")
 }
 
 func (l level) take(name string, added bool, table, order Mem) {
@@ -93,11 +88,7 @@ func (l level) take(name string, added bool, table, order Mem) {
 
 // packedOrder is the order of the four bytes of each group of lanes after packing.
 func packedOrder() Mem {
-	m := GLOBL("packedOrder", RODATA|NOPTR)
-	for i, at := range []uint32{0, 4, 1, 5, 2, 6, 3, 7} {
-		DATA(4*i, U32(at))
-	}
-	return m
+	return words32("packedOrder", 8, func(i int) uint32 { return uint32(4*(i%2) + i/2) })
 }
 
 // turn lists the taken positions of the next values.
@@ -210,8 +201,7 @@ func (f *taking) single() {
 func (f *taking) lookUp(word, some reg.GPVirtual, eights int) {
 	at, eight, table := YMM(), avx2.bits(8), GP64()
 	LEAQ(f.table, table)
-	VMOVD(f.base.As32(), at.AsX())
-	VPBROADCASTD(at.AsX(), at)
+	spread(f.base.As32(), at)
 	for i := range eights {
 		places := YMM()
 		MOVBLZX(word.As8(), some.As32())
@@ -255,8 +245,7 @@ func (f *taking) move() {
 func (l level) takeMany(name string, added bool, table, lanes Mem) {
 	f := l.newTaking(name, added, table)
 	at, step := l.vector(), l.bits(uint32(l.lanes))
-	VMOVD(f.base.As32(), at.AsX())
-	VPBROADCASTD(at.AsX(), at)
+	spread(f.base.As32(), at)
 	if f.masked {
 		f.zero = l.zero()
 		VPADDD(lanes, at, at)

@@ -24,8 +24,7 @@ type window struct {
 const windowRest = "taps *int64, n, pixels, bytes, xstep, ystep int"
 
 func (l level) window(name, signature string, arg bool) *window {
-	TEXT(name+l.suffix, NOSPLIT, signature)
-	Pragma("noescape")
+	l.function(name, signature)
 	w := &window{
 		level: l, x: load("x"), y: load("y"), taps: load("taps"), n: load("n"), pixels: load("pixels"),
 		bytes: load("bytes"), xstep: load("xstep"), ystep: load("ystep"),
@@ -78,8 +77,7 @@ func (w *window) each(begin, tap func(), end func(), positions reg.Register) {
 	}
 	DECQ(w.pixels)
 	JNZ(LabelRef("pixel"))
-	VZEROUPPER()
-	RET()
+	finish()
 }
 
 // windows generates the kernels of window.go.
@@ -164,11 +162,7 @@ func avgWindow(l level) {
 	w := l.window("avgWindow", "func(y, x *float32, "+windowRest+", scale float32)", false)
 	sum, scale := l.vector(), l.scalar("scale")
 	w.each(func() {
-		if l.masked {
-			VPXORD(sum, sum, sum)
-		} else {
-			VXORPS(sum, sum, sum)
-		}
+		l.clear(sum)
 	}, func() {
 		VADDPS(w.input(), sum, sum)
 	}, func() {

@@ -33,9 +33,7 @@ func (l level) constants(name string, xs ...float32) *constants {
 	for i, x := range xs {
 		m := GLOBL(fmt.Sprintf("%s_%d_%s", name, i, l.suffix), RODATA|NOPTR)
 		DATA(0, U32(math.Float32bits(x)))
-		v := l.vector()
-		VBROADCASTSS(m, v)
-		c.of[x] = v
+		c.of[x] = l.broadcast(m)
 	}
 	return c
 }
@@ -44,17 +42,13 @@ func (l level) add(a, b vec) vec { v := l.vector(); VADDPS(b, a, v); return v }
 func (l level) sub(a, b vec) vec { v := l.vector(); VSUBPS(b, a, v); return v } // a-b
 
 // mad is a + f*x, msub is a - f*x, each rounded once.
-func (c *constants) mad(a vec, f float32, x vec) vec {
-	v := c.l.vector()
-	VMOVAPS(a, v)
-	VFMADD231PS(c.get(f), x, v)
-	return v
-}
+func (c *constants) mad(a vec, f float32, x vec) vec  { return c.fused(VFMADD231PS, a, f, x) }
+func (c *constants) msub(a vec, f float32, x vec) vec { return c.fused(VFNMADD231PS, a, f, x) }
 
-func (c *constants) msub(a vec, f float32, x vec) vec {
+func (c *constants) fused(op func(...Op), a vec, f float32, x vec) vec {
 	v := c.l.vector()
 	VMOVAPS(a, v)
-	VFNMADD231PS(c.get(f), x, v)
+	op(c.get(f), x, v)
 	return v
 }
 
@@ -191,8 +185,7 @@ func (t winogradTransform) generate(l level) {
 	if t.bias {
 		signature += ", bias *float32, biasStep int, floor float32"
 	}
-	TEXT(t.name+l.suffix, NOSPLIT, signature+")")
-	Pragma("noescape")
+	l.function(t.name, signature+")")
 	c := l.constants(t.name, t.constants...)
 	dst, src, tmp := load("dst"), load("src"), load("tmp")
 	var bias reg.GPVirtual
@@ -201,10 +194,7 @@ func (t winogradTransform) generate(l level) {
 		floor = l.scalar("floor")
 		bias = GP64()
 	}
-	tiles, err := Param("tiles").Resolve()
-	if err != nil {
-		panic(err)
-	}
+	tiles := address(Param("tiles"))
 	vectors := GP64()
 	Label("tile")
 	Load(Param("vectors"), vectors)
@@ -217,19 +207,15 @@ func (t winogradTransform) generate(l level) {
 	ADDQ(U32(l.bytes()), src)
 	ADDQ(U32(l.bytes()), dst)
 	if t.bias {
-		step := load("biasStep")
-		ADDQ(step, bias)
+		ADDQ(load("biasStep"), bias)
 	}
 	DECQ(vectors)
 	JNZ(LabelRef("vector"))
-	next := load("srcNext")
-	ADDQ(next, src)
-	next = load("dstNext")
-	ADDQ(next, dst)
-	DECQ(tiles.Addr)
+	ADDQ(load("srcNext"), src)
+	ADDQ(load("dstNext"), dst)
+	DECQ(tiles)
 	JNZ(LabelRef("tile"))
-	VZEROUPPER()
-	RET()
+	finish()
 }
 
 func (t winogradTransform) columns(l level, c *constants, src, tmp reg.Register) {
@@ -240,16 +226,14 @@ func (t winogradTransform) columns(l level, c *constants, src, tmp reg.Register)
 	if t.ahead > 0 {
 		Load(Param("vectors"), next)
 		SHLQ(U8(bits.TrailingZeros(uint(l.bytes()))), next)
-		past := load("srcNext")
-		ADDQ(past, next)
+		ADDQ(load("srcNext"), next)
 		SHLQ(U8(bits.TrailingZeros(uint(t.ahead))), next)
 		ADDQ(src, next)
 	}
 	for j := range t.a {
 		d := make([]vec, t.a)
 		for i := range d {
-			d[i] = l.vector()
-			VMOVUPS(row.at(at, i), d[i])
+			d[i] = l.loaded(row.at(at, i))
 			if t.ahead > 0 {
 				PREFETCHT0(row.at(next, i))
 			}
@@ -273,8 +257,7 @@ func (t winogradTransform) rows(l level, c *constants, dst, tmp, bias reg.Regist
 	for i := range t.b {
 		d := make([]vec, t.a)
 		for j := range d {
-			d[j] = l.vector()
-			VMOVUPS(mem(tmp, (i*t.a+j)*l.bytes()), d[j])
+			d[j] = l.loaded(mem(tmp, (i*t.a+j)*l.bytes()))
 		}
 		for j, v := range t.f(c, d) {
 			if t.bias {
