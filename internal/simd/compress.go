@@ -156,18 +156,8 @@ func (k *Kernels) MaxMagnitude(x []float32) (most uint32) {
 
 // SumMagnitudes returns the sum of magnitudes in float64, in the order of [Kernels.Sum].
 func (k *Kernels) SumMagnitudes(x []float32) float64 {
-	lanes := lanePool.Get().(*[16]float64)
-	defer lanePool.Put(lanes)
-	clear(lanes[:])
-	for n := k.bulk(len(x)); n > 0; n = k.bulk(len(x)) {
-		n &^= 15
-		if n == 0 {
-			break
-		}
-		k.compress.sumMagnitudes(lanes, &x[0], n)
-		x = x[n:]
-	}
-	for i, v := range x {
+	lanes, rest := k.sumLanes(x, k.compress.sumMagnitudes)
+	for i, v := range rest {
 		lanes[i&15] += math.Abs(float64(v))
 	}
 	return foldLanes(lanes)

@@ -86,18 +86,8 @@ func (k *Kernels) ReLUGrad(dx, dy, y []float32) {
 // Sum returns the sum of x in float64. Element i goes to lane i mod 16; the
 // lanes are then added pairwise, in a fixed order.
 func (k *Kernels) Sum(x []float32) float64 {
-	lanes := lanePool.Get().(*[16]float64)
-	defer lanePool.Put(lanes)
-	clear(lanes[:])
-	for n := k.bulk(len(x)); n > 0; n = k.bulk(len(x)) {
-		n &^= 15
-		if n == 0 {
-			break
-		}
-		k.vec.sum(lanes, &x[0], n)
-		x = x[n:]
-	}
-	for i, v := range x {
+	lanes, rest := k.sumLanes(x, k.vec.sum)
+	for i, v := range rest {
 		lanes[i&15] += float64(v)
 	}
 	return foldLanes(lanes)
@@ -106,18 +96,8 @@ func (k *Kernels) Sum(x []float32) float64 {
 // SumSquares returns the sum of squares of x in float64, in the order of [Kernels.Sum]. Squares are
 // exact; only additions round.
 func (k *Kernels) SumSquares(x []float32) float64 {
-	lanes := lanePool.Get().(*[16]float64)
-	defer lanePool.Put(lanes)
-	clear(lanes[:])
-	for n := k.bulk(len(x)); n > 0; n = k.bulk(len(x)) {
-		n &^= 15
-		if n == 0 {
-			break
-		}
-		k.vec.sumSquares(lanes, &x[0], n)
-		x = x[n:]
-	}
-	for i, v := range x {
+	lanes, rest := k.sumLanes(x, k.vec.sumSquares)
+	for i, v := range rest {
 		lanes[i&15] += float64(float64(v) * float64(v))
 	}
 	return foldLanes(lanes)
@@ -127,7 +107,20 @@ func (k *Kernels) SumSquares(x []float32) float64 {
 // otherwise be allocated in every call.
 var lanePool = sync.Pool{New: func() any { return new([16]float64) }}
 
+// sumLanes adds the floats that sum takes, 16 at a time, and returns the lanes and the other floats.
+func (k *Kernels) sumLanes(x []float32, sum func(*[16]float64, *float32, int)) (lanes *[16]float64, rest []float32) {
+	lanes = lanePool.Get().(*[16]float64)
+	clear(lanes[:])
+	for n := k.bulk(len(x)) &^ 15; n > 0; n = k.bulk(len(x)) &^ 15 {
+		sum(lanes, &x[0], n)
+		x = x[n:]
+	}
+	return lanes, x
+}
+
+// foldLanes returns the total, and the lanes to the pool.
 func foldLanes(lanes *[16]float64) float64 {
+	defer lanePool.Put(lanes)
 	for half := 8; half > 0; half /= 2 {
 		for i := range half {
 			lanes[i] += lanes[i+half]

@@ -127,25 +127,15 @@ var activation2 = activationLevel{
 	expScale:    expScale2,
 }
 
-// Checks of gen/gemm.go's offsets of a tile's fields: each array has length 0, and a difference
-// would make the length negative.
+// Checks of gen/gemm.go's offsets of a tile's fields: a difference would be an index outside.
 var (
-	_ = [unsafe.Offsetof(tile{}.ars) - 24]byte{}
-	_ = [24 - unsafe.Offsetof(tile{}.ars)]byte{}
-	_ = [unsafe.Offsetof(tile{}.b) - 40]byte{}
-	_ = [40 - unsafe.Offsetof(tile{}.b)]byte{}
-	_ = [unsafe.Offsetof(tile{}.c) - 80]byte{}
-	_ = [80 - unsafe.Offsetof(tile{}.c)]byte{}
-	_ = [unsafe.Offsetof(tile{}.kc) - 112]byte{}
-	_ = [112 - unsafe.Offsetof(tile{}.kc)]byte{}
-	_ = [unsafe.Offsetof(tile{}.rowBias) - 128]byte{}
-	_ = [128 - unsafe.Offsetof(tile{}.rowBias)]byte{}
-	_ = [unsafe.Offsetof(tile{}.accumulate) - 176]byte{}
-	_ = [176 - unsafe.Offsetof(tile{}.accumulate)]byte{}
-	_ = [unsafe.Offsetof(tile{}.mask) - 192]byte{}
-	_ = [192 - unsafe.Offsetof(tile{}.mask)]byte{}
-	_ = [unsafe.Offsetof(tile{}.pack) - 200]byte{}
-	_ = [200 - unsafe.Offsetof(tile{}.pack)]byte{}
-	_ = [unsafe.Offsetof(tile{}.aStep) - 232]byte{}
-	_ = [232 - unsafe.Offsetof(tile{}.aStep)]byte{}
+	_ = [1]byte{}[unsafe.Offsetof(tile{}.ars)-24]
+	_ = [1]byte{}[unsafe.Offsetof(tile{}.b)-40]
+	_ = [1]byte{}[unsafe.Offsetof(tile{}.c)-80]
+	_ = [1]byte{}[unsafe.Offsetof(tile{}.kc)-112]
+	_ = [1]byte{}[unsafe.Offsetof(tile{}.rowBias)-128]
+	_ = [1]byte{}[unsafe.Offsetof(tile{}.accumulate)-176]
+	_ = [1]byte{}[unsafe.Offsetof(tile{}.mask)-192]
+	_ = [1]byte{}[unsafe.Offsetof(tile{}.pack)-200]
+	_ = [1]byte{}[unsafe.Offsetof(tile{}.aStep)-232]
 )
