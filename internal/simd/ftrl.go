@@ -44,12 +44,9 @@ func (k *Kernels) FTRLRows(p, z, s []float32, ids []int32, g []float32, dim int,
 		}
 		return
 	}
-	mask := k.rowMask(dim)
-	for len(ids) > 0 {
-		n := rowsOfCall(len(ids), dim)
-		k.opt.ftrlRows(&p[0], &z[0], &s[0], &ids[0], &g[0], n, dim, mask, f.Scale, f.LR, f.Beta, f.L1, f.L2)
-		ids, g = ids[n:], g[n*dim:]
-	}
+	runs(len(ids), rowsOfCall(dim), func(at, n int) {
+		k.opt.ftrlRows(&p[0], &z[0], &s[0], &ids[at], &g[at*dim], n, dim, k.rowMask(dim), f.Scale, f.LR, f.Beta, f.L1, f.L2)
+	})
 }
 
 func ftrlGo(p, z, s *float32, d float32, f *FTRLFactors) {

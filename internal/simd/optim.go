@@ -141,12 +141,9 @@ func (k *Kernels) SGDRows(p []float32, ids []int32, g []float32, dim int, lr, sc
 		}
 		return
 	}
-	mask := k.rowMask(dim)
-	for len(ids) > 0 {
-		n := rowsOfCall(len(ids), dim)
-		k.opt.sgdRows(&p[0], &ids[0], &g[0], n, dim, mask, lr, scale)
-		ids, g = ids[n:], g[n*dim:]
-	}
+	runs(len(ids), rowsOfCall(dim), func(at, n int) {
+		k.opt.sgdRows(&p[0], &ids[at], &g[at*dim], n, dim, k.rowMask(dim), lr, scale)
+	})
 }
 
 // AdagradRows is [Kernels.Adagrad] without decay on rows of dim values: rows
@@ -162,12 +159,9 @@ func (k *Kernels) AdagradRows(p, s []float32, ids []int32, g []float32, dim int,
 		}
 		return
 	}
-	mask := k.rowMask(dim)
-	for len(ids) > 0 {
-		n := rowsOfCall(len(ids), dim)
-		k.opt.adagradRows(&p[0], &s[0], &ids[0], &g[0], n, dim, mask, lr, scale, eps)
-		ids, g = ids[n:], g[n*dim:]
-	}
+	runs(len(ids), rowsOfCall(dim), func(at, n int) {
+		k.opt.adagradRows(&p[0], &s[0], &ids[at], &g[at*dim], n, dim, k.rowMask(dim), lr, scale, eps)
+	})
 }
 
 // AdamRows is [Kernels.AdamW] on rows of dim values: rows ids[i] of p, m and v
@@ -183,19 +177,16 @@ func (k *Kernels) AdamRows(p, m, v []float32, ids []int32, g []float32, dim int,
 		}
 		return
 	}
-	mask := k.rowMask(dim)
-	for len(ids) > 0 {
-		n := rowsOfCall(len(ids), dim)
-		k.opt.adamRows(&p[0], &m[0], &v[0], &ids[0], &g[0], n, dim, mask,
+	runs(len(ids), rowsOfCall(dim), func(at, n int) {
+		k.opt.adamRows(&p[0], &m[0], &v[0], &ids[at], &g[at*dim], n, dim, k.rowMask(dim),
 			f.Scale, f.Keep, f.Beta1, f.Comp1, f.Beta2, f.Comp2, f.Rate, f.Unbias, f.Eps)
-		ids, g = ids[n:], g[n*dim:]
-	}
+	})
 }
 
 // callRows limits the rows of an assembly call, because each may miss the caches.
 const callRows = 256
 
-func rowsOfCall(n, dim int) int { return min(n, callRows, max(1, callFloats/dim)) }
+func rowsOfCall(dim int) int { return min(callRows, max(1, callFloats/dim)) }
 
 // rowMasks is 16 negative words and 16 zeros: a window of it selects the first lanes of a vector.
 var rowMasks = [32]int32{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1} // never written

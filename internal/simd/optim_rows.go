@@ -16,12 +16,9 @@ func (k *Kernels) MomentumRows(p, v []float32, ids []int32, g []float32, dim int
 		}
 		return
 	}
-	mask := k.rowMask(dim)
-	for len(ids) > 0 {
-		n := rowsOfCall(len(ids), dim)
-		k.opt.momentumRows(&p[0], &v[0], &ids[0], &g[0], n, dim, mask, lr, momentum, scale)
-		ids, g = ids[n:], g[n*dim:]
-	}
+	runs(len(ids), rowsOfCall(dim), func(at, n int) {
+		k.opt.momentumRows(&p[0], &v[0], &ids[at], &g[at*dim], n, dim, k.rowMask(dim), lr, momentum, scale)
+	})
 }
 
 // AdamOwnRows is [Kernels.AdamRows] with a bias correction for each row. w is [rows, 2]: the total
@@ -48,13 +45,10 @@ func (k *Kernels) AdamOwnRows(p, m, v, w []float32, ids []int32, g []float32, di
 		}
 		return
 	}
-	mask := k.rowMask(dim)
-	for len(ids) > 0 {
-		n := rowsOfCall(len(ids), dim)
-		k.opt.adamOwnRows(&p[0], &m[0], &v[0], &w[0], &ids[0], &g[0], n, dim, mask,
+	runs(len(ids), rowsOfCall(dim), func(at, n int) {
+		k.opt.adamOwnRows(&p[0], &m[0], &v[0], &w[0], &ids[at], &g[at*dim], n, dim, k.rowMask(dim),
 			f.Scale, f.Keep, f.Beta1, f.Comp1, f.Beta2, f.Comp2, lr, f.Eps)
-		ids, g = ids[n:], g[n*dim:]
-	}
+	})
 }
 
 // RowWiseAdagrad is Adagrad with a single sum for each row: s is [rows]. Row ids[i] of p, of dim
@@ -84,16 +78,13 @@ func (k *Kernels) RowWiseAdagrad(p, s []float32, ids []int32, g, scales []float3
 		}
 		return
 	}
-	mask, each, step := k.rowMask(dim), &one, 0
-	for len(ids) > 0 {
-		n := rowsOfCall(len(ids), dim)
+	runs(len(ids), rowsOfCall(dim), func(at, n int) {
+		each, step := &one, 0
 		if scales != nil {
-			each, step = &scales[0], 4
-			scales = scales[n:]
+			each, step = &scales[at], 4
 		}
-		k.opt.rowWiseAdagrad(&p[0], &s[0], &ids[0], &g[0], each, step, n, dim, mask, lr, initial, float32(dim), scale)
-		ids, g = ids[n:], g[n*dim:]
-	}
+		k.opt.rowWiseAdagrad(&p[0], &s[0], &ids[at], &g[at*dim], each, step, n, dim, k.rowMask(dim), lr, initial, float32(dim), scale)
+	})
 }
 
 var one float32 = 1 // never written
@@ -128,12 +119,9 @@ func (k *Kernels) ClampRows(p []float32, ids []int32, dim int, lo, hi float32) {
 		}
 		return
 	}
-	mask := k.rowMask(dim)
-	for len(ids) > 0 {
-		n := rowsOfCall(len(ids), dim)
-		k.opt.clampRows(&p[0], &ids[0], n, dim, mask, lo, hi)
-		ids = ids[n:]
-	}
+	runs(len(ids), rowsOfCall(dim), func(at, n int) {
+		k.opt.clampRows(&p[0], &ids[at], n, dim, k.rowMask(dim), lo, hi)
+	})
 }
 
 // checkFigures panics if a part of the state with width values for each row is too short.

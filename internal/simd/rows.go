@@ -6,17 +6,21 @@ import "fmt"
 // vectors of a row, and mask holds the lanes of the rest. width 0: all is portable.
 type rowsLevel struct {
 	width     int
-	copy, add func(dst *float32, ldd int, src *float32, lds, rows, vectors int, mask *int32, lines, dstLine, srcLine int)
+	copy, add linesKernel
 	sum       func(dst, src *float32, lds, rows, vectors int, mask *int32)
 }
 
-// each calls f for runs of rows of cols floats, each within the limit of a call.
-func (l *rowsLevel) each(rows, cols int, f func(from, rows int)) {
-	step := max(1, 2*callFloats/max(1, cols))
-	for from := 0; from < rows; from += step {
-		f(from, min(step, rows-from))
+type linesKernel func(dst *float32, ldd int, src *float32, lds, rows, vectors int, mask *int32, lines, dstLine, srcLine int)
+
+// runs calls f for runs of rows, each within the limit of a call.
+func runs(rows, limit int, f func(from, rows int)) {
+	for from := 0; from < rows; from += limit {
+		f(from, min(limit, rows-from))
 	}
 }
+
+// lineFloats returns the limit of a call for rows of cols floats, at least 1.
+func lineFloats(cols int) int { return max(1, 2*callFloats/cols) }
 
 func checkStrided(op string, dst []float32, ldd int, src []float32, lds, rows, cols int) {
 	if rows < 0 || cols < 0 || ldd < 0 || lds < 0 {
@@ -53,47 +57,39 @@ func (k *Kernels) SumRows(dst, src []float32, lds, rows int) {
 		}
 		return
 	}
-	k.rows.each(rows, cols, func(at, n int) {
+	runs(rows, lineFloats(cols), func(at, n int) {
 		k.rows.sum(&dst[0], &src[at*lds], 4*lds, n, cols/w, k.rowMask(cols))
 	})
 }
 
 // copyLines is CopyRows for rows of several lines of cols floats, dstLine and srcLine apart.
 func (k *Kernels) copyLines(dst []float32, ldd, dstLine int, src []float32, lds, srcLine, rows, lines, cols int) {
-	if rows == 0 || cols == 0 {
-		return
-	}
-	checkStrided("CopyRows", dst[(lines-1)*dstLine:], ldd, src[(lines-1)*srcLine:], lds, rows, cols)
-	w := k.rows.width
-	if w == 0 {
-		for i := range rows {
-			for l := range lines {
-				copy(dst[i*ldd+l*dstLine:][:cols], src[i*lds+l*srcLine:])
-			}
-		}
-		return
-	}
-	k.rows.each(rows, lines*cols, func(at, n int) {
-		k.rows.copy(&dst[at*ldd], 4*ldd, &src[at*lds], 4*lds, n, cols/w, k.rowMask(cols), lines, 4*dstLine, 4*srcLine)
-	})
+	one := func(dst, src []float32) { copy(dst, src) }
+	k.lines("CopyRows", k.rows.copy, one, dst, ldd, dstLine, src, lds, srcLine, rows, lines, cols)
 }
 
 // addToLines is AddToRows for rows of several lines.
 func (k *Kernels) addToLines(dst []float32, ldd, dstLine int, src []float32, lds, srcLine, rows, lines, cols int) {
+	k.lines("AddToRows", k.rows.add, addGo, dst, ldd, dstLine, src, lds, srcLine, rows, lines, cols)
+}
+
+// lines runs a kernel, or one for each line.
+func (k *Kernels) lines(op string, kernel linesKernel, one func(dst, src []float32),
+	dst []float32, ldd, dstLine int, src []float32, lds, srcLine, rows, lines, cols int) {
 	if rows == 0 || cols == 0 {
 		return
 	}
-	checkStrided("AddToRows", dst[(lines-1)*dstLine:], ldd, src[(lines-1)*srcLine:], lds, rows, cols)
+	checkStrided(op, dst[(lines-1)*dstLine:], ldd, src[(lines-1)*srcLine:], lds, rows, cols)
 	w := k.rows.width
 	if w == 0 {
 		for i := range rows {
 			for l := range lines {
-				addGo(dst[i*ldd+l*dstLine:][:cols], src[i*lds+l*srcLine:][:cols])
+				one(dst[i*ldd+l*dstLine:][:cols], src[i*lds+l*srcLine:][:cols])
 			}
 		}
 		return
 	}
-	k.rows.each(rows, lines*cols, func(at, n int) {
-		k.rows.add(&dst[at*ldd], 4*ldd, &src[at*lds], 4*lds, n, cols/w, k.rowMask(cols), lines, 4*dstLine, 4*srcLine)
+	runs(rows, lineFloats(lines*cols), func(at, n int) {
+		kernel(&dst[at*ldd], 4*ldd, &src[at*lds], 4*lds, n, cols/w, k.rowMask(cols), lines, 4*dstLine, 4*srcLine)
 	})
 }
