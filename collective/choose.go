@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // The choice of an algorithm: each group makes rules once, from values equal on all ranks.
@@ -142,7 +144,7 @@ func (g *Group) Explain() string {
 		why = "by tuned rules"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s on %s, %s", counted(g.size, "rank"), counted(g.hosts, "host"), why)
+	fmt.Fprintf(&b, "%s on %s, %s", quantity.Count(g.size, "rank"), quantity.Count(g.hosts, "host"), why)
 	if g.named != byRules {
 		fmt.Fprintf(&b, "; %v wherever an operation has it", g.named)
 	}
@@ -165,13 +167,6 @@ func (g *Group) Explain() string {
 	}
 	b.WriteByte('\n')
 	return b.String()
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func byteText(n int) string {

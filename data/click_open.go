@@ -15,13 +15,21 @@ import (
 
 // readClicks parses a text to the end, or to row limit.
 func readClicks(name string, r io.Reader, f *clicks.Format, threads, limit int, bad *datafile.Skips) (*clickPages, error) {
+	return collectClicks(name, f, limit, func(collect func(*clicks.Chunk) bool) error {
+		_, err := f.Each(name, r, clicks.ChunkBytes, threads, bad, collect)
+		return err
+	})
+}
+
+// collectClicks returns the rows of a file's chunks, or the first limit rows (0: all).
+func collectClicks(path string, f *clicks.Format, limit int, each func(collect func(*clicks.Chunk) bool) error) (*clickPages, error) {
 	out := newClicks(f.Shape())
-	_, err := f.Each(name, r, clicks.ChunkBytes, threads, bad, func(c *clicks.Chunk) bool {
+	err := each(func(c *clicks.Chunk) bool {
 		out.add(&c.Block.Rows, limit)
 		return limit == 0 || out.n < limit
 	})
 	if err == nil && out.n == 0 {
-		err = f.EmptyError(name)
+		err = f.EmptyError(path)
 	}
 	return out, err
 }
@@ -123,27 +131,21 @@ func openClicks(c Config, bad *datafile.Skips) (*Dataset, error) {
 
 // readClicks returns the source of a file's rows. With Stream the rows stay in the file, unless the
 // file is compressed and does not allow random access.
-func (c Config) readClicks(path string, f *clicks.Format, limit int, bad *datafile.Skips) (Source, error) {
-	if c.Stream && !datafile.Packed(path) && !datafile.Typed(path) {
-		rows, err := openClickFile(path, f, c.threads(), limit, bad)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", c.clickSet(), err)
+func (c Config) readClicks(path string, f *clicks.Format, limit int, bad *datafile.Skips) (rows Source, err error) {
+	switch {
+	case datafile.Typed(path):
+		rows, err = collectClicks(path, f, limit, func(collect func(*clicks.Chunk) bool) error {
+			return eachTyped(f, path, bad, collect)
+		})
+	case c.Stream && !datafile.Packed(path):
+		rows, err = openClickFile(path, f, c.threads(), limit, bad)
+	default:
+		var in io.ReadCloser
+		if in, err = datafile.OpenText(path); err == nil {
+			defer in.Close()
+			rows, err = readClicks(path, in, f, c.threads(), limit, bad)
 		}
-		return rows, nil
 	}
-	if datafile.Typed(path) {
-		rows, err := readTyped(path, f, limit, bad)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", c.clickSet(), err)
-		}
-		return rows, nil
-	}
-	in, err := datafile.OpenText(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.clickSet(), err)
-	}
-	defer in.Close()
-	rows, err := readClicks(path, in, f, c.threads(), limit, bad)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.clickSet(), err)
 	}
@@ -176,17 +178,4 @@ func eachTyped(f *clicks.Format, path string, bad *datafile.Skips, collect func(
 		return err
 	}
 	return f.RowsOf(in, bad, collect)
-}
-
-// readTyped reads the samples of a file with typed columns, or the first limit rows (0: all).
-func readTyped(path string, f *clicks.Format, limit int, bad *datafile.Skips) (*clickPages, error) {
-	out := newClicks(f.Shape())
-	err := eachTyped(f, path, bad, func(c *clicks.Chunk) bool {
-		out.add(&c.Block.Rows, limit)
-		return limit == 0 || out.n < limit
-	})
-	if err == nil && out.n == 0 {
-		err = f.EmptyError(path)
-	}
-	return out, err
 }

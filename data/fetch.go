@@ -199,27 +199,22 @@ func (f *Fetcher) fetch(ctx context.Context, file File) error {
 	if offline {
 		errs = append([]error{ErrOffline}, errs...)
 	}
-	return fmt.Errorf("%w; %w", list(errs), byHand(f.Dir, f.Files))
-}
-
-func list(errs []error) error {
-	all := errs[0]
-	for _, err := range errs[1:] {
-		all = fmt.Errorf("%w; %w", all, err)
+	for _, err := range append(errs[1:], byHand(f.Dir, f.Files)) {
+		errs[0] = fmt.Errorf("%w; %w", errs[0], err)
 	}
-	return all
+	return errs[0]
 }
 
 func byHand(dir string, files []File) error {
-	what, names := "file", files[0].stored()
-	for i, file := range files[1:] {
-		between := ", "
-		if i+2 == len(files) {
-			between = " and "
-		}
-		what, names = "files", names+between+file.stored()
+	what, last := "file", len(files)-1
+	var names []string
+	for _, file := range files {
+		names = append(names, file.stored())
 	}
-	return setting.Errorf("", "copy the %s into %s by hand (%s), or train without with %v %s", what, dir, names, datafile.DirPath, datafile.Synthetic)
+	if last > 0 {
+		what, names = "files", []string{strings.Join(names[:last], ", "), names[last]}
+	}
+	return setting.Errorf("", "copy the %s into %s by hand (%s), or train without with %v %s", what, dir, strings.Join(names, " and "), datafile.DirPath, datafile.Synthetic)
 }
 
 // unreachable reports whether no server answered.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -82,7 +83,7 @@ type Options struct {
 // goalOf returns the name of the goal's column.
 func (c Options) goalOf(names []string) (string, error) {
 	goal := c.Target
-	for _, name := range slices.Sorted(maps(c.Schema)) {
+	for _, name := range slices.Sorted(maps.Keys(c.Schema)) {
 		if k, _ := c.Schema[name].split(); k == Label || k == Target {
 			if goal != "" && goal != name {
 				return "", fmt.Errorf("columns %q and %q are both labels or targets: want one", goal, name)

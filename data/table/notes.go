@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -73,7 +74,7 @@ func described(r Reader) string {
 func lostText(lost map[string]count) string {
 	var words []string
 	all := int64(0)
-	for _, w := range slices.Sorted(maps(lost)) {
+	for _, w := range slices.Sorted(maps.Keys(lost)) {
 		all += lost[w].All
 		if w == "" {
 			w = "empty"
@@ -86,7 +87,7 @@ func lostText(lost map[string]count) string {
 	if len(words) == 1 {
 		return fmt.Sprintf("%d (%s)", all, words[0])
 	}
-	for i, w := range slices.Sorted(maps(lost)) {
+	for i, w := range slices.Sorted(maps.Keys(lost)) {
 		words[i] += fmt.Sprintf(" %d", lost[w].All)
 	}
 	return fmt.Sprintf("%d (%s)", all, strings.Join(words, ", "))
@@ -146,7 +147,7 @@ func (s *survey) outlier() (extreme, bool) {
 // similarWords returns some pairs of words that differ only in case or surrounding spaces.
 func (s *survey) similarWords() (pairs [][2]string) {
 	seen := map[string]string{}
-	for _, w := range slices.Sorted(maps(s.Words)) {
+	for _, w := range slices.Sorted(maps.Keys(s.Words)) {
 		folded := strings.ToLower(strings.TrimSpace(w))
 		if before, ok := seen[folded]; ok && len(pairs) < mostNamed {
 			pairs = append(pairs, [2]string{before, w})

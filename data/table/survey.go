@@ -3,6 +3,7 @@ package table
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -113,7 +114,7 @@ func newSurvey(name string, kind Kind, goal bool) *survey {
 // newSurveys returns a survey of each column that is not ignored, in file order.
 func newSurveys(r Reader, goal string, schema Schema) (all []*survey, err error) {
 	names := r.Columns()
-	for _, name := range slices.Sorted(maps(schema)) {
+	for _, name := range slices.Sorted(maps.Keys(schema)) {
 		if !slices.Contains(names, name) {
 			return nil, &Fault{File: r.Name(), Column: name, Problem: "no such column: the table has " + some(names, 12)}
 		}
@@ -159,16 +160,6 @@ func some(names []string, most int) string {
 		return strings.Join(shown, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(shown, ", "), len(names)-most)
-}
-
-func maps[V any](m map[string]V) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for name := range m {
-			if !yield(name) {
-				return
-			}
-		}
-	}
 }
 
 // usable marks the rows of a chunk that fit the schema, and reports the other rows to bad.

@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -138,7 +139,7 @@ func (v *Vector) time(i int, format string) (t time.Time, missing, ok bool) {
 // dates returns the format of most values, and its tally; nil if few values are dates. other is a
 // second format that reads the same values, because no value decides which number is the month.
 func (s *survey) dates() (format, other string, n *tally) {
-	for _, f := range slices.Sorted(maps(s.Dates)) {
+	for _, f := range slices.Sorted(maps.Keys(s.Dates)) {
 		switch t := s.Dates[f]; {
 		case n == nil || t.Values > n.Values:
 			format, other, n = f, "", t
