@@ -71,13 +71,6 @@ const (
 	fresh     = 15 * time.Second
 )
 
-func (l *stepSampler) keep(x looked) {
-	if len(l.exchanges) == keptLooks {
-		l.exchanges = append(l.exchanges[:0], l.exchanges[1:]...)
-	}
-	l.exchanges = append(l.exchanges, x)
-}
-
 // addRecent adds the exchanges sampled in the last seconds.
 func (l *stepSampler) addRecent(j *steptrace.Job, now time.Time) {
 	all, net := 0., map[pair]float64{} // excess of the first rank's wait for the second over the reverse wait, by pair
@@ -121,7 +114,7 @@ func (h *Collector) saw(all []*record.Snapshot) (whole, exchanged bool) {
 			}
 		}
 		h.waited(last.Waits)
-		l.keep(looked{h.clock(), last})
+		l.exchanges = keep(l.exchanges, looked{h.clock(), last}, keptLooks)
 	}
 	return whole, exchanged
 }
@@ -161,10 +154,7 @@ func (p *processors) look(now time.Time) {
 	for _, pid := range own {
 		s.of[pid] = usage.Of(pid)
 	}
-	if len(p.samples) == lastSamples {
-		p.samples = append(p.samples[:0], p.samples[1:]...)
-	}
-	p.samples = append(p.samples, s)
+	p.samples = keep(p.samples, s, lastSamples)
 }
 
 // foreign returns the mean processors of other processes over the samples.

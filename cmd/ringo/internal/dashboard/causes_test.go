@@ -138,7 +138,7 @@ func TestForeign(t *testing.T) {
 func TestTogether(t *testing.T) {
 	at := time.Unix(1000, 0)
 	l := &stepSampler{}
-	l.keep(looked{at, steptrace.Last{Waits: []steptrace.RankWait{{Rank: 0, For: 0, MS: 4}, {Rank: 0, For: 1, MS: 3}, {Rank: 1, For: 0, MS: 1}, {Rank: 1, For: 1, MS: 2}}}})
+	l.exchanges = append(l.exchanges, looked{at, steptrace.Last{Waits: []steptrace.RankWait{{Rank: 0, For: 0, MS: 4}, {Rank: 0, For: 1, MS: 3}, {Rank: 1, For: 0, MS: 1}, {Rank: 1, For: 1, MS: 2}}}})
 	j := steptrace.Job{Ranks: make([]steptrace.RankTimes, 2)}
 	if l.addRecent(&j, at); math.Abs(j.Together-0.8) > 1e-9 {
 		t.Errorf("%v of the waits are nobody's, want 0.8", j.Together)

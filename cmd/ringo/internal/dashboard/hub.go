@@ -8,6 +8,7 @@ package dashboard
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -128,10 +129,7 @@ func (h *Collector) beat(b stepStats, line []byte) {
 		r = new(rank)
 		h.ranks[b.Rank] = r
 	}
-	if n := len(r.beats); n == mostBeats {
-		r.beats = r.beats[:copy(r.beats, r.beats[1:])]
-	}
-	r.beats, r.lastUpdate = append(r.beats, b), h.clock()
+	r.beats, r.lastUpdate = keep(r.beats, b, mostBeats), h.clock()
 	h.processors.look(r.lastUpdate)
 	if h.state == "starting" {
 		h.state = "training"
@@ -224,13 +222,7 @@ func (h *Collector) last() *runlog.Run {
 	return new(runlog.Run)
 }
 
-func (h *Collector) sorted() (numbers []int) {
-	for n := range h.ranks {
-		numbers = append(numbers, n)
-	}
-	slices.Sort(numbers)
-	return numbers
-}
+func (h *Collector) sorted() []int { return slices.Sorted(maps.Keys(h.ranks)) }
 
 // recent returns the mean of a rank's last n beats, weighted by their steps.
 func (r *rank) recent(n int) (mean stepStats) {
@@ -245,6 +237,14 @@ func (r *rank) recent(n int) (mean stepStats) {
 		*to /= number(max(1, mean.Steps))
 	}
 	return mean
+}
+
+// keep appends v to the last values, at most the given number.
+func keep[T any](last []T, v T, most int) []T {
+	if len(last) == most {
+		last = slices.Delete(last, 0, 1)
+	}
+	return append(last, v)
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -122,10 +122,7 @@ func (h *Collector) glance(phases int) (all []*record.Snapshot) {
 // waited adds the waits of a step.
 func (h *Collector) waited(waits []steptrace.RankWait) {
 	l := &h.looks
-	if n := len(l.last); n == lastLooks {
-		l.last = append(l.last[:0], l.last[1:]...)
-	}
-	l.last = append(l.last, waits)
+	l.last = keep(l.last, waits, lastLooks)
 	if l.whole == nil {
 		l.whole = map[pair]float64{}
 	}

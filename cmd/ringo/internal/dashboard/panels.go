@@ -297,28 +297,31 @@ func (h *Collector) head() head {
 			fmt.Sprintf("strategy %s, plan %s in %s", i.Strategy, i.Plan, cli.Counted(i.Buckets, "bucket")), fmt.Sprintf("seed %d", i.Seed))
 	}
 	h.at(&out, i)
-	h.newest(func(name string, v float64, text func(float64) string) {
-		if finite(v) {
-			out.Figures = append(out.Figures, [2]string{name, text(v)})
-		}
-	})
+	for _, f := range h.figures() {
+		out.Figures = append(out.Figures, [2]string{f.Name, f.Text})
+	}
 	return out
 }
 
-// newest calls add with the newest values and the function for their text.
-func (h *Collector) newest(add func(name string, v float64, text func(float64) string)) {
-	g := runlog.RunSet{Runs: []*runlog.Run{h.last()}}
-	last := func(table func(*runlog.Run) *runlog.Table, field string) float64 { return g.Last(table, field).Mean }
-	add("loss", last(runlog.OfSteps, "loss"), short)
+// figures returns the newest finite values.
+func (h *Collector) figures() []Figure {
+	g, out := runlog.RunSet{Runs: []*runlog.Run{h.last()}}, []Figure{}
+	add := func(name string, table func(*runlog.Run) *runlog.Table, field string, text func(float64) string) {
+		if v := g.Last(table, field).Mean; finite(v) {
+			out = append(out, Figure{name, number(v), text(v)})
+		}
+	}
+	add("loss", runlog.OfSteps, "loss", short)
 	for _, m := range runlog.Metrics([]runlog.RunSet{g}) {
 		text := short
 		if m.Percent {
 			text = percent
 		}
-		add("test "+m.Title, last(runlog.OfEpochs, "eval_"+m.Name), text)
+		add("test "+m.Title, runlog.OfEpochs, "eval_"+m.Name, text)
 	}
-	add("samples/s", last(runlog.OfSteps, "samples_per_s"), cli.Rated)
-	add("ms a step", last(runlog.OfSteps, "step_ms"), short)
+	add("samples/s", runlog.OfSteps, "samples_per_s", cli.Rated)
+	add("ms a step", runlog.OfSteps, "step_ms", short)
+	return out
 }
 
 // at sets the position in the run.

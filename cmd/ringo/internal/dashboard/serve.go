@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"bufio"
 	"bytes"
 	"embed"
 	"encoding/json"
@@ -75,8 +76,8 @@ func (h *Collector) Serve(at *httpguard.Site) {
 		s.handle("GET "+path, s.file(f.name, f.kind, f.before))
 	}
 	s.handle("GET /events", s.events)
-	s.handle("GET /state", s.state)
-	s.handle("GET /status", s.status)
+	s.handle("GET /state", answer(h.snapshot))
+	s.handle("GET /status", answer(h.Status))
 	at.Public("GET /healthz", http.HandlerFunc(s.health))
 	at.HandleLocal("GET /debug/pprof/", Profiles())
 	at.Public("GET /servers/{number}/metrics", h.forward("server"))
@@ -159,43 +160,18 @@ func (s *site) file(name, kind, before string) http.HandlerFunc {
 // take reads a rank's reports until the end.
 func (s *site) take(w http.ResponseWriter, r *http.Request) {
 	defer httpguard.Stay(w, r)()
-	if err := eachLine(r.Body, s.hub.Add); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	lines := bufio.NewScanner(r.Body)
+	lines.Buffer(nil, mostLine)
+	for lines.Scan() {
+		s.hub.Add(lines.Bytes())
+	}
+	// After other errors the rank has ended in some way: its reports stay valid.
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		http.Error(w, fmt.Sprintf("a line of more than %d bytes", mostLine), http.StatusBadRequest)
 	}
 }
 
-func eachLine(from io.Reader, take func([]byte)) error {
-	var line []byte
-	b := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(b)
-		for rest := b[:n]; len(rest) > 0; {
-			part, after, whole := bytes.Cut(rest, []byte{'\n'})
-			if line = append(line, part...); len(line) > mostLine {
-				return fmt.Errorf("a line of more than %d bytes", mostLine)
-			}
-			if rest = after; whole {
-				take(line)
-				line = line[:0]
-			}
-		}
-		if err != nil {
-			return nil // the rank has ended in any way: its reports stay valid
-		}
-	}
-}
-
-// state serves the page's data as JSON, for programs.
-func (s *site) state(w http.ResponseWriter, _ *http.Request) {
-	b, err := json.Marshal(s.hub.snapshot())
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(b, '\n'))
-}
-
+// snapshot is the page's data.
 type snapshot struct {
 	Head   head        `json:"head"`
 	Panels []panelData `json:"panels"`

@@ -180,16 +180,6 @@ func (h *Collector) tables() []TableStatus {
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-func (h *Collector) figures() (out []Figure) {
-	out = []Figure{}
-	h.newest(func(name string, v float64, text func(float64) string) {
-		if finite(v) {
-			out = append(out, Figure{name, number(v), text(v)})
-		}
-	})
-	return out
-}
-
 func (h *Collector) parts() Parts {
 	r := h.ranks[0]
 	if r == nil {
@@ -289,21 +279,24 @@ func doing(p *ProcessStatus, s *record.Snapshot, now time.Time, name func(int32)
 func (h *Collector) Answer(l net.Listener) {
 	s := &site{hub: h}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", s.status)
-	mux.HandleFunc("GET /state", s.state)
+	mux.HandleFunc("GET /status", answer(h.Status))
+	mux.HandleFunc("GET /state", answer(h.snapshot))
 	mux.HandleFunc("POST /feed", s.take)
 	h.local, h.socket = httpguard.NewServer(mux), l.Addr().String()
 	h.answering.Go(func() { _ = h.local.Serve(httpguard.NewCrowd(l, mostViewers+mostRanks)) }) // ended by Close
 }
 
-func (s *site) status(w http.ResponseWriter, _ *http.Request) {
-	b, err := json.Marshal(s.hub.Status())
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+// answer serves the JSON of what read returns, for programs.
+func answer[T any](read func() T) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		b, err := json.Marshal(read())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(append(b, '\n'))
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(b, '\n'))
 }
 
 func (h *Collector) closeLocal() {
