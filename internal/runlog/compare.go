@@ -185,22 +185,17 @@ type Spread struct {
 
 // SpreadOf returns the spread of some values. NaN values are ignored.
 func SpreadOf(values []float64) Spread {
-	out := Spread{Low: math.Inf(1), High: math.Inf(-1)}
-	for _, v := range values {
-		if !math.IsNaN(v) {
-			out.N++
-			out.Mean += v
-			out.Low, out.High = min(out.Low, v), max(out.High, v)
-		}
-	}
-	if out.N == 0 {
+	values = slices.DeleteFunc(slices.Clone(values), math.IsNaN)
+	if len(values) == 0 {
 		return Spread{Mean: math.NaN(), Low: math.NaN(), High: math.NaN()}
+	}
+	out := Spread{N: len(values), Low: slices.Min(values), High: slices.Max(values)}
+	for _, v := range values {
+		out.Mean += v
 	}
 	out.Mean /= float64(out.N)
 	for _, v := range values {
-		if !math.IsNaN(v) {
-			out.SD += (v - out.Mean) * (v - out.Mean) / max(1, float64(out.N-1))
-		}
+		out.SD += (v - out.Mean) * (v - out.Mean) / max(1, float64(out.N-1))
 	}
 	out.SD = math.Sqrt(out.SD)
 	return out

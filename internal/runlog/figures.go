@@ -1,9 +1,12 @@
 package runlog
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
 // Last returns the spread over runs of a field's last value.
@@ -99,6 +102,26 @@ func Metrics(all []RunSet) (out []Metric) {
 	return append(out, Metric{Name: "loss", Title: "loss", Lower: true})
 }
 
+// MetricNamed returns the metric of a name.
+func MetricNamed(all []RunSet, name string) (Metric, error) {
+	var known []string
+	for _, m := range Metrics(all) {
+		if m.Name == name {
+			return m, nil
+		}
+		known = append(known, m.Name)
+	}
+	return Metric{}, fmt.Errorf("%s: the evaluations have %s", name, strings.Join(known, ", "))
+}
+
+// Text returns a value as text.
+func (m Metric) Text(v float64) string {
+	if m.Percent {
+		return fmt.Sprintf("%.2f%%", 100*v)
+	}
+	return quantity.FloatDigits(v, 4)
+}
+
 // Better reports whether v is at least as good as than.
 func (m Metric) Better(v, than float64) bool {
 	if m.Lower {
@@ -107,17 +130,28 @@ func (m Metric) Better(v, than float64) bool {
 	return v >= than
 }
 
-// Best returns the best value of a metric over a run's evaluations, or NaN without a value.
-func (r *Run) Best(m Metric) float64 {
+// Best returns the best value of a metric over a run's evaluations, or NaN without a value. The
+// epoch is the first with that value.
+func (r *Run) Best(m Metric) (value float64, epoch int) {
 	// A run that once had a value has reached the value, regardless of later ones: a user who waits
 	// for the value would have stopped there.
-	best := math.NaN()
-	for _, v := range r.Epochs.Column("eval_" + m.Name) {
-		if !math.IsNaN(v) && (math.IsNaN(best) || m.Better(v, best)) {
-			best = v
+	return r.evaluation(m, func(v, best float64) bool { return !m.Better(best, v) })
+}
+
+// Latest is Best for the last value.
+func (r *Run) Latest(m Metric) (value float64, epoch int) {
+	return r.evaluation(m, func(_, _ float64) bool { return true })
+}
+
+// evaluation returns the value that replaces all before and is replaced by none behind.
+func (r *Run) evaluation(m Metric, replaces func(v, old float64) bool) (value float64, epoch int) {
+	value = math.NaN()
+	for i, v := range r.Epochs.Column("eval_" + m.Name) {
+		if !math.IsNaN(v) && (math.IsNaN(value) || replaces(v, value)) {
+			value, epoch = v, r.Epochs.Epoch[i]
 		}
 	}
-	return best
+	return value, epoch
 }
 
 // Common returns the best value that all runs reach; NaN if a run has no value. It is the default
@@ -126,7 +160,7 @@ func Common(all []RunSet, m Metric) float64 {
 	out := math.NaN()
 	for _, g := range all {
 		for _, r := range g.Runs {
-			best := r.Best(m)
+			best, _ := r.Best(m)
 			if math.IsNaN(best) {
 				return best
 			}

@@ -7,8 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"sort"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // Limits of a file, for at most about 300 MB of memory.
@@ -55,13 +59,7 @@ func (t *Table) Len() int { return len(t.Done) }
 func (t *Table) Column(name string) []float64 { return t.columns[name] }
 
 // Names returns the sorted names of the columns.
-func (t *Table) Names() (names []string) {
-	for name := range t.columns {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	return names
-}
+func (t *Table) Names() []string { return slices.Sorted(maps.Keys(t.columns)) }
 
 // cut removes the records after step done: a resumed run repeats these steps.
 func (t *Table) cut(done int64) {
@@ -89,20 +87,17 @@ func (t *Table) add(done int64, epoch int, wall float64, fields map[string]any) 
 		return fmt.Errorf("%w: more than %d fields", ErrLarge, maxColumns)
 	}
 	t.Done, t.Epoch, t.WallS = append(t.Done, done), append(t.Epoch, epoch), append(t.WallS, wall)
-	n := len(t.Done)
-	for name, x := range figures {
-		c := t.columns[name]
+	for name := range figures {
 		// A field that appears later, such as a metric that some samples lack, is unknown before.
-		for len(c) < n-1 {
-			c = append(c, math.NaN())
+		c := t.columns[name]
+		t.columns[name] = append(c, slices.Repeat([]float64{math.NaN()}, len(t.Done)-1-len(c))...)
+	}
+	for name, c := range t.columns {
+		x, known := figures[name]
+		if !known {
+			x = math.NaN()
 		}
 		t.columns[name] = append(c, x)
-	}
-	// Fields that this record lacks are NaN: all columns have a value per record.
-	for name, c := range t.columns {
-		if len(c) < n {
-			t.columns[name] = append(c, math.NaN())
-		}
 	}
 	return nil
 }
@@ -165,12 +160,17 @@ func (l *Log) Runs() []*Run { return l.runs }
 // Read reads a whole file. Errors name the line, and include ErrLarge.
 func Read(source string, from io.Reader) (*Log, error) {
 	l := NewLog(source)
-	lines := bufio.NewReaderSize(from, 1<<16)
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, maxLine) // a file without line feeds fails before the memory is full
 	for n := 1; ; n++ {
-		line, err := readLine(lines)
-		if len(line) > 0 {
-			err = errors.Join(l.Add(line), ignoreEOF(err))
-		} else if err == io.EOF {
+		more := lines.Scan()
+		err := lines.Err()
+		switch {
+		case more:
+			err = l.Add(lines.Bytes())
+		case errors.Is(err, bufio.ErrTooLong):
+			err = fmt.Errorf("%w: a line of more than %d bytes", ErrLarge, maxLine)
+		case err == nil:
 			return l, nil
 		}
 		if err != nil {
@@ -179,27 +179,14 @@ func Read(source string, from io.Reader) (*Log, error) {
 	}
 }
 
-// ignoreEOF ignores the end of a file after a last line without a line feed, as in the log of a
-// killed job.
-func ignoreEOF(err error) error {
-	if err == io.EOF { // the next read returns io.EOF again
-		return nil
+// ReadFile reads a regular file, up to the current end if the file is growing.
+func ReadFile(path string) (*Log, error) {
+	f, err := pathname.Open(path)
+	if err != nil {
+		return nil, err
 	}
-	return err
-}
-
-// readLine returns the next line with its end. The buffer grows with the data, up to maxLine: a
-// file without line feeds fails before the memory is full.
-func readLine(r *bufio.Reader) (line []byte, err error) {
-	for {
-		part, err := r.ReadSlice('\n')
-		if line = append(line, part...); len(line) > maxLine {
-			return nil, fmt.Errorf("%w: a line of more than %d bytes", ErrLarge, maxLine)
-		}
-		if err != bufio.ErrBufferFull {
-			return line, err
-		}
-	}
+	defer f.Close()
+	return Read(path, f)
 }
 
 // Add adds a line. Unknown kinds of records are ignored.

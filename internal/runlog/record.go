@@ -14,6 +14,7 @@ import (
 	"bufio"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 )
 
@@ -65,14 +66,12 @@ func valueOf(text, name string) string {
 }
 
 // kilobytes parses text such as "24576 kB", and returns bytes.
-func kilobytes(text string) (bytes int64) {
-	for _, c := range strings.TrimSuffix(text, " kB") {
-		if c < '0' || c > '9' || bytes > 1<<50 {
-			return 0
-		}
-		bytes = 10*bytes + int64(c-'0')
+func kilobytes(text string) int64 {
+	n, err := strconv.ParseUint(strings.TrimSuffix(text, " kB"), 10, 50)
+	if err != nil {
+		return 0
 	}
-	return bytes << 10
+	return int64(n) << 10
 }
 
 // Info is the record at the start or the resumption of a run, written before its first step. A job

@@ -115,9 +115,40 @@ func (m *making) list() (out []clickFile) {
 		}
 	}
 	if m.file <= 0 {
-		out = append(out, clickFile{filepath.Join(m.dir, "test"+ending), min(max(m.rows/10, 1), 100_000), 0, 1})
+		out = append(out, clickFile{filepath.Join(m.dir, "test"+ending), testRows(m.rows), 0, 1})
 	}
 	return out
+}
+
+// testRows returns the rows of test for those of train.
+func testRows(train int64) int64 { return min(max(train/10, 1), 100_000) }
+
+func absent(files []clickFile) error {
+	for _, f := range files {
+		if _, err := os.Stat(f.path); err == nil {
+			return fmt.Errorf("%s is there already: remove it or choose another --out", f.path)
+		}
+	}
+	return nil
+}
+
+// generate writes the files one by one.
+func generate(files []clickFile, seed uint64, p *cli.Progress, write func(io.Writer, clicks.GenerateConfig) error) error {
+	for _, f := range files {
+		if err := os.MkdirAll(filepath.Dir(f.path), 0o777); err != nil {
+			return err
+		}
+		cfg := clicks.GenerateConfig{
+			Rows: f.rows, First: f.first, Seed: seed, Part: f.part, Threads: runtime.GOMAXPROCS(0),
+			Progress: func(rows int64) { p.Update(filepath.Base(f.path), rows, f.rows) },
+		}
+		err := writeWhole(f.path, func(w io.Writer) error { return write(w, cfg) })
+		p.Finish()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (m *making) run(cmd *cobra.Command, p *cli.Progress) error {
@@ -126,41 +157,27 @@ func (m *making) run(cmd *cobra.Command, p *cli.Progress) error {
 		return cli.Usagef("--layout: %w", err)
 	}
 	files := m.list()
-	for _, f := range files {
-		if _, err := os.Stat(f.path); err == nil {
-			return fmt.Errorf("%s is there already: remove it or choose another --out", f.path)
-		}
+	if err := absent(files); err != nil {
+		return err
 	}
 	var truth clicks.Truth
-	for _, f := range files {
-		if err := os.MkdirAll(filepath.Dir(f.path), 0o777); err != nil {
-			return err
-		}
-		cfg := clicks.GenerateConfig{
-			Rows: f.rows, First: f.first, Seed: m.seed, Part: f.part, Threads: runtime.GOMAXPROCS(0),
-			Progress: func(rows int64) { p.Update(filepath.Base(f.path), rows, f.rows) },
-		}
-		err := writeWhole(f.path, func(w io.Writer) (err error) {
-			truth, err = maker.Write(cmd.Context(), w, cfg)
-			return err
-		})
-		p.Finish()
-		if err != nil {
-			return err
-		}
+	if err := generate(files, m.seed, p, func(w io.Writer, cfg clicks.GenerateConfig) (err error) {
+		truth, err = maker.Write(cmd.Context(), w, cfg)
+		return err
+	}); err != nil {
+		return err
 	}
 	out := cmd.OutOrStdout()
 	if m.file > 0 {
 		fmt.Fprintf(out, "file %d of %d is in %s\n", m.file, m.files, m.dir)
 		return nil
 	}
-	model := "wide-deep"
 	stream := ""
 	if m.files > 1 {
 		stream = " --stream"
 	}
 	fmt.Fprintf(out, "the best of all models has AUC %.5f and log-loss %.5f on the %s rows of %s, %s of them clicks\n", truth.AUC, truth.LogLoss,
 		cli.Grouped(int(truth.Rows)), files[len(files)-1].path, quantity.Percent(float64(truth.Clicks)/float64(truth.Rows)))
-	fmt.Fprintf(out, "%s rows are in %s; train with `ringo train %s --data %s --layout %s%s`\n", cli.Grouped(int(m.rows)), m.dir, model, m.dir, m.schema, stream)
+	fmt.Fprintf(out, "%s rows are in %s; train with `ringo train wide-deep --data %s --layout %s%s`\n", cli.Grouped(int(m.rows)), m.dir, m.dir, m.schema, stream)
 	return nil
 }

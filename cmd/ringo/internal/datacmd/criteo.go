@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -74,31 +73,17 @@ func (g *generation) check(cmd *cobra.Command, dir string) error {
 }
 
 func (g *generation) run(cmd *cobra.Command, dir string, p *cli.Progress) error {
-	for _, name := range []string{"train.tsv", "test.tsv"} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			return fmt.Errorf("%s is there already: remove it or choose another --out", filepath.Join(dir, name))
-		}
+	files := []clickFile{{filepath.Join(dir, "train.tsv"), g.rows, 0, 0}, {filepath.Join(dir, "test.tsv"), testRows(g.rows), 0, 1}}
+	if err := absent(files); err != nil {
+		return err
 	}
 	model, err := clicks.LearnCriteo(g.like)
 	if err != nil {
 		return fmt.Errorf("--like: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	write := func(w io.Writer, cfg clicks.GenerateConfig) error { return model.Write(cmd.Context(), w, cfg) }
+	if err := generate(files, g.seed, p, write); err != nil {
 		return err
-	}
-	for part, file := range []struct {
-		name string
-		rows int64
-	}{{"train.tsv", g.rows}, {"test.tsv", min(max(g.rows/10, 1), 100_000)}} {
-		cfg := clicks.GenerateConfig{
-			Rows: file.rows, Seed: g.seed, Part: uint64(part), Threads: runtime.GOMAXPROCS(0),
-			Progress: func(rows int64) { p.Update(file.name, rows, file.rows) },
-		}
-		err := writeWhole(filepath.Join(dir, file.name), func(w io.Writer) error { return model.Write(cmd.Context(), w, cfg) })
-		p.Finish()
-		if err != nil {
-			return err
-		}
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s rows like %s are in %s; train with `ringo train ctr-dnn --data %s`\n", cli.Grouped(int(g.rows)), g.like, dir, dir)
 	return nil
@@ -112,9 +97,7 @@ func writeWhole(path string, write func(io.Writer) error) error {
 		return err
 	}
 	w := bufio.NewWriterSize(out, 1<<20)
-	err = write(w)
-	err = errors.Join(err, w.Flush(), out.Close())
-	if err == nil {
+	if err = errors.Join(write(w), w.Flush(), out.Close()); err == nil {
 		err = os.Rename(part, path)
 	}
 	if err != nil {

@@ -95,13 +95,18 @@ func (c *command) checkCompute(faults *cli.Faults) {
 	if c.changed("compute-ms") && (!(c.computeMS > 0) || math.IsInf(c.computeMS, 0)) {
 		faults.Add("--compute-ms %s: want a positive number", quantity.Exact(c.computeMS))
 	}
+	if c.changed("batch") && c.profile != "" {
+		faults.Add("--batch has no effect with --cost-profile, which is of its own batch: leave it out")
+	}
+	c.checkMeasure(faults)
+}
+
+// checkMeasure checks the threads and the batch.
+func (c *command) checkMeasure(faults *cli.Faults) {
 	if c.changed("threads") && !c.measure {
 		faults.Add("--threads belongs to --measure")
 	}
 	faults.Range("threads", c.threads, 0, train.MaxThreads)
-	if c.changed("batch") && c.profile != "" {
-		faults.Add("--batch has no effect with --cost-profile, which is of its own batch: leave it out")
-	}
 	if c.changed("batch") {
 		faults.Range("batch", c.batch, 1, randbatch.MostSamples)
 	}
@@ -111,7 +116,7 @@ func (c *command) checkStrategy(faults *cli.Faults) {
 	all := strategyCosts()
 	at := slices.IndexFunc(all, func(s strategyCost) bool { return s.name == c.strategy })
 	if at < 0 {
-		faults.Add("--strategy %q is not known here%s: use one of %s", c.strategy, spelling.Hint(c.strategy, namesOf(all)...), strings.Join(namesOf(all), ", "))
+		faults.Add("--strategy %q is not known here%s: use one of %s", c.strategy, spelling.Hint(c.strategy, strategyNames()...), strings.Join(strategyNames(), ", "))
 		return
 	}
 	s := all[at]
@@ -139,7 +144,8 @@ func (c *command) checkStrategy(faults *cli.Faults) {
 		return
 	}
 	if len(pick(c.described(), c.algorithm)) == 0 {
-		faults.Add("--algorithm %q is not known for strategy %s on %s%s: use auto or one of %s", c.algorithm, s.name, c.cluster, spelling.Hint(c.algorithm, append(wayNames(c.described()), auto)...), strings.Join(wayNames(c.described()), ", "))
+		known := names(c.described(), func(w way) string { return w.Name })
+		faults.Add("--algorithm %q is not known for strategy %s on %s%s: use auto or one of %s", c.algorithm, s.name, c.cluster, spelling.Hint(c.algorithm, append(known, auto)...), strings.Join(known, ", "))
 	}
 }
 
@@ -173,16 +179,14 @@ func (c *command) checkPlan(faults *cli.Faults) {
 	}
 }
 
-func namesOf(all []strategyCost) (names []string) {
-	for _, s := range all {
-		names = append(names, s.name)
+// names returns the names of all.
+func names[T any](all []T, name func(T) string) (out []string) {
+	for _, x := range all {
+		out = append(out, name(x))
 	}
-	return names
+	return out
 }
 
-func wayNames(ways []way) (names []string) {
-	for _, w := range ways {
-		names = append(names, w.Name)
-	}
-	return names
+func strategyNames() []string {
+	return names(strategyCosts(), func(s strategyCost) string { return s.name })
 }

@@ -1,11 +1,11 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,12 +13,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/heter/costmodel"
-	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/internal/quantity"
-	"github.com/ringo-ml/ringo/internal/randbatch"
 	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/model"
-	"github.com/ringo-ml/ringo/train"
 )
 
 // quotaPeriod is Linux's default period of a container's CPU quota, in seconds.
@@ -93,13 +90,7 @@ func (c *command) checkSplit(spec model.Spec) error {
 	if c.save != "" && !c.measure {
 		faults.Add("--save with --heter keeps what --measure finds: give both, or leave it out")
 	}
-	if c.changed("threads") && !c.measure {
-		faults.Add("--threads belongs to --measure")
-	}
-	faults.Range("threads", c.threads, 0, train.MaxThreads)
-	if c.changed("batch") {
-		faults.Range("batch", c.batch, 1, randbatch.MostSamples)
-	}
+	c.checkMeasure(&faults)
 	if c.profile != "" {
 		p, err := tune.Load(c.profile)
 		switch {
@@ -157,16 +148,7 @@ func (c *command) executeSplit(cmd *cobra.Command, spec model.Spec) error {
 }
 
 func (c *command) measureSplit(spec model.Spec, stop func() error) (err error) {
-	threads := c.threads
-	if threads == 0 {
-		threads = min(placement.Usable(), train.MaxThreads)
-	}
-	batch := c.batch
-	if batch == 0 {
-		batch = spec.Defaults.Batch
-	}
-	c.computeFrom = "measured here on " + cli.Counted(threads, "thread")
-	if c.costs, err = measuredCosts(spec, batch, threads, stop); err != nil {
+	if c.costs, err = measuredCosts(spec, cmp.Or(c.batch, spec.Defaults.Batch), c.measuring(), stop); err != nil {
 		return err
 	}
 	if c.save != "" {
@@ -179,10 +161,7 @@ func (c *command) measureSplit(spec model.Spec, stop func() error) (err error) {
 
 // predictSplit predicts the job, the machines unsplit, and the best split of as many.
 func (c *command) predictSplit() heterResult {
-	batch := c.costs.Batch
-	if c.batch > 0 {
-		batch = c.batch
-	}
+	batch := cmp.Or(c.batch, c.costs.Batch)
 	x := costmodel.Mix{
 		Trainers: c.ranks.cores(), Servers: c.servers.cores(), Heters: c.heter.cores(),
 		Link: costmodel.Link{Rate: c.cluster.inter, Latency: c.cluster.latency}, Period: quotaPeriod,
@@ -267,9 +246,4 @@ func rateOf(x float64) string {
 		return quantity.Float(x)
 	}
 	return cli.Grouped(int(math.Round(x)))
-}
-
-func medianOf(x []float64) float64 {
-	slices.Sort(x)
-	return x[len(x)/2]
 }

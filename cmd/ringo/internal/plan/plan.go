@@ -2,6 +2,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -129,7 +130,7 @@ func Command() *cobra.Command {
 	cli.Former(fs, "profile", "cost-profile")
 	cli.Former(fs, "schema", "layout")
 	fs.IntVar(&c.batch, "batch", 0, "samples per rank (default: the model's)")
-	cli.Choice(cmd, &c.strategy, "strategy", "strategy of the gradient exchange; see above", namesOf(strategyCosts())...)
+	cli.Choice(cmd, &c.strategy, "strategy", "strategy of the gradient exchange; see above", strategyNames()...)
 	fs.Float64Var(&c.spars, "spars", distopt.DefaultSpars, "the `share` of values that sparse strategies send")
 	fs.IntVar(&c.every, "dlgs-every", compress.DefaultEvery, "number of `steps` between two exact selections of dlgs")
 	cli.Choice(cmd, &c.rule, "dlgs-rule", "`rule` of dlgs between two exact selections, corrected or paper; its costs are measured, or read from the profile", string(compress.RuleCorrected), string(compress.RulePaper))
@@ -141,11 +142,8 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-func planNames() (names []string) {
-	for _, p := range bucket.Planners() {
-		names = append(names, p.Name)
-	}
-	return append(names, allPlans, savedPlan)
+func planNames() []string {
+	return append(names(bucket.Planners(), func(p bucket.Named) string { return p.Name }), allPlans, savedPlan)
 }
 
 func strategyHelp() string {
@@ -206,21 +204,13 @@ func (c *command) execute(cmd *cobra.Command, model string) error {
 
 // profileFor returns the model's profile from the source named by the flags.
 func (c *command) profileFor(cmd *cobra.Command, spec model.Spec) (bucket.Profile, error) {
-	batch := spec.Defaults.Batch
-	if c.batch > 0 {
-		batch = c.batch
-	}
+	batch := cmp.Or(c.batch, spec.Defaults.Batch)
 	switch {
 	case c.profile != "":
 		c.computeFrom = "of the profile"
 		return c.loaded, nil
 	case c.measure:
-		threads := c.threads
-		if threads == 0 {
-			threads = min(placement.Usable(), train.MaxThreads)
-		}
-		c.computeFrom = "measured here on " + cli.Counted(threads, "thread")
-		f, err := measuredProfile(spec, batch, threads, func() error { return context.Cause(cmd.Context()) })
+		f, err := measuredProfile(spec, batch, c.measuring(), func() error { return context.Cause(cmd.Context()) })
 		if err == nil && !c.changed("memory") {
 			err = c.measureCodec(&f)
 		}
@@ -228,6 +218,13 @@ func (c *command) profileFor(cmd *cobra.Command, spec model.Spec) (bucket.Profil
 	}
 	c.computeFrom = "given, shared out by the layers' work"
 	return outlineProfile(spec, batch, c.computeMS/1e3)
+}
+
+// measuring returns the threads of a measurement, and makes it the source of the costs.
+func (c *command) measuring() int {
+	threads := cmp.Or(c.threads, min(placement.Usable(), train.MaxThreads))
+	c.computeFrom = "measured here on " + cli.Counted(threads, "thread")
+	return threads
 }
 
 // code returns the wire encoding of dense values; empty for entries.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/heter/costmodel"
+	"github.com/ringo-ml/ringo/internal/median"
 	"github.com/ringo-ml/ringo/internal/randbatch"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
@@ -58,11 +59,11 @@ func measuredCosts(spec model.Spec, batch, threads int, stop func() error) (cost
 	each := func(seconds float64) costmodel.Cost {
 		return costmodel.Cost{Sample: seconds * float64(threads) / float64(batch)}
 	}
-	part := each(medianOf(s.part))
-	part.Step = medianOf(s.update) * float64(threads)
+	part := each(median.Of(s.part))
+	part.Step = median.Of(s.update) * float64(threads)
 	return costmodel.Costs{
 		Model: spec.Name, Batch: batch, Micros: min(micros, batch),
-		Pool: each(medianOf(s.pool)), Back: each(medianOf(s.back)), Part: part, Pass: each(pass),
+		Pool: each(median.Of(s.pool)), Back: each(median.Of(s.back)), Part: part, Pass: each(pass),
 		RequestBytes: float64(there), BackBytes: float64(back), PartBytes: float64(4 * cut.Values),
 	}, nil
 }

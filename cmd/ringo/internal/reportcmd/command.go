@@ -10,7 +10,6 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/dirlock"
-	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/runlog"
 )
 
@@ -60,7 +59,7 @@ func (o options) run(cmd *cobra.Command, files []string) error {
 func read(files []string) (q question, err error) {
 	var all []*runlog.Run
 	for _, path := range files {
-		found, err := readFile(path)
+		found, err := runlog.ReadFile(path)
 		if err != nil {
 			return q, err
 		}
@@ -85,16 +84,6 @@ func read(files []string) (q question, err error) {
 	return q, nil
 }
 
-// readFile reads the records of a regular file, up to the current end if the file is growing.
-func readFile(path string) (*runlog.Log, error) {
-	f, err := pathname.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return runlog.Read(path, f)
-}
-
 // aim sets the runs' target: a value of the first metric, or name=value; % is for percentages.
 func (q *question) aim(text string) error {
 	if text == "" {
@@ -104,8 +93,10 @@ func (q *question) aim(text string) error {
 	name, value, named := strings.Cut(text, "=")
 	if !named {
 		value = text
-	} else if err := q.choose(name); err != nil {
-		return err
+	} else if m, err := runlog.MetricNamed(q.groups, name); err != nil {
+		return fmt.Errorf("--target %w", err)
+	} else {
+		q.metric = m
 	}
 	v, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
 	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
@@ -116,16 +107,4 @@ func (q *question) aim(text string) error {
 	}
 	q.target, q.asked = v, true
 	return nil
-}
-
-func (q *question) choose(name string) error {
-	var known []string
-	for _, m := range runlog.Metrics(q.groups) {
-		if m.Name == name {
-			q.metric = m
-			return nil
-		}
-		known = append(known, m.Name)
-	}
-	return fmt.Errorf("--target %s: the evaluations have %s", name, strings.Join(known, ", "))
 }

@@ -10,6 +10,7 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/plot"
@@ -88,7 +89,9 @@ type question struct {
 func (q question) answer() content {
 	c := content{Title: q.title(), Notes: q.notes, Results: q.results(), Figures: q.figures()}
 	c.Facts = q.facts()
-	for _, t := range []table{q.parts(), q.bytes(), q.settings(), q.machines()} {
+	// A page with a hundred equal settings would hide the different one; the files have all settings.
+	differ, machines := runlog.Differences(q.groups), runlog.Machines(q.groups)
+	for _, t := range []table{q.parts(), q.bytes(), q.byGroup("Settings that differ", "", "setting", differ), q.byGroup("Machine", "Of rank 0.", "", machines)} {
 		if len(t.Rows) > 0 {
 			c.Tables = append(c.Tables, t)
 		}
@@ -107,7 +110,7 @@ func (q question) title() string {
 	var models []string
 	for _, g := range q.groups {
 		for _, r := range g.Runs {
-			if m := r.Info.Model; m != "" && !contains(models, m) {
+			if m := r.Info.Model; m != "" && !slices.Contains(models, m) {
 				models = append(models, m)
 			}
 		}
@@ -117,15 +120,6 @@ func (q question) title() string {
 		text += " of " + strings.Join(models, ", ")
 	}
 	return text
-}
-
-func contains(all []string, one string) bool {
-	for _, x := range all {
-		if x == one {
-			return true
-		}
-	}
-	return false
 }
 
 func (q question) facts() (out []string) {
@@ -142,19 +136,9 @@ func (q question) facts() (out []string) {
 		if q.asked {
 			which = "as asked for"
 		}
-		out = append(out, fmt.Sprintf("target: test %s of %s, %s", q.metric.Title, metricText(q.metric, q.target), which))
+		out = append(out, fmt.Sprintf("target: test %s of %s, %s", q.metric.Title, q.metric.Text(q.target), which))
 	}
 	return out
-}
-
-func metricText(m runlog.Metric, v float64) string {
-	switch {
-	case math.IsNaN(v):
-		return "–"
-	case m.Percent:
-		return fmt.Sprintf("%.2f%%", 100*v)
-	}
-	return quantity.FloatDigits(v, 4)
 }
 
 // spread formats a value of several runs, with a deviation of two digits.
@@ -191,21 +175,22 @@ func (q question) results() table {
 	}
 	t.Head = append(t.Head, "best "+q.metric.Title, q.unit()+"/s", "ms a step", "seconds")
 	if !math.IsNaN(q.target) {
-		t.Head = append(t.Head, "seconds to "+metricText(q.metric, q.target), "epochs to it")
+		t.Head = append(t.Head, "seconds to "+q.metric.Text(q.target), "epochs to it")
 	}
 	for _, g := range q.groups {
 		row := []string{g.Label, fmt.Sprint(len(g.Runs))}
 		for _, m := range metrics {
-			row = append(row, spread(g.Last(runlog.OfEpochs, "eval_"+m.Name), func(v float64) string { return metricText(m, v) }))
+			row = append(row, spread(g.Last(runlog.OfEpochs, "eval_"+m.Name), m.Text))
 		}
 		var best, walls []float64
 		for _, r := range g.Runs {
-			best = append(best, r.Best(q.metric))
+			b, _ := r.Best(q.metric)
+			best = append(best, b)
 			if n := r.Epochs.Len(); n > 0 {
 				walls = append(walls, r.Epochs.WallS[n-1])
 			}
 		}
-		row = append(row, spread(runlog.SpreadOf(best), func(v float64) string { return metricText(q.metric, v) }), spread(g.Steady(q.rate()), number),
+		row = append(row, spread(runlog.SpreadOf(best), q.metric.Text), spread(g.Steady(q.rate()), number),
 			spread(g.Steady("step_ms"), number), spread(runlog.SpreadOf(walls), number))
 		if !math.IsNaN(q.target) {
 			row = append(row, q.reached(g)...)
@@ -247,78 +232,61 @@ func (q question) rate() string {
 	return "tokens_per_s"
 }
 
-// parts returns the parts of a step as a table, except parts that are zero in all groups.
-func (q question) parts() table {
-	t := table{Title: "Parts of the step", Note: "Milliseconds, means over ranks and epochs but the first.", Head: []string{""}}
+// byGroup returns a table with a column for each group. rowsAre heads the names of the rows; rows
+// without values are left out.
+func (q question) byGroup(title, note, rowsAre string, rows []runlog.Row) table {
+	t := table{Title: title, Note: note, Head: []string{rowsAre}}
 	for _, g := range q.groups {
 		t.Head = append(t.Head, g.Label)
 	}
-	if len(q.groups) == 0 {
-		return t
-	}
-	for k, p := range q.groups[0].Parts() {
-		row, any := []string{p.Name}, false
-		for _, g := range q.groups {
-			s := g.Parts()[k].MS
-			any = any || s.N > 0 && s.Mean > 0
-			row = append(row, spread(s, number))
-		}
-		if any {
-			t.Rows = append(t.Rows, row)
+	for _, r := range rows {
+		if r.Values != nil {
+			t.Rows = append(t.Rows, append([]string{r.Name}, r.Values...))
 		}
 	}
 	return t
+}
+
+// spreads returns a row with the spread of each group, without values if none is to be shown.
+func (q question) spreads(name string, of func(runlog.RunSet) runlog.Spread, text func(float64) string, shown func(runlog.Spread) bool) runlog.Row {
+	row, any := runlog.Row{Name: name}, false
+	for _, g := range q.groups {
+		s := of(g)
+		any = any || shown(s)
+		row.Values = append(row.Values, spread(s, text))
+	}
+	if !any {
+		row.Values = nil
+	}
+	return row
+}
+
+// parts returns the parts of a step as a table, except parts that are zero in all groups.
+func (q question) parts() table {
+	var rows []runlog.Row
+	for k, p := range q.groups[0].Parts() {
+		ms := func(g runlog.RunSet) runlog.Spread { return g.Parts()[k].MS }
+		rows = append(rows, q.spreads(p.Name, ms, number, func(s runlog.Spread) bool { return s.Mean > 0 }))
+	}
+	return q.byGroup("Parts of the step", "Milliseconds, means over ranks and epochs but the first.", "", rows)
 }
 
 // bytes returns the bytes sent, with the share of values for comparing sparse strategies.
 func (q question) bytes() table {
-	t := table{Title: "Bytes", Note: "Payload that is sent; ranks that share memory send none. On the wire headers, handshakes and control connections count, too.", Head: []string{""}}
-	for _, g := range q.groups {
-		t.Head = append(t.Head, g.Label)
-	}
+	const note = "Payload that is sent; ranks that share memory send none. On the wire headers, handshakes and control connections count, too."
+	var rows []runlog.Row
 	for _, f := range []struct {
-		name string
-		of   func(runlog.RunSet) runlog.Spread
-		text func(float64) string
+		name, field string
+		of          func(runlog.RunSet, string) runlog.Spread
+		text        func(float64) string
 	}{
-		{"by a rank in a step", func(g runlog.RunSet) runlog.Spread { return g.Steady("step_bytes_sent") }, quantity.Traffic},
-		{"by all ranks in the run", func(g runlog.RunSet) runlog.Spread { return g.Total("bytes_sent") }, quantity.Traffic},
-		{"by all ranks on the wire", func(g runlog.RunSet) runlog.Spread { return g.Total("wire_bytes") }, quantity.Traffic},
-		{"share of the gradient's values sent", func(g runlog.RunSet) runlog.Spread { return g.Steady("density") }, number},
+		{"by a rank in a step", "step_bytes_sent", runlog.RunSet.Steady, quantity.Traffic},
+		{"by all ranks in the run", "bytes_sent", runlog.RunSet.Total, quantity.Traffic},
+		{"by all ranks on the wire", "wire_bytes", runlog.RunSet.Total, quantity.Traffic},
+		{"share of the gradient's values sent", "density", runlog.RunSet.Steady, number},
 	} {
-		row, any := []string{f.name}, false
-		for _, g := range q.groups {
-			s := f.of(g)
-			any = any || s.N > 0
-			row = append(row, spread(s, f.text))
-		}
-		if any {
-			t.Rows = append(t.Rows, row)
-		}
+		of := func(g runlog.RunSet) runlog.Spread { return f.of(g, f.field) }
+		rows = append(rows, q.spreads(f.name, of, f.text, func(s runlog.Spread) bool { return s.N > 0 }))
 	}
-	return t
-}
-
-// settings returns the settings that differ. A page with a hundred equal settings would hide the
-// different one; the files have all settings.
-func (q question) settings() table {
-	t := table{Title: "Settings that differ", Head: []string{"setting"}}
-	for _, g := range q.groups {
-		t.Head = append(t.Head, g.Label)
-	}
-	for _, r := range runlog.Differences(q.groups) {
-		t.Rows = append(t.Rows, append([]string{r.Name}, r.Values...))
-	}
-	return t
-}
-
-func (q question) machines() table {
-	t := table{Title: "Machine", Note: "Of rank 0.", Head: []string{""}}
-	for _, g := range q.groups {
-		t.Head = append(t.Head, g.Label)
-	}
-	for _, r := range runlog.Machines(q.groups) {
-		t.Rows = append(t.Rows, append([]string{r.Name}, r.Values...))
-	}
-	return t
+	return q.byGroup("Bytes", note, "", rows)
 }

@@ -164,7 +164,7 @@ func (f *folder) stored(t Trial, space Space) (r Result, done bool, err error) {
 		}
 	}
 	if !r.Failed() {
-		r.log, err = readRecords(f.records(t.Number))
+		r.log, err = runlog.ReadFile(f.records(t.Number))
 	}
 	return r, err == nil, err
 }
@@ -177,61 +177,33 @@ func writeJSON(path string, v any) error {
 	})
 }
 
-func readRecords(path string) (*runlog.Log, error) {
-	f, err := pathname.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return runlog.Read(path, f)
-}
-
 // measure reads a trial's value of a metric from its records. name "" is the model's main metric.
 // best takes a run's best evaluation, not the last.
-func (r *Result) measure(name string, best bool) error {
+func (r *Result) measure(name string, best bool) (m runlog.Metric, err error) {
 	runs := r.log.Runs()
 	if len(runs) == 0 {
-		return errors.New("the run has written no records")
+		return m, errors.New("the run has written no records")
 	}
-	m, err := metricOf(runs, name)
-	if err != nil {
-		return err
+	groups := runlog.GroupsOf(runs)
+	if m = runlog.Metrics(groups)[0]; name != "" {
+		if m, err = runlog.MetricNamed(groups, name); err != nil {
+			return m, fmt.Errorf("--metric %w", err)
+		}
+	}
+	evaluation := (*runlog.Run).Latest
+	if best {
+		evaluation = (*runlog.Run).Best
 	}
 	var values, epochs []float64
 	for _, run := range runs {
-		v, epoch := evaluation(run, m, best)
+		v, epoch := evaluation(run, m)
 		if math.IsNaN(v) {
-			return fmt.Errorf("no evaluation has a value of %s", m.Name)
+			return m, fmt.Errorf("no evaluation has a value of %s", m.Name)
 		}
-		values, epochs = append(values, v), append(epochs, epoch)
+		values, epochs = append(values, v), append(epochs, float64(epoch))
 	}
 	r.Metric, r.Value, r.Epoch = m.Name, runlog.SpreadOf(values).Mean, runlog.SpreadOf(epochs).Mean
-	return nil
-}
-
-// evaluation returns a run's last or best value of a metric, and its epoch. The first of equal
-// values counts.
-func evaluation(run *runlog.Run, m runlog.Metric, best bool) (value, epoch float64) {
-	value = math.NaN()
-	for i, v := range run.Epochs.Column("eval_" + m.Name) {
-		if !math.IsNaN(v) && (math.IsNaN(value) || !best || !m.Better(value, v)) {
-			value, epoch = v, float64(run.Epochs.Epoch[i])
-		}
-	}
-	return value, epoch
-}
-
-// metricOf returns a metric by name, the main one for "".
-func metricOf(runs []*runlog.Run, name string) (runlog.Metric, error) {
-	known := runlog.Metrics(runlog.GroupsOf(runs))
-	var names []string
-	for _, m := range known {
-		if name == "" || m.Name == name {
-			return m, nil
-		}
-		names = append(names, m.Name)
-	}
-	return runlog.Metric{}, fmt.Errorf("--metric %s: the evaluations have %s", name, strings.Join(names, ", "))
+	return m, nil
 }
 
 // Sort orders results from the best to the worst, failed ones last, equal ones by number.

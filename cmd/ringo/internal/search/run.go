@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,12 +99,9 @@ func (c Config) run(ctx context.Context, f *folder) (Search, error) {
 // add adds a result. All results must have the same metric.
 func (c Config) add(out *Search, r Result, restored bool) error {
 	if !r.Failed() {
-		if err := r.measure(c.Metric, c.Best); err != nil {
-			return fmt.Errorf("trial %d: %w", r.Number, err)
-		}
-		m, err := metricOf(r.log.Runs(), c.Metric)
+		m, err := r.measure(c.Metric, c.Best)
 		if err != nil {
-			return err
+			return fmt.Errorf("trial %d: %w", r.Number, err)
 		}
 		if out.Metric.Name != "" && out.Metric.Name != m.Name {
 			return fmt.Errorf("trial %d is evaluated by %s, and others by %s: choose one with --metric", r.Number, m.Name, out.Metric.Name)
@@ -189,12 +187,12 @@ func (c Config) trial(ctx context.Context, f *folder, t Trial, cpus []int) (Resu
 	}
 	if err != nil {
 		var exit *exec.ExitError
-		reason := lastLine(filepath.Join(dir, "log.txt"))
+		reason := cmp.Or(lastLine(filepath.Join(dir, "log.txt")), err.Error())
 		if !errors.As(err, &exit) || exit.ExitCode() == usageStatus {
-			return r, fmt.Errorf("trial %d (%s): %s", t.Number, r.text(c.Space), reasonOr(reason, err))
+			return r, fmt.Errorf("trial %d (%s): %s", t.Number, r.text(c.Space), reason)
 		}
-		r.Error = reasonOr(reason, err)
-	} else if r.log, err = readRecords(f.records(t.Number)); err != nil {
+		r.Error = reason
+	} else if r.log, err = runlog.ReadFile(f.records(t.Number)); err != nil {
 		return r, err
 	}
 	return r, writeJSON(filepath.Join(dir, "result.json"), r.Outcome)
@@ -233,14 +231,6 @@ func startOn(cmd *exec.Cmd, cpus []int) error {
 		defer undo()
 	}
 	return cmd.Start()
-}
-
-// reasonOr returns the reason, or the error's text without one.
-func reasonOr(reason string, err error) string {
-	if reason == "" {
-		return err.Error()
-	}
-	return reason
 }
 
 // tail is the number of bytes at a log's end that lastLine reads.

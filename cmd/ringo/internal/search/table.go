@@ -18,17 +18,9 @@ const shownResults = 10
 func (s Search) Line(r Result) string {
 	outcome := "failed: " + r.Error
 	if !r.Failed() {
-		outcome = s.Metric.Title + " " + Text(s.Metric, r.Value)
+		outcome = s.Metric.Title + " " + s.Metric.Text(r.Value)
 	}
 	return fmt.Sprintf("%s: %s, %s", r.text(s.Space), outcome, seconds(r.WallS))
-}
-
-// Text returns a metric's value as text.
-func Text(m runlog.Metric, v float64) string {
-	if m.Percent {
-		return fmt.Sprintf("%.2f%%", 100*v)
-	}
-	return quantity.FloatDigits(v, 4)
 }
 
 func seconds(s float64) string { return quantity.Duration(time.Duration(s * float64(time.Second))) }
@@ -51,7 +43,7 @@ func (s Search) Cells(r Result) []string {
 	if r.Failed() {
 		return append(row, "failed", "", seconds(r.WallS))
 	}
-	return append(row, Text(s.Metric, r.Value), quantity.FloatDigits(r.Epoch, 4), seconds(r.WallS))
+	return append(row, s.Metric.Text(r.Value), quantity.FloatDigits(r.Epoch, 4), seconds(r.WallS))
 }
 
 // WriteTable writes the best results, and the numbers of the others and of failed trials.
