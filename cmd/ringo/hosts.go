@@ -17,7 +17,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/launch/hosts"
-	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
@@ -53,9 +52,6 @@ func reachedBySSH() string {
 	return reached
 }
 
-// maxHostFile is the maximum size of a host file, in bytes.
-const maxHostFile = 1 << 20
-
 // hosted replaces names of host files by the contents, because other hosts may have different
 // files. Without a number of ranks, it sets the number of the hosts' slots.
 func (g *commandSettings) hosted(said []setting.Assignment) ([]setting.Assignment, error) {
@@ -69,13 +65,9 @@ func (g *commandSettings) hosted(said []setting.Assignment) ([]setting.Assignmen
 			}
 			continue
 		}
-		text, err := pathname.Read(file, maxHostFile)
+		found, err := hosts.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", a.Origin, err)
-		}
-		found, err := hosts.ParseFile(string(text))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", a.Origin, file, err)
 		}
 		if said[i].Text = hosts.String(found); a.Path == "job.hosts" {
 			list, by = said[i].Text, a.Origin

@@ -18,6 +18,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/job"
+	"github.com/ringo-ml/ringo/internal/launch/hosts"
 	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
@@ -237,7 +238,7 @@ func (c *tuneCommand) conclude(cfg search.Config, found search.Search, out *cli.
 func quoted(words []string) (out []string) {
 	for _, w := range words {
 		if strings.ContainsAny(w, " \t\n'\"\\$`*?[]{}()<>|&;#~!") {
-			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+			w = hosts.Quote(w)
 		}
 		out = append(out, w)
 	}

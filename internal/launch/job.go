@@ -203,12 +203,11 @@ func (j *job) place(p *process) []string {
 }
 
 // addresses returns the variables common to all processes: job settings and listen addresses.
-func (j *job) addresses() (env []string) {
-	if j.cfg.JobSpec != "" {
-		env = append(env, JobVar+"="+j.cfg.JobSpec)
-	}
+func (j *job) addresses() []string {
+	var env variables
+	env.text(JobVar, j.cfg.JobSpec)
 	for _, c := range j.crews {
-		env = append(env, addrsOf(c.Name, c.addrs)...)
+		env.text(addrsVar(c.Name), strings.Join(c.addrs, ","))
 	}
 	return env
 }

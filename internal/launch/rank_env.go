@@ -174,10 +174,7 @@ func RankFromEnv(lookup func(string) (string, bool)) (env RankEnv, present bool,
 	if _, ok := lookup(ColumnsVar); ok {
 		env.Columns = r.number(ColumnsVar, 0)
 	}
-	if v, _ := lookup(ExitFDVar); v != "" {
-		env.End = r.number(ExitFDVar, firstDescriptor)
-	}
-	env.Record = r.record()
+	env.End, env.Record = r.descriptor(ExitFDVar), r.descriptor(RecordFDVar)
 	env.Bind, env.Threads = r.bind(), ThreadsFromEnv(lookup)
 	env.Placed, _ = lookup(PlacementVar)
 	env.Metrics, _ = lookup(MetricsVar)
@@ -218,11 +215,12 @@ func (r *envReader) transport() string {
 	return v
 }
 
-func (r *envReader) record() int {
-	if v, _ := r.lookup(RecordFDVar); v == "" {
+// descriptor returns a file's number, or 0 without the variable.
+func (r *envReader) descriptor(name string) int {
+	if v, _ := r.lookup(name); v == "" {
 		return 0
 	}
-	return r.number(RecordFDVar, firstDescriptor)
+	return r.number(name, firstDescriptor)
 }
 
 func (r *envReader) bind() Bind {
@@ -286,47 +284,49 @@ func (r *envReader) number(name string, least int) int {
 
 // Strings returns the variables read by RankFromEnv, as NAME=value.
 func (e RankEnv) Strings() []string {
-	out := []string{
+	out := variables{
 		RankVar + "=" + strconv.Itoa(e.Rank),
 		WorldSizeVar + "=" + strconv.Itoa(e.WorldSize),
 		LocalRankVar + "=" + strconv.Itoa(e.LocalRank),
 	}
 	if e.Ticket != nil {
-		out = append(out, TicketVar+"="+e.Ticket.String())
+		out.text(TicketVar, e.Ticket.String())
 	}
-	if e.TicketFile != "" {
-		out = append(out, TicketFileVar+"="+e.TicketFile)
-	}
-	if e.Rendezvous != "" {
-		out = append(out, RendezvousVar+"="+e.Rendezvous)
-	}
+	out.text(TicketFileVar, e.TicketFile)
+	out.text(RendezvousVar, e.Rendezvous)
 	if e.Servers > 0 {
 		role := trainer
 		if e.Serves() {
 			role = server
 		}
-		out = append(out, ServersVar+"="+strconv.Itoa(e.Servers), RoleVar+"="+role)
+		out.number(ServersVar, e.Servers)
+		out.text(RoleVar, role)
 	}
 	if e.Launched {
-		out = append(out, CoordinatorVar+"="+launcher)
+		out.text(CoordinatorVar, launcher)
 	}
-	if e.Transport != "" {
-		out = append(out, TransportVar+"="+e.Transport)
+	out.text(TransportVar, e.Transport)
+	out.text(PlacementVar, e.Placed)
+	out.text(MetricsVar, e.Metrics)
+	out.number(ColumnsVar, e.Columns)
+	out.number(ExitFDVar, e.End)
+	out.number(RecordFDVar, e.Record)
+	out.text(addrsVar(tables), strings.Join(e.Tables, ","))
+	out.text(addrsVar(Heter), strings.Join(e.Heters, ","))
+	return out
+}
+
+// variables are variables as NAME=value, without empty values and zeros.
+type variables []string
+
+func (v *variables) text(name, value string) {
+	if value != "" {
+		*v = append(*v, name+"="+value)
 	}
-	if e.Placed != "" {
-		out = append(out, PlacementVar+"="+e.Placed)
+}
+
+func (v *variables) number(name string, n int) {
+	if n > 0 {
+		v.text(name, strconv.Itoa(n))
 	}
-	if e.Metrics != "" {
-		out = append(out, MetricsVar+"="+e.Metrics)
-	}
-	if e.Columns > 0 {
-		out = append(out, ColumnsVar+"="+strconv.Itoa(e.Columns))
-	}
-	if e.End > 0 {
-		out = append(out, ExitFDVar+"="+strconv.Itoa(e.End))
-	}
-	if e.Record > 0 {
-		out = append(out, RecordFDVar+"="+strconv.Itoa(e.Record))
-	}
-	return append(append(out, addrsOf(tables, e.Tables)...), addrsOf(Heter, e.Heters)...)
 }

@@ -52,14 +52,9 @@ func RoleFromEnv(lookup func(string) (string, bool), role string) (env RoleEnv, 
 	} else if text, _ := lookup(TicketVar); text != "" {
 		r.fail("%s and %s are both set: want one of them", TicketVar, TicketFileVar)
 	}
-	if v, _ := lookup(ExitFDVar); v != "" {
-		env.End = r.number(ExitFDVar, firstDescriptor)
-	}
-	env.Record = r.record()
+	env.End, env.Record = r.descriptor(ExitFDVar), r.descriptor(RecordFDVar)
 	if env.Addrs = r.addresses(role); env.Addrs != nil {
-		if v, _ := lookup(ListenFDVar); v != "" {
-			env.Socket = r.number(ListenFDVar, firstDescriptor)
-		}
+		env.Socket = r.descriptor(ListenFDVar)
 		if len(r.errs) == 0 && env.Index >= len(env.Addrs) {
 			r.fail("%s=%d, but %s has %d addresses", index, env.Index, addrsVar(role), len(env.Addrs))
 		}
@@ -82,29 +77,16 @@ func TableFromEnv(lookup func(string) (string, bool)) (env RoleEnv, present bool
 
 // Strings returns the variables read by RoleFromEnv, as NAME=value.
 func (e RoleEnv) Strings() []string {
-	out := []string{
+	out := variables{
 		indexVar(e.Role) + "=" + strconv.Itoa(e.Index),
 		WorldSizeVar + "=" + strconv.Itoa(e.WorldSize),
 		TicketVar + "=" + e.Ticket.String(),
 	}
-	if e.End > 0 {
-		out = append(out, ExitFDVar+"="+strconv.Itoa(e.End))
-	}
-	if e.Record > 0 {
-		out = append(out, RecordFDVar+"="+strconv.Itoa(e.Record))
-	}
-	if e.Socket > 0 {
-		out = append(out, ListenFDVar+"="+strconv.Itoa(e.Socket))
-	}
-	return append(out, addrsOf(e.Role, e.Addrs)...)
-}
-
-// addrsOf returns the variable with the addresses of a role's processes, if the role listens.
-func addrsOf(role string, addrs []string) []string {
-	if len(addrs) == 0 {
-		return nil
-	}
-	return []string{addrsVar(role) + "=" + strings.Join(addrs, ",")}
+	out.number(ExitFDVar, e.End)
+	out.number(RecordFDVar, e.Record)
+	out.number(ListenFDVar, e.Socket)
+	out.text(addrsVar(e.Role), strings.Join(e.Addrs, ","))
+	return out
 }
 
 func (r *envReader) addresses(role string) []string {

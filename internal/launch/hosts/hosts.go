@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // Host is a line of a host file.
@@ -40,6 +42,22 @@ func Parse(list string) ([]Host, error) {
 		}
 	}
 	return hosts, nil
+}
+
+// maxFile is the maximum size of a host file, in bytes.
+const maxFile = 1 << 20
+
+// ReadFile reads a host file: see ParseFile.
+func ReadFile(path string) ([]Host, error) {
+	text, err := pathname.Read(path, maxFile)
+	if err != nil {
+		return nil, err
+	}
+	named, err := ParseFile(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return named, nil
 }
 
 // ParseFile parses a host file of Open MPI (host slots=2) or MPICH (host:2), with # comments.

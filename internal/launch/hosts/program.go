@@ -47,7 +47,7 @@ func (p Program) place() string {
 // ends.
 func (s SSH) StartProgram(ctx context.Context, host string, p Program, patience time.Duration) (*Session, error) {
 	if !p.Copied {
-		return s.Start(host, "exec "+quote(p.Path)+" "+p.Command)
+		return s.Start(host, "exec "+Quote(p.Path)+" "+p.Command)
 	}
 	check, err := s.Start(host, p.place()+fmt.Sprintf(`test -x "$f" || exit %d`, NoCopy))
 	if err != nil {

@@ -53,7 +53,7 @@ func (s SSH) Start(host, script string) (*Session, error) {
 	if len(command) == 0 {
 		command = []string{"ssh"}
 	}
-	words := append(append(append([]string{}, command[1:]...), s.options()...), "--", host, "exec sh -c "+quote(script))
+	words := append(append(append([]string{}, command[1:]...), s.options()...), "--", host, "exec sh -c "+Quote(script))
 	out := &Session{host: host, cmd: exec.Command(command[0], words...), ended: make(chan struct{})}
 	out.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C reaches the launcher only, which informs the session
 	out.cmd.Stderr = &out.errors
@@ -78,7 +78,8 @@ func (s SSH) Start(host, script string) (*Session, error) {
 	return out, nil
 }
 
-func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+// Quote returns the text as one word for a shell.
+func Quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 func (s *Session) wait() {
 	err := s.cmd.Wait()

@@ -57,7 +57,7 @@ func TestSession(t *testing.T) {
 	for script, want := range map[string]string{
 		"exec /no/such/program":  "there is no such program there: \"",
 		"echo oh >&2; exit 3":    "its launcher has ended with status 3: \"oh\"",
-		"exec " + quote(dir):     "that program cannot be run there",
+		"exec " + Quote(dir):     "that program cannot be run there",
 		"kill -9 $$":             "ssh was ended by a signal",
 		"head -c 9999 /dev/zero": "its launcher has ended with status 0",
 	} {

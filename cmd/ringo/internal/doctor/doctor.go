@@ -20,7 +20,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/cluster"
 	"github.com/ringo-ml/ringo/internal/launch/hosts"
-	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/transport"
@@ -107,19 +106,10 @@ func (e *checkRun) print(ctx context.Context, out *cli.Output) error {
 }
 
 func parseHosts(list string) ([]hosts.Host, error) {
-	file, is := strings.CutPrefix(list, "@")
-	if !is {
-		return hosts.Parse(list)
+	if file, is := strings.CutPrefix(list, "@"); is {
+		return hosts.ReadFile(file)
 	}
-	text, err := pathname.Read(file, 1<<20)
-	if err != nil {
-		return nil, err
-	}
-	named, err := hosts.ParseFile(string(text))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return named, nil
+	return hosts.Parse(list)
 }
 
 func (f finding) words() string {
@@ -174,7 +164,10 @@ func (e *checkRun) others(ctx context.Context, named []hosts.Host) (out []findin
 		return []finding{{Subject: "this program", Found: err.Error(), Level: bad}}
 	}
 	seen, faults := make([]*remoteHost, len(named)), make([]error, len(named))
-	program := hosts.Program{Path: self, Hash: hash, Command: AnswerCommand + flagFor(e.network), Copied: e.copied}
+	program := hosts.Program{Path: self, Hash: hash, Command: AnswerCommand, Copied: e.copied}
+	if e.network != "" {
+		program.Command += " --interface " + hosts.Quote(e.network)
+	}
 	var all sync.WaitGroup
 	for i, h := range named {
 		all.Go(func() { seen[i], faults[i] = e.start(ctx, h.Name, program) })
@@ -200,13 +193,6 @@ func (e *checkRun) start(ctx context.Context, host string, program hosts.Program
 	return probeHost(host, s, s.Reason)
 }
 
-func flagFor(network string) string {
-	if network == "" {
-		return ""
-	}
-	return " --interface '" + strings.ReplaceAll(network, "'", `'\''`) + "'"
-}
-
 type hostReport struct {
 	Version string    `json:"version"`
 	Hash    string    `json:"hash"`
@@ -229,11 +215,11 @@ func probeHost(name string, session io.ReadWriteCloser, why func() string) (*rem
 	p := &remoteHost{name: name, session: session, ticket: transport.NewTicket()}
 	late := time.AfterFunc(within, func() { _ = session.Close() })
 	defer late.Stop()
-	if _, err := fmt.Fprintln(session, p.ticket); err != nil {
-		_ = session.Close()
-		return nil, errors.New(why())
+	_, err := fmt.Fprintln(session, p.ticket)
+	var line []byte
+	if err == nil {
+		line, err = bufio.NewReader(io.LimitReader(session, 1<<20)).ReadBytes('\n')
 	}
-	line, err := bufio.NewReader(io.LimitReader(session, 1<<20)).ReadBytes('\n')
 	if err != nil {
 		_ = session.Close()
 		return nil, errors.New(why())

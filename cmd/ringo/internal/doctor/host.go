@@ -127,16 +127,10 @@ func (h host) pages() (finding, bool) {
 	return f, found
 }
 
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
 func (h host) sharing() (finding, bool) {
 	f := passed("shared memory", "processes can share memory")
-	if f.Found = cmp.Or(errorText(h.shared), f.Found); h.shared != nil {
+	if h.shared != nil {
+		f.Found = h.shared.Error()
 		f.warns("ranks of one host talk over TCP, which copies what shared memory does not", "allow memfd_create in the container's seccomp profile")
 	}
 	return f, true
