@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,13 +65,6 @@ func TestClickTableOutOfStep(t *testing.T) {
 		if a, b := first["train_loss"].(float64), last["train_loss"].(float64); !(b < a && b < 0.69) {
 			t.Errorf("%s: the loss goes from %v to %v", flags, a, b)
 		}
-	}
-}
-
-func TestClickUsage(t *testing.T) {
-	var s clickSettings
-	if err := s.Set("no_click=0.25,decay=0.5"); err != nil || s.String() != "decay=0.5,no_click=0.25" || fmt.Sprint(s["decay"]) != "0.5" {
-		t.Errorf("%v, %v", s.String(), err)
 	}
 }
 

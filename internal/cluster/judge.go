@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/watch/failure"
@@ -91,10 +92,5 @@ func (e *failureReport) left(last string) {
 }
 
 func accuser(rank int, all []failureReport) bool {
-	for _, e := range all {
-		if e.by == rank && e.rank != rank {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(e failureReport) bool { return e.by == rank && e.rank != rank })
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -40,15 +41,11 @@ func (s Slow) String() string {
 	if s.Circle {
 		return fmt.Sprintf("%s wait for each other, the longest for %s: messages are not arriving", rankList(s.By), long)
 	}
-	verb := "have"
-	if len(s.By) == 1 {
-		verb = "has"
-	}
 	in := ""
 	if s.In != "" {
 		in = " in " + s.In
 	}
-	text := fmt.Sprintf("rank %d is slow: %s %s been waiting for it%s for %s", s.Rank, rankList(s.By), verb, in, long)
+	text := fmt.Sprintf("rank %d is slow: %s been waiting for it%s for %s", s.Rank, s.waiting(), in, long)
 	if s.Silent > 0 {
 		return text + fmt.Sprintf(" (no sign of life for %s)", quantity.Duration(s.Silent))
 	}
@@ -62,21 +59,21 @@ func (s Slow) doing() string {
 	return " (" + s.Doing + ")"
 }
 
-func (s Slow) stuck(long string) string {
-	what := s.In
-	if what == "" {
-		what = "an exchange"
-	}
-	verb := "have"
+// waiting names the waiting ranks, with the verb.
+func (s Slow) waiting() string {
 	if len(s.By) == 1 {
-		verb = "has"
+		return rankList(s.By) + " has"
 	}
+	return rankList(s.By) + " have"
+}
+
+func (s Slow) stuck(long string) string {
 	whom := fmt.Sprintf("rank %d%s", s.Rank, s.doing())
 	if s.Circle {
 		whom = "each other"
 	}
-	return fmt.Sprintf("%s makes no progress, though all ranks are alive: %s %s been waiting for %s for %s; it fails at its timeout",
-		what, rankList(s.By), verb, whom, long)
+	return fmt.Sprintf("%s makes no progress, though all ranks are alive: %s been waiting for %s for %s; it fails at its timeout",
+		cmp.Or(s.In, "an exchange"), s.waiting(), whom, long)
 }
 
 // FindSlow returns the ranks that have delayed other ranks for at least after, by rank; from stuck

@@ -87,17 +87,13 @@ func place(s dashboard.Status) string {
 
 // parts describes the parts of a step, except zero parts.
 func parts(p dashboard.Parts) string {
-	if v := float64(p.StepMS); math.IsNaN(v) || v <= 0 {
+	if !(p.StepMS > 0) {
 		return ""
 	}
 	var all []string
-	for _, part := range []struct {
-		name string
-		ms   float64
-	}{{"forward and backward", float64(p.ComputeMS)}, {"waiting for data", float64(p.DataWaitMS)}, {"waiting for servers", float64(p.PullWaitMS)},
-		{"codecs", float64(p.CompressMS)}, {"exposed exchange", float64(p.ExposedCommMS)}, {"update", float64(p.UpdateMS)}} {
-		if part.ms > 0 {
-			all = append(all, part.name+" "+cli.Milliseconds(part.ms))
+	for _, part := range stepParts {
+		if ms := part.of(p); ms > 0 {
+			all = append(all, part.name+" "+cli.Milliseconds(ms))
 		}
 	}
 	return fmt.Sprintf("a step of rank 0, %s ms: %s", cli.Milliseconds(float64(p.StepMS)), strings.Join(all, ", "))
@@ -111,14 +107,12 @@ func processes(b *strings.Builder, all []dashboard.ProcessStatus) {
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "  process\tstep\tms a step\tof its own\tdoes")
 	for _, p := range all {
-		step, at := "", "" // empty for servers
+		step, at := "", "\t" // empty for servers
 		if p.Steps >= 0 {
 			step = cli.Grouped(int(p.Steps))
 		}
 		if p.Step > 0 {
-			at = fmt.Sprintf("%s\t%s", milliseconds(float64(p.StepMS)), milliseconds(float64(p.OwnMS)))
-		} else {
-			at = "\t"
+			at = milliseconds(float64(p.StepMS)) + "\t" + milliseconds(float64(p.OwnMS))
 		}
 		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", strings.Map(visible, p.Name), step, at, strings.Map(visible, does(p)))
 	}

@@ -86,15 +86,7 @@ func (c *allReduce) execute(cmd *cobra.Command) error {
 	if c.explain && c.json != "" {
 		faults.Add("--json has no effect with --explain, which measures nothing: leave it out")
 	}
-	if err := faults.Usage(); err != nil {
-		return err
-	}
-	if err := c.CheckOutputs(c.json); err != nil {
-		return err
-	}
-	return c.Run(cmd, func(job *ringo.Job) error {
-		return bench.WithOutput(cmd, job, c.json, func(out *cli.Output) error { return c.rank(job, out) })
-	})
+	return run(cmd, c.Ranks, faults, c.json, c.rank)
 }
 
 // rank measures all sizes, or only explains.

@@ -116,14 +116,19 @@ func (c *command) execute(cmd *cobra.Command) error {
 	if c.limit && c.arrivals.on {
 		faults.Add("--gap and --skew have no effect with --limit, in which no rank waits: remove them")
 	}
+	return run(cmd, c.Ranks, faults, c.json, c.rank)
+}
+
+// run starts the ranks, unless the flags have faults, and calls rank on each.
+func run(cmd *cobra.Command, ranks bench.Ranks, faults cli.Faults, json string, rank func(*ringo.Job, *cli.Output) error) error {
 	if err := faults.Usage(); err != nil {
 		return err
 	}
-	if err := c.CheckOutputs(c.json); err != nil {
+	if err := ranks.CheckOutputs(json); err != nil {
 		return err
 	}
-	return c.Run(cmd, func(job *ringo.Job) error {
-		return bench.WithOutput(cmd, job, c.json, func(out *cli.Output) error { return c.rank(job, out) })
+	return ranks.Run(cmd, func(job *ringo.Job) error {
+		return bench.WithOutput(cmd, job, json, func(out *cli.Output) error { return rank(job, out) })
 	})
 }
 
