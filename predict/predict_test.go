@@ -262,7 +262,7 @@ func checkHostileTables(t *testing.T, cfg train.Config, text string) {
 		"a word":     {"area,town\n1,Bern\nlarge,Bern\n", `line 3: column "area": "large" is no finite number`},
 		"truncated":  {text[:len(text)/2] + "\"", "line"},
 		"fields":     {"area,town\n1,Bern\n2\n", "line 3: fields: 1: want 2"},
-		"kept":       {"area,town\n1,Bern\n", `column "nix": there is no such column, which is to be kept`},
+		"kept":       {"area,town\n1,Bern\n", `column "nix": a column to pass through does not exist`},
 		"bytes":      {"\x00\x01\x02,\n", "zero byte"},
 		"no columns": {"1,2\n3,4\n", "these are numbers"},
 	} {

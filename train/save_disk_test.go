@@ -99,7 +99,7 @@ func TestFullDiskAtTheEnd(t *testing.T) {
 		disk := &smallDisk{full: func(n int) bool { return n < c.full }, room: 100}
 		cfg.Checkpoint = Checkpoint{Dir: t.TempDir(), DiskFullWait: c.wait, create: disk.create}
 		if !c.ok {
-			checkFails(t, 2, cfg, "the last checkpoint could not be written", "since step 0 is lost", "no space left on device", cfg.Checkpoint.Dir)
+			checkFails(t, 2, cfg, "the last checkpoint could not be written", "after step 0 is lost", "no space left on device", cfg.Checkpoint.Dir)
 			continue
 		}
 		sum, rec := onRanks(t, 2, cfg)

@@ -236,7 +236,7 @@ func TestResumeRefuses(t *testing.T) {
 	if _, err := checkpoint.Save(far.Checkpoint.Dir, checkpoint.State{Header: head}); err != nil {
 		t.Fatal(err)
 	}
-	checkFails(t, 2, far, "says that 1099511627776 ranks did 1 epochs and 0 steps")
+	checkFails(t, 2, far, "1099511627776 ranks, 1 epochs and 0 steps: out of range")
 	err = ringo.Local(context.Background(), 2, ringo.Config{Servers: 1}, func(job *ringo.Job) error {
 		_, err := observed(job, cfg, new(recorder))
 		return err

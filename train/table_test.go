@@ -83,11 +83,11 @@ func TestTablesAreEvaluatedByTheRunsEncoding(t *testing.T) {
 	swapped := write("other.csv", other)
 	for _, held := range []string{"", swapped} {
 		e, rec, err := evaluated(t, dir, swapped, held)
-		if err != nil || e.Samples != 100 || !(e.Eval["r2"] > 0.5) || len(rec.remarks) != 1 || !strings.Contains(rec.remarks[0].Text, "evaluating 100 rows of "+swapped) {
+		if err != nil || e.Samples != 100 || !(e.Eval["r2"] > 0.5) || len(rec.remarks) != 1 || !strings.Contains(rec.remarks[0].Text, "evaluating all 100 rows of "+swapped) {
 			t.Errorf("%+v, %v, %+v", e, err, rec.remarks)
 		}
 	}
-	for text, want := range map[string]string{"area,price\n1,2\n": `column "town": there is no such column`, "area,town,price\n1,Zug,x\n": `line 2: column "price"`, "area,town,price\n": "no rows"} {
+	for text, want := range map[string]string{"area,price\n1,2\n": `column "town": no such column`, "area,town,price\n1,Zug,x\n": `line 2: column "price"`, "area,town,price\n": "no rows"} {
 		if e, _, err := evaluated(t, dir, write("bad.csv", text), ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %+v, %v, want %q", text, e, err, want)
 		}
@@ -100,7 +100,7 @@ func TestTablesAreEvaluatedByTheRunsEncoding(t *testing.T) {
 // A description that cannot be is refused before anything is built by it.
 func TestDescriptionsOfDamagedCheckpoints(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"classes":-1}`: "cannot be", `{"rows":9999999999}`: "cannot be", `{"shape":{"ids":-5}}`: "want none below 0", `{"shape":{"values":[65536,65536]}}`: "product",
+		`{"classes":-1}`: "out of range", `{"rows":9999999999}`: "out of range", `{"shape":{"ids":-5}}`: "want none below 0", `{"shape":{"values":[65536,65536]}}`: "product",
 		`{"encoder":{"columns":[{"name":"a","kind":"nix"}]}}`: "kind", `[`: "cannot be read",
 	} {
 		s := checkpointInfo{File: "f.ringo"}
@@ -130,7 +130,7 @@ func TestSetsOfAnotherMeaning(t *testing.T) {
 		want string
 	}{
 		{pets, data.Dataset{Words: []string{"cat", "dog"}}, ""}, {pets, data.Dataset{}, ""}, {data.Description{}, data.Dataset{Words: []string{"a"}}, ""},
-		{pets, data.Dataset{Words: []string{"dog", "cat"}}, "names of classes"}, {pets, data.Dataset{Encoder: new(table.Encoder)}, "trained on no table, but these data are a table"},
+		{pets, data.Dataset{Words: []string{"dog", "cat"}}, "the names of the classes"}, {pets, data.Dataset{Encoder: new(table.Encoder)}, "trained on no table, but these data are a table"},
 		{data.Description{Encoder: new(table.Encoder)}, data.Dataset{}, "trained on a table"},
 	} {
 		if err := sameMeaning(c.d, &c.s); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -123,7 +123,7 @@ func TestResumeRefusesOtherRows(t *testing.T) {
 	rewrite(strings.Join(lines[:700], ""))
 	checkRefused(t, exitFailed, resume+copyRun(t, run), "the data have changed: ", " of the checkpoint differs or is missing")
 	rewrite(strings.ReplaceAll(strings.Join(edited, ""), ",town,", ",city,"))
-	checkRefused(t, exitFailed, resume+copyRun(t, run), `column "town": there is no such column, which the model was trained with`)
+	checkRefused(t, exitFailed, resume+copyRun(t, run), `column "town": no such column, which the model needs`)
 	reversed := lines[0]
 	for i := len(lines) - 2; i > 0; i-- {
 		reversed += lines[i]

@@ -60,7 +60,7 @@ func (e *Encoder) bind(r Reader, find bool) (want []int, columns []*Column, err 
 		}
 		at := slices.Index(names, c.Name)
 		if at < 0 {
-			return nil, nil, &Fault{File: r.Name(), Column: c.Name, Problem: "there is no such column, which the model was trained with: there are " + some(names, 12)}
+			return nil, nil, &Fault{File: r.Name(), Column: c.Name, Problem: "no such column, which the model needs: the table has " + some(names, 12)}
 		}
 		want, columns = append(want, at), append(columns, c)
 	}

@@ -19,6 +19,7 @@ func (j *job) endStopped() {
 		if !p.role.Mesh {
 			continue
 		}
+		p.stoppedFor.Limit = j.cfg.Times.DeadAfter
 		if !p.stoppedNow() || !j.coordinator.HasLeft(p.number) {
 			p.stoppedFor.Reset()
 		} else if p.stoppedFor.Missed(false) {
