@@ -1,8 +1,6 @@
 package data
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"errors"
 	"io"
@@ -40,11 +38,11 @@ func openAskedClicks(d Description, c InputConfig, bad *datafile.Skips) (Predict
 
 // clickFormat returns the format of lines for a described model.
 func (d Description) clickFormat() (*clicks.Format, error) {
-	if d.Layout == nil {
-		c := Config{Keys: len(d.Shape.Slots) > 0, Rows: d.Rows}
-		return clicks.CriteoFormat(c.criteoRows(), c.Keys), nil
+	c := Config{Keys: len(d.Shape.Slots) > 0, Rows: d.Rows}
+	f, err := clicks.CriteoFormat(c.criteoRows(), c.Keys), error(nil)
+	if d.Layout != nil {
+		f, err = clicks.LayoutFormat(d.Layout)
 	}
-	f, err := clicks.LayoutFormat(d.Layout)
 	if err == nil {
 		f.Unlabelled = true
 	}
@@ -84,11 +82,7 @@ func (a *predictClicks) file(path string, bad *datafile.Skips) error {
 		}
 	}
 	defer in.Close()
-	text := io.Reader(in)
-	if a.format.Layout == nil {
-		text = labelled(in)
-	}
-	_, err := a.format.Each(name, text, clicks.ChunkBytes, a.cfg.Threads, bad, take)
+	_, err := a.format.Each(name, in, clicks.ChunkBytes, a.cfg.Threads, bad, take)
 	if stopped != nil {
 		return stopped
 	}
@@ -138,45 +132,4 @@ func (a *predictClicks) end() error {
 	a.rows.Reset()
 	a.lines = a.lines[:0]
 	return errors.Join(failed, err)
-}
-
-// labelled adds a label to lines in Criteo's format if the first line has no label, as in Criteo's
-// published test file.
-func labelled(in io.Reader) io.Reader {
-	text := bufio.NewReaderSize(in, clicks.MaxLine)
-	first, _ := text.Peek(clicks.MaxLine)
-	if at := bytes.IndexByte(first, '\n'); at >= 0 {
-		first = first[:at]
-	}
-	if bytes.Count(first, []byte{'\t'}) != clicks.CriteoFields-2 {
-		return text
-	}
-	return &labeller{text: text, begins: true}
-}
-
-// labeller inserts label 0 before each line.
-type labeller struct {
-	text    *bufio.Reader
-	begins  bool   // next byte is the first of a line
-	pending string // rest of a label
-}
-
-// Read returns a label or at most one line.
-func (l *labeller) Read(p []byte) (n int, err error) {
-	if _, err := l.text.Peek(1); err != nil {
-		return 0, err
-	}
-	if l.begins {
-		l.begins, l.pending = false, "0\t"
-	}
-	if l.pending != "" {
-		n = copy(p, l.pending)
-		l.pending = l.pending[n:]
-		return n, nil
-	}
-	line, _ := l.text.Peek(min(len(p), l.text.Buffered())) // buffered bytes: no error
-	if at := bytes.IndexByte(line, '\n'); at >= 0 {
-		line, l.begins = line[:at+1], true
-	}
-	return l.text.Discard(copy(p, line))
 }

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/datafile"
@@ -235,28 +234,6 @@ func TestInputsEnd(t *testing.T) {
 	if _, err := (&rereader{opened: 2}).open(); err == nil {
 		t.Error("a stream was opened three times")
 	}
-}
-
-// Lines without a label get one, whatever they hold and however they are read; those with a label are left as they are.
-func FuzzLabelled(f *testing.F) {
-	line := strings.Repeat("\t", clicks.CriteoFields-2) + "\n"
-	f.Add([]byte(line+line), 1)
-	f.Add([]byte("1\t"+line), 7)
-	f.Add([]byte(line+"\n\nx"), 3)
-	f.Fuzz(func(t *testing.T, text []byte, size int) {
-		got, err := io.ReadAll(iotest.OneByteReader(labelled(bytes.NewReader(text))))
-		whole, err2 := io.ReadAll(labelled(iotest.HalfReader(bytes.NewReader(text))))
-		want := text
-		if first, _, _ := bytes.Cut(text, []byte("\n")); len(text) < clicks.MaxLine && bytes.Count(first, []byte("\t")) == clicks.CriteoFields-2 {
-			want = nil
-			for l := range bytes.Lines(text) {
-				want = append(append(want, "0\t"...), l...)
-			}
-		}
-		if err != nil || err2 != nil || !bytes.Equal(got, want) || !bytes.Equal(whole, want) {
-			t.Errorf("%q became %q and %q, %v, %v, want %q", text, got, whole, err, err2, want)
-		}
-	})
 }
 
 // Synthetic rows have the slots that the model was trained with; those of another shape are refused by name.

@@ -48,8 +48,10 @@ type CriteoParser struct {
 	rows int  // rows of the table indexed by ids; 0: no ids
 	keys bool // keys requested
 	bags bool // bags requested, for a layout like Criteo's format
-	logs *[maxLog]float32
-	hex  [256]uint8
+	// unlabelled lines begin with the first count; their labels are 0.
+	unlabelled bool
+	logs       *[maxLog]float32
+	hex        [256]uint8
 	// pairs has the value of two hexadecimal digits, the first of them in the lower byte of the
 	// index; noPair for other bytes. The part in use is a few KB.
 	pairs [1 << 16]uint16
@@ -115,7 +117,9 @@ func (p *CriteoParser) Parse(text []byte, out *Block) {
 		}
 		given, end, fault := p.line(text, at, (*[CriteoNumbers]float32)(out.Numbers[n*CriteoNumbers:]), &values)
 		if fault == "" {
-			out.Labels[n] = int32(text[at] - '0')
+			if out.Labels[n] = 0; !p.unlabelled {
+				out.Labels[n] = int32(text[at] - '0')
+			}
 			if p.rows > 0 {
 				p.index((*[CriteoSlots]int32)(out.IDs[n*CriteoSlots:]), &values, given)
 			}
@@ -205,10 +209,13 @@ func (r *Rows) addBags(values *[CriteoSlots]uint64, given uint32) {
 // finds all tabs first, so that counts do not wait for each other. The presence of a category is
 // predicted well.
 func (p *CriteoParser) line(text []byte, at int, numbers *[CriteoNumbers]float32, values *[CriteoSlots]uint64) (given uint32, end int, fault string) {
-	if at+1 >= len(text) || text[at] != '0' && text[at] != '1' || text[at+1] != '\t' {
-		return 0, at, badLabel(text[at:])
+	if !p.unlabelled {
+		if at+1 >= len(text) || text[at] != '0' && text[at] != '1' || text[at+1] != '\t' {
+			return 0, at, badLabel(text[at:])
+		}
+		at += 2
 	}
-	at, column := p.counts(text, at+2, numbers)
+	at, column := p.counts(text, at, numbers)
 	if column < CriteoNumbers {
 		return 0, at, badField(text, at, 1+column, "an integer of at most 18 digits")
 	}

@@ -22,7 +22,8 @@ type Parser interface {
 type Format struct {
 	Layout  *layout.Layout // nil: Criteo's format
 	Default Parser         // parser of files without a header
-	// Unlabelled allows headers without the label, for predictions.
+	// Unlabelled allows headers without the label, and lines in Criteo's format without it, as in
+	// Criteo's published test file, for predictions.
 	Unlabelled bool
 }
 
@@ -89,6 +90,15 @@ type Head struct {
 
 // begin reads the header of a text, if the format has one, and returns the rest.
 func (f *Format) begin(name string, r io.Reader) (Head, io.Reader, error) {
+	if f.Unlabelled && f.Layout == nil {
+		text := bufio.NewReaderSize(r, MaxLine)
+		if first, _ := text.Peek(MaxLine); lacksLabel(first) {
+			p := *f.Default.(*CriteoParser)
+			p.unlabelled = true
+			return Head{Parser: &p}, text, nil
+		}
+		r = text
+	}
 	if f.Default != nil {
 		return Head{Parser: f.Default}, r, nil
 	}
@@ -105,6 +115,12 @@ func (f *Format) begin(name string, r io.Reader) (Head, io.Reader, error) {
 		return Head{}, nil, datafile.Errorf(name, 0, "%s", err.Error())
 	}
 	return Head{p, len(first)}, text, nil
+}
+
+// lacksLabel reports whether the first line has a field less than Criteo's format.
+func lacksLabel(text []byte) bool {
+	first, _, _ := bytes.Cut(text, []byte{'\n'})
+	return bytes.Count(first, []byte{'\t'}) == CriteoFields-2
 }
 
 // head reads the header of a file separately, because a stream cuts files into blocks, and a rank
