@@ -17,8 +17,7 @@ func bags(l level) {
 	l.function("bags", "func(dst *float32, gap int, table *float32, ids, offsets *int32, scales *float32, n, dim int)")
 	dst, table, offsets, scales, dim := load("dst"), load("table"), load("offsets"), load("scales"), load("dim")
 	s := &strip{level: l}
-	rest := GP64()
-	MOVQ(dim, rest)
+	rest := copied(dim)
 	ANDQ(U32(l.lanes-1), rest)
 	part := l.first(rest, masks)
 	SHLQ(U8(2), dim) // bytes of a row
@@ -35,8 +34,7 @@ func bags(l level) {
 	LEAQ(Mem{Base: begin, Index: lo, Scale: 4}, begin)
 	MOVQ(table, column)
 	MOVQ(dim, left)
-	to := GP64()
-	MOVQ(dst, to)
+	to := copied(dst)
 	at, row, ahead := GP64(), GP64(), GP64()
 	columns := func(name string, u int) {
 		acc := l.zeros(u)

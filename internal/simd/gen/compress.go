@@ -102,9 +102,7 @@ func (l level) addRuns() {
 	}
 	ADDQ(U8(4), at)
 	ADDQ(U8(4*runFloats), dst)
-	DECQ(runs)
-	JNZ(LabelRef("run"))
-	finish()
+	endLoop("run", runs)
 }
 
 // countAtLeast counts magnitudes of at least least, in the lanes of two vectors.

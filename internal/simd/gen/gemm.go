@@ -137,18 +137,14 @@ func (k *kernel) generate() {
 	k.products()
 	k.epilogue()
 	k.next()
-	DECQ(k.panels)
-	JNZ(LabelRef("panel"))
+	again("panel", k.panels)
 	k.nextTile()
-	DECQ(k.tiles)
-	JNZ(LabelRef("tile"))
-	finish()
+	endLoop("tile", k.tiles)
 }
 
 // local copies a field of the tile to the stack.
 func (k *kernel) local(field int, to Mem) {
-	r := GP64()
-	MOVQ(mem(k.t, field), r)
+	r := copied(mem(k.t, field))
 	MOVQ(r, to)
 }
 
@@ -169,8 +165,7 @@ func (k *kernel) loadMasks() {
 		return
 	}
 	k.k = []reg.OpmaskPhysical{reg.K1, reg.K2}[:k.nv]
-	m := GP64()
-	MOVQ(mem(k.t, tileMask), m)
+	m := copied(mem(k.t, tileMask))
 	for i := range k.nv {
 		KMOVW(m.As32(), k.k[i])
 		if i+1 < k.nv {
@@ -216,8 +211,7 @@ func (k *kernel) start() {
 // rowStrides sets the registers of row strides for rowAt.
 func (k *kernel) rowStrides() {
 	k.ars = map[int]reg.Register{}
-	one := GP64()
-	MOVQ(mem(k.t, tileARS), one)
+	one := copied(mem(k.t, tileARS))
 	SHLQ(U8(2), one)
 	k.ars[1] = one
 	for _, m := range []int{3, 5, 7} {
@@ -295,8 +289,7 @@ func (k *kernel) loop(name string, unroll int, step func(i, n int)) {
 	JZ(LabelRef("none" + name))
 	Label("one" + name)
 	step(0, 1)
-	DECQ(k.count)
-	JNZ(LabelRef("one" + name))
+	again("one"+name, k.count)
 	Label("none" + name)
 }
 
@@ -376,8 +369,7 @@ func (k *kernel) epilogue() {
 	}
 
 	Label("rowbias")
-	bias := GP64()
-	MOVQ(k.rowBias, bias)
+	bias := copied(k.rowBias)
 	TESTQ(bias, bias)
 	JZ(LabelRef("colbias"))
 	for i, row := range k.acc {
@@ -434,8 +426,7 @@ func (k *kernel) cStart(c reg.Register) {
 // next moves on to the next panel.
 func (k *kernel) next() {
 	k.t = load("t")
-	step := GP64()
-	MOVQ(mem(k.t, tileBPS), step)
+	step := copied(mem(k.t, tileBPS))
 	SHLQ(U8(2), step)
 	ADDQ(step, k.bPanel)
 	MOVQ(mem(k.t, tilePackPanelStep), step)
@@ -447,8 +438,7 @@ func (k *kernel) next() {
 // nextTile moves on to the rows below.
 func (k *kernel) nextTile() {
 	k.t = load("t")
-	step := GP64()
-	MOVQ(mem(k.t, tileAStep), step)
+	step := copied(mem(k.t, tileAStep))
 	SHLQ(U8(2), step)
 	ADDQ(step, k.a)
 	MOVQ(mem(k.t, tileLDC), step)
@@ -476,7 +466,5 @@ func peak(l level) {
 			VFMADD231PS(x, y, v)
 		}
 	}
-	DECQ(turns)
-	JNZ(LabelRef("turn"))
-	finish()
+	endLoop("turn", turns)
 }

@@ -73,9 +73,7 @@ func layerNorm(l level, one *numbers) {
 	ADDQ(d, x)
 	ADDQ(d, y)
 	ADDQ(U8(8), stats)
-	DECQ(rows)
-	JNZ(LabelRef("row"))
-	finish()
+	endLoop("row", rows)
 }
 
 func layerNormGrad(l level) {
@@ -118,7 +116,5 @@ func layerNormGrad(l level) {
 	ADDQ(d, dy)
 	ADDQ(d, dx)
 	ADDQ(U8(8), stats)
-	DECQ(rows)
-	JNZ(LabelRef("row"))
-	finish()
+	endLoop("row", rows)
 }

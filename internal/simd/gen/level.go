@@ -45,6 +45,18 @@ func finish() {
 	RET()
 }
 
+// again counts n down, and repeats from a label until n is 0.
+func again(label string, n Op) {
+	DECQ(n)
+	JNZ(LabelRef(label))
+}
+
+// endLoop ends a function with its last loop.
+func endLoop(label string, n Op) {
+	again(label, n)
+	finish()
+}
+
 // clear sets a vector to zero.
 func (l level) clear(v Op) {
 	if l.masked {
@@ -67,6 +79,13 @@ func address(c gotypes.Component) Mem {
 		panic(err)
 	}
 	return basic.Addr
+}
+
+// copied returns 64 bits in a new register.
+func copied(from Op) reg.GPVirtual {
+	r := GP64()
+	MOVQ(from, r)
+	return r
 }
 
 // load returns a parameter of the function in a register.

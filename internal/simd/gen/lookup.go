@@ -16,8 +16,7 @@ func lookup(l level) {
 	MOVQ(dim, tail)
 	SUBQ(whole, tail)
 	SHLQ(U8(2), dim)
-	at := GP64()
-	MOVQ(tail, at)
+	at := copied(tail)
 	part := l.first(at, masks)
 
 	Label("row")
@@ -39,7 +38,5 @@ func lookup(l level) {
 	part.write(part.read(mem(from, 0)), mem(dst, 0))
 	LEAQ(Mem{Base: dst, Index: tail, Scale: 4}, dst)
 	ADDQ(U8(4), ids)
-	DECQ(rows)
-	JNZ(LabelRef("row"))
-	finish()
+	endLoop("row", rows)
 }

@@ -87,8 +87,7 @@ func gateStrip(l level, name, signature string, operands ...string) *strip {
 	gap, at := load("gap"), load("gates")
 	SHLQ(U8(2), gap)
 	for range 4 {
-		p := GP64()
-		MOVQ(at, p)
+		p := copied(at)
 		ADDQ(gap, at)
 		s.ptrs = append(s.ptrs, p)
 	}

@@ -40,9 +40,7 @@ func transpose8() {
 	ADDQ(U8(32), src)
 	ADDQ(U8(32), src4)
 	LEAQ(Mem{Base: dst, Index: ldd, Scale: 8}, dst)
-	DECQ(n)
-	JNZ(LabelRef("block"))
-	finish()
+	endLoop("block", n)
 }
 
 // transpose4 transposes 4x4 floats in each quarter, or half, of four registers, and stores the rows.
@@ -81,8 +79,7 @@ func copyTiles(l level) {
 	dst, tileStep, ldd := load("dst"), load("tileStep"), load("ldd")
 	src, lds := load("src"), load("lds")
 	width, tiles, n := load("width"), load("tiles"), load("n")
-	lanes := GP64()
-	MOVQ(width, lanes)
+	lanes := copied(width)
 	part := l.first(lanes, ones)
 	for _, r := range []reg.Register{tileStep, ldd, lds, width} {
 		SHLQ(U8(2), r)
@@ -97,13 +94,10 @@ func copyTiles(l level) {
 	part.write(part.read(mem(from, 0)), mem(to, 0))
 	ADDQ(width, from)
 	ADDQ(tileStep, to)
-	DECQ(left)
-	JNZ(LabelRef("tile"))
+	again("tile", left)
 	ADDQ(lds, src)
 	ADDQ(ldd, dst)
-	DECQ(n)
-	JNZ(LabelRef("row"))
-	finish()
+	endLoop("row", n)
 }
 
 const copySignature = "func(dst *float32, tileStep, ldd int, src *float32, lds, width, tiles, n int)"
@@ -142,7 +136,5 @@ func transpose16(ldd int) {
 		ADDQ(U8(64), r)
 	}
 	ADDQ(U32(16*ldd), dst)
-	DECQ(n)
-	JNZ(LabelRef("block"))
-	finish()
+	endLoop("block", n)
 }

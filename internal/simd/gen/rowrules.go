@@ -218,8 +218,7 @@ func (r rowRule) rows(l level) {
 	MOVLQSX(mem(ids, 0), off)
 	var row rowAt
 	if r.enter != nil {
-		id := GP64()
-		MOVQ(off, id)
+		id := copied(off)
 		for i, f := range r.figures {
 			row.figures = append(row.figures, Mem{Base: figures[i], Index: id, Scale: 4 * f.width})
 		}
@@ -261,7 +260,5 @@ func (r rowRule) rows(l level) {
 		ADDQ(step, scales)
 	}
 	ADDQ(U8(4), ids)
-	DECQ(n)
-	JNZ(LabelRef("row"))
-	finish()
+	endLoop("row", n)
 }

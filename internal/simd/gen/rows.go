@@ -88,20 +88,16 @@ func (l level) eachRow(name string, f func(dst, src vec) vec, reads bool) {
 	VMOVUPS(f(x, y), mem(d, 0))
 	ADDQ(U32(l.bytes()), d)
 	ADDQ(U32(l.bytes()), s)
-	DECQ(left)
-	JNZ(LabelRef("vector"))
+	again("vector", left)
 	Label("tail")
 	if reads {
 		x = tail.read(mem(d, 0))
 	}
 	tail.write(f(x, tail.read(mem(s, 0))), mem(d, 0))
-	DECQ(lines)
-	JNZ(LabelRef("line"))
+	again("line", lines)
 	ADDQ(ldd, dst)
 	ADDQ(lds, src)
-	DECQ(n)
-	JNZ(LabelRef("row"))
-	finish()
+	endLoop("row", n)
 }
 
 // sumRows adds the sum of rows to a row, four vectors of columns at a time.
@@ -123,8 +119,7 @@ func (l level) sumRows() {
 			VADDPS(mem(s, i*l.bytes()), acc[i], acc[i])
 		}
 		ADDQ(lds, s)
-		DECQ(left)
-		JNZ(LabelRef(label))
+		again(label, left)
 		for i := range acc {
 			VMOVUPS(acc[i], mem(dst, i*l.bytes()))
 		}
@@ -148,8 +143,7 @@ func (l level) sumRows() {
 	x := tail.read(mem(src, 0))
 	VADDPS(x, acc, acc)
 	ADDQ(lds, src)
-	DECQ(n)
-	JNZ(LabelRef("rest"))
+	again("rest", n)
 	tail.write(acc, mem(dst, 0))
 	finish()
 }

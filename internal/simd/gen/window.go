@@ -62,8 +62,7 @@ func (w *window) each(begin, tap func(), end func(), positions reg.Register) {
 	ADDQ(w.x, w.offset)
 	tap()
 	ADDQ(U8(16), w.tap)
-	DECQ(w.count)
-	JNZ(LabelRef("tap"))
+	again("tap", w.count)
 	end()
 	ADDQ(U32(w.level.bytes()), w.c)
 	CMPQ(w.c, w.bytes)
@@ -75,9 +74,7 @@ func (w *window) each(begin, tap func(), end func(), positions reg.Register) {
 		SHRQ(U8(2), positions)
 		ADDQ(positions, w.arg)
 	}
-	DECQ(w.pixels)
-	JNZ(LabelRef("pixel"))
-	finish()
+	endLoop("pixel", w.pixels)
 }
 
 // windows generates the kernels of window.go.

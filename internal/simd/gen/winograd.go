@@ -209,19 +209,15 @@ func (t winogradTransform) generate(l level) {
 	if t.bias {
 		ADDQ(load("biasStep"), bias)
 	}
-	DECQ(vectors)
-	JNZ(LabelRef("vector"))
+	again("vector", vectors)
 	ADDQ(load("srcNext"), src)
 	ADDQ(load("dstNext"), dst)
-	DECQ(tiles)
-	JNZ(LabelRef("tile"))
-	finish()
+	endLoop("tile", tiles)
 }
 
 func (t winogradTransform) columns(l level, c *constants, src, tmp reg.Register) {
 	row, col := loadStride("srcRow", t.a), load("srcCol")
-	at := GP64()
-	MOVQ(src, at)
+	at := copied(src)
 	next := GP64()
 	if t.ahead > 0 {
 		Load(Param("vectors"), next)
@@ -252,8 +248,7 @@ func (t winogradTransform) columns(l level, c *constants, src, tmp reg.Register)
 
 func (t winogradTransform) rows(l level, c *constants, dst, tmp, bias reg.Register, floor vec) {
 	row, col := load("dstRow"), loadStride("dstCol", t.b)
-	at := GP64()
-	MOVQ(dst, at)
+	at := copied(dst)
 	for i := range t.b {
 		d := make([]vec, t.a)
 		for j := range d {
