@@ -21,6 +21,7 @@ import (
 // when a scan requests the column.
 func OpenArrow(path string) (table.Reader, error) {
 	t := &arrowReader{reader{name: path, kind: "an Arrow"}}
+	t.pass = t.batches
 	err := t.with(func(in *ipc.Reader, _ *messages) error {
 		for _, f := range in.Schema().Fields() {
 			t.names = append(t.names, f.Name)
@@ -89,17 +90,7 @@ func openMessages(f *os.File) (*messages, error) {
 	return m, m.footer()
 }
 
-// Scan decodes the record batches.
-func (t *arrowReader) Scan(want []int, _ func(error) error, visit func(*table.Chunk) error) error {
-	return t.pass(want, plain, visit)
-}
-
-// ScanText is Scan with all values as text. Columns of lists are supported, too.
-func (t *arrowReader) ScanText(want []int, visit func(*table.Chunk) error) error {
-	return t.pass(want, textual, visit)
-}
-
-func (t *arrowReader) pass(want []int, as form, visit func(*table.Chunk) error) error {
+func (t *arrowReader) batches(want []int, as form, visit func(*table.Chunk) error) error {
 	return t.with(func(in *ipc.Reader, m *messages) error {
 		if err := t.columns(in.Schema().Fields(), want, as); err != nil {
 			return err

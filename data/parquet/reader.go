@@ -33,6 +33,7 @@ const batchRows = 1 << 16
 // column.
 func Open(path string) (table.Reader, error) {
 	t := &reader{name: path, kind: "a Parquet"}
+	t.pass = t.rowGroups
 	err := t.with(func(g groups) error {
 		for _, f := range g.schema.Fields() {
 			t.names = append(t.names, f.Name)
@@ -50,6 +51,7 @@ type reader struct {
 	name  string
 	kind  string // format with article, for errors
 	names []string
+	pass  func(want []int, as form, visit func(*table.Chunk) error) error
 }
 
 // Name returns the file's name.
@@ -127,7 +129,8 @@ func (t *reader) fault(column, problem string, args ...any) error {
 	return &table.Fault{File: t.name, Column: column, Problem: fmt.Sprintf(problem, args...)}
 }
 
-// Scan decodes a row group per processor simultaneously and holds a batch of each.
+// Scan decodes a row group of a Parquet file per processor simultaneously and holds a batch of each,
+// or the record batches of an Arrow file in order.
 func (t *reader) Scan(want []int, _ func(error) error, visit func(*table.Chunk) error) error {
 	return t.pass(want, plain, visit)
 }
@@ -137,7 +140,7 @@ func (t *reader) ScanText(want []int, visit func(*table.Chunk) error) error {
 	return t.pass(want, textual, visit)
 }
 
-func (t *reader) pass(want []int, as form, visit func(*table.Chunk) error) error {
+func (t *reader) rowGroups(want []int, as form, visit func(*table.Chunk) error) error {
 	return t.with(func(g groups) error {
 		if err := t.columns(g.schema.Fields(), want, as); err != nil {
 			return err

@@ -8,7 +8,7 @@ package npy
 
 import (
 	"archive/zip"
-	"encoding/binary"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -129,7 +129,7 @@ func (a *Array) Rows(dst []float32, row int) error {
 
 // float32s reads len(dst) values from a byte offset on.
 func (a *Array) float32s(dst []float32, offset int64) error {
-	if a.Type == (Type{'f', 4, false}) && nativeLittle {
+	if a.Type == (Type{'f', 4, false}) {
 		return a.read(bytesview.Bytes(dst), offset)
 	}
 	const block = 1 << 16 // values per read
@@ -145,9 +145,6 @@ func (a *Array) float32s(dst []float32, offset int64) error {
 	}
 	return nil
 }
-
-// nativeLittle reports whether the machine is little-endian.
-var nativeLittle = binary.NativeEndian.Uint16([]byte{1, 0}) == 1 // constant
 
 // read reads bytes of the values from an offset on.
 func (a *Array) read(b []byte, offset int64) error {
@@ -235,23 +232,32 @@ func escaped(dir string) string {
 
 func arrayName(path string) string { return strings.TrimSuffix(filepath.Base(path), ".npy") }
 
-func (f *File) openArray(path string) error {
+// open opens a file, to be closed by Close, and returns the size.
+func (f *File) open(path string) (*os.File, int64, error) {
 	in, err := pathname.Open(path)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
 	f.files = append(f.files, in)
 	info, err := in.Stat()
 	if err != nil {
+		return nil, 0, err
+	}
+	return in, info.Size(), nil
+}
+
+func (f *File) openArray(path string) error {
+	in, size, err := f.open(path)
+	if err != nil {
 		return err
 	}
 	a := &Array{Name: arrayName(path), file: path}
-	fortran, err := a.header(in, info.Size())
+	fortran, err := a.header(in, size)
 	if err != nil {
 		return err
 	}
 	f.Arrays = append(f.Arrays, a)
-	values := io.NewSectionReader(in, a.begin, info.Size()-a.begin)
+	values := io.NewSectionReader(in, a.begin, size-a.begin)
 	if fortran {
 		return a.turn(values)
 	}
@@ -260,25 +266,20 @@ func (f *File) openArray(path string) error {
 }
 
 func (f *File) openArchive(path string, wanted func(string) bool) error {
-	in, err := pathname.Open(path)
+	in, size, err := f.open(path)
 	if err != nil {
 		return err
 	}
-	f.files = append(f.files, in)
-	info, err := in.Stat()
+	z, err := zip.NewReader(in, size)
 	if err != nil {
-		return err
-	}
-	z, err := zip.NewReader(in, info.Size())
-	if err != nil {
-		return &Fault{path, "", info.Size(), "no .npz archive, or one that was cut: " + err.Error()}
+		return &Fault{path, "", size, "no .npz archive, or one that was cut: " + err.Error()}
 	}
 	if len(z.File) > MaxArrays {
 		return &Fault{path, "", 0, fmt.Sprintf("%d arrays: want %d at most", len(z.File), MaxArrays)}
 	}
 	for _, e := range z.File {
 		if name, ok := strings.CutSuffix(e.Name, ".npy"); ok && wanted(name) {
-			if err := f.openEntry(path, in, info.Size(), e); err != nil {
+			if err := f.openEntry(path, in, size, e); err != nil {
 				return err
 			}
 		}
@@ -332,20 +333,6 @@ func reasonOf(err error) string {
 	return "damaged: " + err.Error()
 }
 
-// memory is an array's values in memory.
-type memory []byte
-
-func (m memory) ReadAt(p []byte, off int64) (int, error) {
-	if off > int64(len(m)) {
-		return 0, io.EOF
-	}
-	n := copy(p, m[off:])
-	if n < len(p) {
-		return n, io.EOF
-	}
-	return n, nil
-}
-
 // Hold loads the values into memory unless already loaded or larger than most bytes. Use Hold
 // before reading rows in random order: a system call per row costs more than copying some thousand
 // bytes.
@@ -360,7 +347,7 @@ func (a *Array) Hold(most int64) error {
 // keep loads all values into memory.
 func (a *Array) keep(r io.Reader) error {
 	all, err := a.all(r)
-	a.values = memory(all)
+	a.values = bytes.NewReader(all)
 	return err
 }
 
@@ -410,7 +397,7 @@ func (a *Array) turn(r io.Reader) error {
 			at, index[d] = at-strides[d]*a.Shape[d], 0
 		}
 	}
-	a.values = memory(to)
+	a.values = bytes.NewReader(to)
 	return nil
 }
 

@@ -73,7 +73,7 @@ func TestRows(t *testing.T) {
 				if err := a.Hold(hold); err != nil {
 					t.Error(err)
 				}
-				if _, in := a.values.(memory); hold > 0 && !in {
+				if _, in := a.values.(*bytes.Reader); hold > 0 && !in {
 					t.Errorf("%s: %v is not held", name, a)
 				}
 				b, err := a.Bytes(nil, 1, 3)
