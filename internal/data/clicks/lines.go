@@ -117,7 +117,8 @@ func ParseLines(in *Chunks, threads int, parse func([]byte, *Block), collect fun
 // inOrder works on items on several goroutines, and passes them to collect in the order of supply.
 // An error of supply, io.EOF at the end, is returned after the items before it. worker returns a
 // goroutine's function. Items are used again.
-func inOrder[T any](threads int, supply func(*T) error, worker func() (work func(*T)), collect func(*T) (more bool, err error)) error {
+func inOrder[T any](threads int, supply func(*T) error, worker func() (work func(*T)),
+	collect func(*T) (more bool, err error)) error {
 	type slot struct {
 		item T
 		done chan struct{}
