@@ -258,7 +258,7 @@ func checkHostileTables(t *testing.T, cfg train.Config, text string) {
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":      {"", "the file is empty"},
 		"no rows":    {"area,town\n", ""},
-		"missing":    {"area,price\n1,2\n", `column "town": there is no such column, which the model was trained with`},
+		"missing":    {"area,price\n1,2\n", `column "town": no such column, which the model needs`},
 		"a word":     {"area,town\n1,Bern\nlarge,Bern\n", `line 3: column "area": "large" is no finite number`},
 		"truncated":  {text[:len(text)/2] + "\"", "line"},
 		"fields":     {"area,town\n1,Bern\n2\n", "line 3: fields: 1: want 2"},

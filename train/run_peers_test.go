@@ -279,11 +279,11 @@ func TestPeersDiffer(t *testing.T) {
 		return err
 	}
 	err := meet(func() error { _, err := b.gather([]byte{1}); return err })
-	if err == nil || !strings.Contains(err.Error(), "rank 1 has brought 1 bytes for 2 figures") {
+	if err == nil || !strings.Contains(err.Error(), "rank 1 has sent 1 bytes for 2 numbers") {
 		t.Errorf("got %v", err)
 	}
 	err = meet(func() error { _, err := gatherNumbers(b, 1, 2, 3); return err })
-	if err == nil || !strings.Contains(err.Error(), "24 bytes for 2 figures") {
+	if err == nil || !strings.Contains(err.Error(), "24 bytes for 2 numbers") {
 		t.Errorf("a figure more: %v", err)
 	}
 	ended := make(chan error)

@@ -66,7 +66,7 @@ func TestFullDisk(t *testing.T) {
 			}
 			for i, says := range []string{
 				"no space for the checkpoint of step 8 of |B: no space left on device: free space in " + saving.Checkpoint.Dir + "|the run continues and tries again after step 9|the last one is of step 4",
-				"the checkpoint of step 9 of |tries again after step 10|the last one is of step 4", "the checkpoint of step 10 found room",
+				"the checkpoint of step 9 of |tries again after step 10|the last one is of step 4", "the checkpoint of step 10 is written",
 			} {
 				for _, part := range strings.Split(says, "|") {
 					if m := rec.remarks[i]; !strings.Contains(m.Text, part) || m.Epoch != 1+int(m.Step-1)/whole.info.StepsPerEpoch || m.Event != "remark" {
