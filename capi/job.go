@@ -85,45 +85,43 @@ func borderJoin(o *C.ringo_options, out **C.ringo_job, f *C.border_fault) (code 
 }
 
 //export borderLeave
-func borderLeave(h *C.ringo_job, f *C.border_fault) (code C.int) {
-	defer guard(f, &code)
-	j, err := jobOf(h)
-	if err != nil {
-		return report(f, err)
-	}
-	j.mu.Lock()
-	if j.memory == nil {
+func borderLeave(h *C.ringo_job, f *C.border_fault) C.int {
+	return on(uintptr(unsafe.Pointer(h)), f, func(j *job) error {
+		j.mu.Lock()
+		if j.memory == nil {
+			j.mu.Unlock()
+			return bindings.Misusef("the job was left already")
+		}
+		memory, groups, parts := j.memory, j.groups, j.parts
+		j.memory, j.groups, j.parts = nil, nil, nil
 		j.mu.Unlock()
-		return report(f, bindings.Misusef("the job was left already"))
-	}
-	memory, groups, parts := j.memory, j.groups, j.parts
-	j.memory, j.groups, j.parts = nil, nil, nil
-	j.mu.Unlock()
-	for _, p := range parts {
-		if t, ok := p.(*tables); ok {
-			err = errors.Join(err, t.Close()) // while the servers are up
+		var err error
+		for _, p := range parts {
+			if t, ok := p.(*tables); ok {
+				err = errors.Join(err, t.Close()) // while the servers are up
+			}
 		}
-	}
-	err = errors.Join(err, j.Close())
-	j.calls.Lock() // other threads' failing operations may have operands in this memory
-	defer j.calls.Unlock()
-	for p, shared := range memory {
-		if shared == nil {
-			C.free(p)
+		err = errors.Join(err, j.Close())
+		j.calls.Lock() // other threads' failing operations may have operands in this memory
+		defer j.calls.Unlock()
+		for p, shared := range memory {
+			if shared == nil {
+				C.free(p)
+			}
 		}
-	}
-	for h := range groups {
-		h.Delete()
-	}
-	for h, p := range parts {
-		if _, ok := p.(*strategy); ok {
-			err = errors.Join(err, p.Close())
+		for h := range groups {
+			h.Delete()
 		}
-		h.Delete()
-	}
-	j.world.Delete()
-	j.self.Delete()
-	return report(f, err)
+		for h, p := range parts {
+			if _, ok := p.(*strategy); ok {
+				err = errors.Join(err, p.Close())
+			}
+			h.Delete()
+		}
+		j.world.Delete()
+		j.self.Delete()
+		return err
+	})
 }
 
 // closeWith registers a part of the job for borderLeave. If the job was left, closeWith closes and
@@ -158,16 +156,13 @@ func (j *job) disown(h cgo.Handle) error {
 }
 
 //export borderFail
-func borderFail(h *C.ringo_job, why *C.char, told *C.int, f *C.border_fault) (code C.int) {
-	defer guard(f, &code)
-	j, err := jobOf(h)
-	if err != nil {
-		return report(f, err)
-	}
-	if err := j.Fail(errors.New(text(why))); told != nil && ringo.Reported(err) {
-		*told = 1
-	}
-	return C.RINGO_OK
+func borderFail(h *C.ringo_job, why *C.char, told *C.int, f *C.border_fault) C.int {
+	return on(uintptr(unsafe.Pointer(h)), f, func(j *job) error {
+		if err := j.Fail(errors.New(text(why))); told != nil && ringo.Reported(err) {
+			*told = 1
+		}
+		return nil
+	})
 }
 
 //export borderAsk

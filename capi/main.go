@@ -44,6 +44,16 @@ func guard(f *C.border_fault, code *C.int) {
 	}
 }
 
+// on runs body with the object behind a handle, and reports its error. A panic becomes a code.
+func on[T any](handle uintptr, f *C.border_fault, body func(t *T) error) (code C.int) {
+	defer guard(f, &code)
+	t, err := objectOf[T](handle)
+	if err == nil {
+		err = body(t)
+	}
+	return report(f, err)
+}
+
 // objectOf returns the object behind a C handle: a *job, *group or *work. Errors: a NULL handle,
 // another kind, or a closed handle.
 func objectOf[T any](handle uintptr) (t *T, err error) {

@@ -18,14 +18,11 @@ import (
 const alignment = 64
 
 //export borderAlloc
-func borderAlloc(h *C.ringo_job, bytes C.size_t, out *unsafe.Pointer, f *C.border_fault) (code C.int) {
-	defer guard(f, &code)
-	j, err := jobOf(h)
-	if err != nil {
-		return report(f, err)
-	}
-	*out, err = j.alloc(bytes)
-	return report(f, err)
+func borderAlloc(h *C.ringo_job, bytes C.size_t, out *unsafe.Pointer, f *C.border_fault) C.int {
+	return on(uintptr(unsafe.Pointer(h)), f, func(j *job) (err error) {
+		*out, err = j.alloc(bytes)
+		return err
+	})
 }
 
 // alloc returns zeroed memory, shared by the host's ranks or else from C: never Go's, which C may
@@ -58,13 +55,8 @@ func (j *job) alloc(bytes C.size_t) (unsafe.Pointer, error) {
 }
 
 //export borderFree
-func borderFree(h *C.ringo_job, p unsafe.Pointer, f *C.border_fault) (code C.int) {
-	defer guard(f, &code)
-	j, err := jobOf(h)
-	if err != nil {
-		return report(f, err)
-	}
-	return report(f, j.free(p))
+func borderFree(h *C.ringo_job, p unsafe.Pointer, f *C.border_fault) C.int {
+	return on(uintptr(unsafe.Pointer(h)), f, func(j *job) error { return j.free(p) })
 }
 
 func (j *job) free(p unsafe.Pointer) error {

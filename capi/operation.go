@@ -144,20 +144,17 @@ func wrong(err error) error {
 // started.
 //
 //export borderStart
-func borderStart(h *C.ringo_group, r *C.border_request, out **C.ringo_work, f *C.border_fault) (code C.int) {
-	defer guard(f, &code)
-	g, err := groupOf(h)
-	if err != nil {
-		return report(f, err)
-	}
-	g.job.calls.RLock()
-	defer g.job.calls.RUnlock()
-	started, err := request(r, g.Size()).Start(g.members)
-	if err != nil {
-		return report(f, g.explain(err))
-	}
-	*out = g.working(started)
-	return C.RINGO_OK
+func borderStart(h *C.ringo_group, r *C.border_request, out **C.ringo_work, f *C.border_fault) C.int {
+	return on(uintptr(unsafe.Pointer(h)), f, func(g *group) error {
+		g.job.calls.RLock()
+		defer g.job.calls.RUnlock()
+		started, err := request(r, g.Size()).Start(g.members)
+		if err != nil {
+			return g.explain(err)
+		}
+		*out = g.working(started)
+		return nil
+	})
 }
 
 func (g *group) working(p pending) *C.ringo_work {

@@ -25,23 +25,20 @@ func tablesOf(h *C.ringo_tables) (*tables, error) {
 // borderTablesOpen connects to the job's servers, and waits for servers still starting.
 //
 //export borderTablesOpen
-func borderTablesOpen(h *C.ringo_job, schema *C.char, out **C.ringo_tables, f *C.border_fault) (code C.int) {
-	defer guard(f, &code)
-	j, err := jobOf(h)
-	if err != nil {
-		return report(f, err)
-	}
-	opened, err := bindings.OpenTables(j.Job, text(schema))
-	if err != nil {
-		return report(f, j.explain(err))
-	}
-	t := &tables{job: j, Tables: opened}
-	t.self = cgo.NewHandle(t)
-	if err := j.closeWith(t.self, t); err != nil {
-		return report(f, err)
-	}
-	*out = *(**C.ringo_tables)(unsafe.Pointer(&t.self))
-	return C.RINGO_OK
+func borderTablesOpen(h *C.ringo_job, schema *C.char, out **C.ringo_tables, f *C.border_fault) C.int {
+	return on(uintptr(unsafe.Pointer(h)), f, func(j *job) error {
+		opened, err := bindings.OpenTables(j.Job, text(schema))
+		if err != nil {
+			return j.explain(err)
+		}
+		t := &tables{job: j, Tables: opened}
+		t.self = cgo.NewHandle(t)
+		if err := j.closeWith(t.self, t); err != nil {
+			return err
+		}
+		*out = *(**C.ringo_tables)(unsafe.Pointer(&t.self))
+		return nil
+	})
 }
 
 // borderStartPull requests rows and holds the job's calls until arrival: rows may be in the job's
@@ -105,61 +102,45 @@ func batch(h *C.ringo_tables, table C.size_t, keys *C.uint64_t, n C.size_t, valu
 // borderClock ends this rank's part of a step.
 //
 //export borderClock
-func borderClock(h *C.ringo_tables, step C.uint64_t, rate C.double, f *C.border_fault) (code C.int) {
-	defer guard(f, &code)
-	t, err := tablesOf(h)
-	if err == nil {
-		err = t.job.explain(t.Clock(uint64(step), float64(rate)))
-	}
-	return report(f, err)
+func borderClock(h *C.ringo_tables, step C.uint64_t, rate C.double, f *C.border_fault) C.int {
+	return on(uintptr(unsafe.Pointer(h)), f, func(t *tables) error { return t.job.explain(t.Clock(uint64(step), float64(rate))) })
 }
 
 // borderFlush waits for the servers.
 //
 //export borderFlush
-func borderFlush(h *C.ringo_tables, f *C.border_fault) (code C.int) {
-	defer guard(f, &code)
-	t, err := tablesOf(h)
-	if err == nil {
-		err = t.job.explain(t.Flush())
-	}
-	return report(f, err)
+func borderFlush(h *C.ringo_tables, f *C.border_fault) C.int {
+	return on(uintptr(unsafe.Pointer(h)), f, func(t *tables) error { return t.job.explain(t.Flush()) })
 }
 
 // borderSave makes the servers write a checkpoint after step, and writes each server's checkpoint
 // number to C memory unless numbers is NULL. room is the length of numbers.
 //
 //export borderSave
-func borderSave(h *C.ringo_tables, step, oldest C.uint64_t, numbers *C.uint64_t, room C.size_t, f *C.border_fault) (code C.int) {
-	defer guard(f, &code)
-	t, err := tablesOf(h)
-	if err != nil {
-		return report(f, err)
-	}
-	if servers := t.job.ParameterServers(); numbers != nil && int(room) < servers {
-		return report(f, bindings.Misusef("room for the numbers of %d servers, there are %d", int(room), servers))
-	}
-	saved, err := t.Save(uint64(step), uint64(oldest))
-	if err != nil {
-		return report(f, t.job.explain(err))
-	}
-	if numbers != nil {
-		copy(unsafe.Slice((*uint64)(numbers), room), saved)
-	}
-	return C.RINGO_OK
+func borderSave(h *C.ringo_tables, step, oldest C.uint64_t, numbers *C.uint64_t, room C.size_t, f *C.border_fault) C.int {
+	return on(uintptr(unsafe.Pointer(h)), f, func(t *tables) error {
+		if servers := t.job.ParameterServers(); numbers != nil && int(room) < servers {
+			return bindings.Misusef("room for the numbers of %d servers, there are %d", int(room), servers)
+		}
+		saved, err := t.Save(uint64(step), uint64(oldest))
+		if err != nil {
+			return t.job.explain(err)
+		}
+		if numbers != nil {
+			copy(unsafe.Slice((*uint64)(numbers), room), saved)
+		}
+		return nil
+	})
 }
 
 // borderTablesClose leaves the servers.
 //
 //export borderTablesClose
-func borderTablesClose(h *C.ringo_tables, f *C.border_fault) (code C.int) {
-	defer guard(f, &code)
-	t, err := tablesOf(h)
-	if err != nil {
-		return report(f, err)
-	}
-	if err := t.job.disown(t.self); err != nil {
-		return report(f, err)
-	}
-	return report(f, t.job.explain(t.Close()))
+func borderTablesClose(h *C.ringo_tables, f *C.border_fault) C.int {
+	return on(uintptr(unsafe.Pointer(h)), f, func(t *tables) error {
+		if err := t.job.disown(t.self); err != nil {
+			return err
+		}
+		return t.job.explain(t.Close())
+	})
 }

@@ -23,26 +23,18 @@ func (s *strategy) together(body func() error) error {
 }
 
 //export borderStrategyTune
-func borderStrategyTune(h *C.ringo_strategy, t *C.ringo_tuning, order *C.size_t, n C.size_t, ends *C.size_t, layers C.size_t, f *C.border_fault) (code C.int) {
-	defer guard(f, &code)
-	s, err := strategyOf(h)
-	if err != nil {
-		return report(f, err)
-	}
-	asked := bindings.Tuning{
-		Plan: text(t.plan), Order: counts(order, int(n)), Ends: counts(ends, int(layers)), Choices: text(t.choices), Steps: int64(t.steps), Profile: []byte(text(t.profile)),
-	}
-	return report(f, s.together(func() error { return s.Tune(asked) }))
+func borderStrategyTune(h *C.ringo_strategy, t *C.ringo_tuning, order *C.size_t, n C.size_t, ends *C.size_t, layers C.size_t, f *C.border_fault) C.int {
+	return on(uintptr(unsafe.Pointer(h)), f, func(s *strategy) error {
+		asked := bindings.Tuning{
+			Plan: text(t.plan), Order: counts(order, int(n)), Ends: counts(ends, int(layers)), Choices: text(t.choices), Steps: int64(t.steps), Profile: []byte(text(t.profile)),
+		}
+		return s.together(func() error { return s.Tune(asked) })
+	})
 }
 
 //export borderStrategyReady
-func borderStrategyReady(h *C.ringo_strategy, layer C.size_t, f *C.border_fault) (code C.int) {
-	defer guard(f, &code)
-	s, err := strategyOf(h)
-	if err == nil {
-		err = s.Ready(int(layer))
-	}
-	return report(f, err)
+func borderStrategyReady(h *C.ringo_strategy, layer C.size_t, f *C.border_fault) C.int {
+	return on(uintptr(unsafe.Pointer(h)), f, func(s *strategy) error { return s.Ready(int(layer)) })
 }
 
 // borderStrategyStep returns 1 after a change of strategy or buckets.
