@@ -1,7 +1,6 @@
 package distopt
 
 import (
-	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -86,48 +85,37 @@ type Config struct {
 
 // Validate reports every error of c together.
 func (c Config) Validate() error {
-	var errs []error
-	add := func(wrong bool, p setting.Path, format string, args ...any) {
-		if wrong {
-			errs = append(errs, setting.Errorf(p, format, args...))
-		}
-	}
-	add(c.Plan != "" && !slices.Contains(Plans(), c.Plan), "exchange.plan", "%q is not known%s: use one of %s", c.Plan, spelling.Hint(c.Plan, Plans()...), strings.Join(Plans(), ", "))
-	add(c.BucketBytes < 0 || c.BucketBytes > 0 && c.BucketBytes < 4, "exchange.bucket-bytes", "%d: want at least 4, or 0 for the default", c.BucketBytes)
-	add(!(c.ClipNorm >= 0) || math.IsInf(c.ClipNorm, 0), "training.clip-norm", "%s: want 0 (off) or a positive number", quantity.Exact(c.ClipNorm))
-	add(!slices.Contains([]string{"", nonFiniteEnd, nonFiniteSkip}, c.NonFinite), "training.non-finite", "%q is not known: use %s or %s", c.NonFinite, nonFiniteEnd, nonFiniteSkip)
-	add(c.Accumulation < 0, "training.accumulate", "%d: want at least 1 batch in a step, or 0 for 1", c.Accumulation)
+	var f setting.Faults
+	f.Add(c.Plan != "" && !slices.Contains(Plans(), c.Plan), "exchange.plan", "%q is not known%s: use one of %s", c.Plan, spelling.Hint(c.Plan, Plans()...), strings.Join(Plans(), ", "))
+	f.Add(c.BucketBytes < 0 || c.BucketBytes > 0 && c.BucketBytes < 4, "exchange.bucket-bytes", "%d: want at least 4, or 0 for the default", c.BucketBytes)
+	f.Add(!(c.ClipNorm >= 0) || math.IsInf(c.ClipNorm, 0), "training.clip-norm", "%s: want 0 (off) or a positive number", quantity.Exact(c.ClipNorm))
+	f.Add(!slices.Contains([]string{"", nonFiniteEnd, nonFiniteSkip}, c.NonFinite), "training.non-finite", "%q is not known: use %s or %s", c.NonFinite, nonFiniteEnd, nonFiniteSkip)
+	f.Add(c.Accumulation < 0, "training.accumulate", "%d: want at least 1 batch in a step, or 0 for 1", c.Accumulation)
 	updates := []Update{"", UpdateWhole, UpdateSharded}
-	add(!slices.Contains(updates, c.Update), "Config.Update", "%q is not known%s: use %s or %s", c.Update, spelling.Hint(string(c.Update), string(UpdateWhole), string(UpdateSharded)), UpdateWhole, UpdateSharded)
-	add(c.Update == UpdateSharded && (c.name() != FP32 || c.ClipValue != 0), "Config.Update", "%s is for %v %s without %v: leave it out", c.Update, setting.Path("exchange.strategy"), FP32, pathClipValue)
-	return errors.Join(append(errs, c.checkStrategy()...)...)
+	f.Add(!slices.Contains(updates, c.Update), "Config.Update", "%q is not known%s: use %s or %s", c.Update, spelling.Hint(string(c.Update), string(UpdateWhole), string(UpdateSharded)), UpdateWhole, UpdateSharded)
+	f.Add(c.Update == UpdateSharded && (c.name() != FP32 || c.ClipValue != 0), "Config.Update", "%s is for %v %s without %v: leave it out", c.Update, setting.Path("exchange.strategy"), FP32, pathClipValue)
+	c.checkStrategy(&f)
+	return f.Err()
 }
 
 // checkStrategy reports errors in the strategy and settings that do not fit it.
-func (c Config) checkStrategy() (errs []error) {
-	add := func(wrong bool, p setting.Path, format string, args ...any) {
-		if wrong {
-			errs = append(errs, setting.Errorf(p, format, args...))
-		}
-	}
-	add(c.Chain != nil && c.Strategy != "" && c.Strategy != Custom, "exchange.strategy", "%s with a custom chain (%v): remove one of the two", c.Strategy, c.Chain)
-	add(c.Chain == nil && c.Strategy == Custom, "exchange.strategy", "%s needs a chain (Config.Chain)", Custom)
+func (c Config) checkStrategy(f *setting.Faults) {
+	f.Add(c.Chain != nil && c.Strategy != "" && c.Strategy != Custom, "exchange.strategy", "%s with a custom chain (%v): remove one of the two", c.Strategy, c.Chain)
+	f.Add(c.Chain == nil && c.Strategy == Custom, "exchange.strategy", "%s needs a chain (Config.Chain)", Custom)
 	i, err := Lookup(c.name())
-	if err != nil {
-		errs = append(errs, err)
-	}
-	add(i.Plan != "" && c.Plan != "" && c.Plan != i.Plan && slices.Contains(Plans(), c.Plan), "exchange.plan",
+	f.Join(err)
+	f.Add(i.Plan != "" && c.Plan != "" && c.Plan != i.Plan && slices.Contains(Plans(), c.Plan), "exchange.plan",
 		"%s has no effect on %v %s, which selects by %s and has plan %s alone: leave it out", c.Plan, setting.Path("exchange.strategy"), i.Name, i.Scope, i.Plan)
 	plan := c.planName(i)
-	add(c.BucketBytes > 0 && plan != PlanFixed, "exchange.bucket-bytes", "%d has no effect on %v %s: use %s or leave it out", c.BucketBytes, setting.Path("exchange.plan"), plan, PlanFixed)
-	add(c.SparseAlgorithm != "" && c.Reducer != nil, fieldAlgorithm, "%s has no effect on a reducer of one's own: leave it out", c.SparseAlgorithm)
-	add(c.SparseAlgorithm != "" && i.Name != "" && !i.HasEffect(fieldAlgorithm), fieldAlgorithm, "has no effect: it needs %v %s", setting.Path("exchange.strategy"), strings.Join(Takers(fieldAlgorithm), " or "))
+	f.Add(c.BucketBytes > 0 && plan != PlanFixed, "exchange.bucket-bytes", "%d has no effect on %v %s: use %s or leave it out", c.BucketBytes, setting.Path("exchange.plan"), plan, PlanFixed)
+	f.Add(c.SparseAlgorithm != "" && c.Reducer != nil, fieldAlgorithm, "%s has no effect on a reducer of one's own: leave it out", c.SparseAlgorithm)
+	f.Add(c.SparseAlgorithm != "" && i.Name != "" && !i.HasEffect(fieldAlgorithm), fieldAlgorithm, "has no effect: it needs %v %s", setting.Path("exchange.strategy"), strings.Join(Takers(fieldAlgorithm), " or "))
 	if err := c.sparse().Validate(); c.Reducer == nil && err != nil {
-		add(true, fieldAlgorithm, "%w", err)
+		f.Add(true, fieldAlgorithm, "%w", err)
 	}
-	add(c.LimitSum && c.SparseAlgorithm != "" && c.SparseAlgorithm != exchange.Split, pathLimitSum,
+	f.Add(c.LimitSum && c.SparseAlgorithm != "" && c.SparseAlgorithm != exchange.Split, pathLimitSum,
 		"has no effect with %v %s: it bounds sums that are met in parts, by %s", fieldAlgorithm, c.SparseAlgorithm, exchange.Split)
-	return append(errs, c.checkSettings(i)...)
+	c.checkSettings(i, f)
 }
 
 // maxEntries returns the maximum number of entries in the sparse sum of a bucket g; 0 means no

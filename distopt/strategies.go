@@ -1,7 +1,6 @@
 package distopt
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -221,35 +220,29 @@ func (c Config) chain() (*compress.Chain, error) {
 }
 
 // checkSettings reports invalid settings of the strategy, and settings without effect.
-func (c Config) checkSettings(i Info) []error {
-	var errs []error
+func (c Config) checkSettings(i Info, f *setting.Faults) {
+	before := len(*f)
 	if i.Name != "" { // i is a known strategy
 		c.Strategy = i.Name
 		idle, err := setting.Unused(c.Settings(), new(Config).Settings())
-		errs = []error{idle.Err(), err}
-	}
-	add := func(wrong bool, p setting.Path, format string, args ...any) {
-		if wrong {
-			errs = append(errs, setting.Errorf(p, format, args...))
-		}
+		f.Join(idle.Err(), err)
 	}
 	limit := func(p setting.Path, value, below float64) {
-		add(!(value >= 0 && value < below), p, "%s: want 0 (off) to below %s", quantity.Exact(value), quantity.Exact(below))
+		f.Add(!(value >= 0 && value < below), p, "%s: want 0 (off) to below %s", quantity.Exact(value), quantity.Exact(below))
 	}
 	limit(pathClipValue, c.ClipValue, math.Inf(1))
 	limit(SettingMomentum, c.Momentum, 1)
-	add(c.Partitions < 0, pathPartitions, "%d: want 1 or more, or 0 for %d", c.Partitions, defaultPartitions)
-	add(c.Every < 0, SettingEvery, "%d: want 1 or more steps, or 0 for %d", c.Every, compress.DefaultEvery)
+	f.Add(c.Partitions < 0, pathPartitions, "%d: want 1 or more, or 0 for %d", c.Partitions, defaultPartitions)
+	f.Add(c.Every < 0, SettingEvery, "%d: want 1 or more steps, or 0 for %d", c.Every, compress.DefaultEvery)
 	most, what := 1., "share above 0 and at most 1"
 	if i.Name == SparseThreshold {
 		most, what = math.MaxFloat32, "magnitude above 0"
 	}
-	add(!(c.Spars >= 0 && c.Spars <= most), SettingSpars, "%s: want a %s, or 0 for %s", quantity.Exact(c.Spars), what, quantity.Exact(DefaultSpars))
-	if errors.Join(errs...) == nil {
+	f.Add(!(c.Spars >= 0 && c.Spars <= most), SettingSpars, "%s: want a %s, or 0 for %s", quantity.Exact(c.Spars), what, quantity.Exact(DefaultSpars))
+	if (*f)[before:].Err() == nil {
 		_, err := c.chain()
-		add(err != nil, "exchange.strategy", "%s: %w", i.Name, err)
+		f.Add(err != nil, "exchange.strategy", "%s: %w", i.Name, err)
 	}
-	return errs
 }
 
 // Settings returns the rows of c's user settings. Conditions follow the table of strategies

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -60,13 +59,13 @@ func parseWeights(text string) (out []classWeight, err error) {
 }
 
 // validateLoss reports weights and smoothing that have no effect on the model.
-func (c Config) validateLoss(spec model.Spec, f *errorList) {
+func (c Config) validateLoss(spec model.Spec, f *setting.Faults) {
 	_, err := parseWeights(c.ClassWeights)
-	f.add(err != nil, settingWeights, "%v", err)
-	f.add(!(c.LabelSmoothing >= 0 && c.LabelSmoothing < 1), settingSmoothing, "%s: want at least 0 and below 1", quantity.Exact(c.LabelSmoothing))
+	f.Add(err != nil, settingWeights, "%v", err)
+	f.Add(!(c.LabelSmoothing >= 0 && c.LabelSmoothing < 1), settingSmoothing, "%s: want at least 0 and below 1", quantity.Exact(c.LabelSmoothing))
 	for path, text := range c.lossSettings() {
-		f.add(spec.Task != model.Classify || spec.Targets > 0, path, "%s has no effect on model %s, which has no classes: leave it out", text, spec.Name)
-		f.add(c.Heter.Count > 0, path, "%s with heter.count %d: heter-trainers compute the loss without it: leave one out", text, c.Heter.Count)
+		f.Add(spec.Task != model.Classify || spec.Targets > 0, path, "%s has no effect on model %s, which has no classes: leave it out", text, spec.Name)
+		f.Add(c.Heter.Count > 0, path, "%s with heter.count %d: heter-trainers compute the loss without it: leave one out", text, c.Heter.Count)
 	}
 }
 
@@ -114,36 +113,17 @@ func (d *runData) classCounts() ([]int64, error) {
 	if err != nil || d.shares.ranks == nil {
 		return own, err
 	}
-	fingerprint := d.set.Fingerprint()
-	text, err := json.Marshal(setCounts{fingerprint[:], own})
-	if err != nil {
-		return nil, err
-	}
-	all, err := d.peers.gather(text)
-	if err != nil {
-		return nil, err
-	}
-	sum, counted := make([]int64, len(own)), map[string]bool{}
-	for rank, text := range all {
-		var s setCounts
-		if err := json.Unmarshal(text, &s); err != nil || len(s.Counts) != len(sum) {
-			return nil, fmt.Errorf("counts of rank %d: %d classes, %w", rank, len(s.Counts), err)
+	fingerprint, sum := d.set.Fingerprint(), make([]int64, len(own))
+	err = eachSet(d.peers, fingerprint[:], own, func(rank int, counts []int64) error {
+		if len(counts) != len(sum) {
+			return fmt.Errorf("rank %d counts %d classes, not %d", rank, len(counts), len(sum))
 		}
-		if counted[string(s.Set)] {
-			continue
-		}
-		counted[string(s.Set)] = true
-		for k, n := range s.Counts {
+		for k, n := range counts {
 			sum[k] += n
 		}
-	}
-	return sum, nil
-}
-
-// setCounts has the samples by class of a rank's set.
-type setCounts struct {
-	Set    []byte
-	Counts []int64
+		return nil
+	})
+	return sum, err
 }
 
 // weightsOf returns the weights of the classes, with a mean of 1 over the samples, and a line about

@@ -272,42 +272,32 @@ func (c Config) name() string { return cmp.Or(c.Name, c.Model.Name) }
 // Validate reports every error of c that can be found without reading files, settings without
 // effect included.
 func (c Config) Validate() error {
-	var f errorList
-	f.add(c.Batch < 1, "training.batch", "%d: want at least 1", c.Batch)
-	f.add(c.Epochs < 1, "training.epochs", "%d: want at least 1", c.Epochs)
-	f.add(c.Threads < 1 || c.Threads > MaxThreads, "training.threads", "%d: want 1 to %d", c.Threads, MaxThreads)
+	var f setting.Faults
+	f.Add(c.Batch < 1, "training.batch", "%d: want at least 1", c.Batch)
+	f.Add(c.Epochs < 1, "training.epochs", "%d: want at least 1", c.Epochs)
+	f.Add(c.Threads < 1 || c.Threads > MaxThreads, "training.threads", "%d: want 1 to %d", c.Threads, MaxThreads)
 	if !c.hasSet {
-		f.join(c.dataOf().Validate())
+		f.Join(c.dataOf().Validate())
 	}
-	f.add(c.AUCWindow < 0 || c.AUCWindow > maxAUCWindow, aucWindow, "%d: want 1 to %d samples, or 0 for %d", c.AUCWindow, maxAUCWindow, usualAUCWindow)
-	f.add(c.LogEvery < 0, "output.log-every", "%d: want at least 1 step, or 0", c.LogEvery)
-	f.add(c.Best.Patience < 0, "training.patience", "%d: want at least 1 epoch, or 0", c.Best.Patience)
+	f.Add(c.AUCWindow < 0 || c.AUCWindow > maxAUCWindow, aucWindow, "%d: want 1 to %d samples, or 0 for %d", c.AUCWindow, maxAUCWindow, usualAUCWindow)
+	f.Add(c.LogEvery < 0, "output.log-every", "%d: want at least 1 step, or 0", c.LogEvery)
+	f.Add(c.Best.Patience < 0, "training.patience", "%d: want at least 1 epoch, or 0", c.Best.Patience)
 	if c.Model.Build == nil {
-		f.join(fmt.Errorf("train: model %q has no Build, which makes its parameters", c.name()))
+		f.Join(fmt.Errorf("train: model %q has no Build, which makes its parameters", c.name()))
 	} else {
 		c.validateModel(c.Model, &f)
 	}
 	c.Start.validate(&f)
 	c.validateStream(&f)
 	c.validateOptimizer(&f)
-	f.join(c.tuning().Validate(), c.Checkpoint.Validate())
+	f.Join(c.tuning().Validate(), c.Checkpoint.Validate())
 	c.validateExchange(&f)
 	c.validateAverage(&f)
 	c.validateServers(&f)
 	c.validateHeter(&f)
-	f.join(c.unused())
-	return errors.Join(f...)
+	f.Join(c.unused())
+	return f.Err()
 }
-
-type errorList []error
-
-func (f *errorList) add(wrong bool, p setting.Path, format string, args ...any) {
-	if wrong {
-		*f = append(*f, setting.Errorf(p, format, args...))
-	}
-}
-
-func (f *errorList) join(errs ...error) { *f = append(*f, errs...) }
 
 // unused reports settings without an effect that differ from their defaults, except for settings of
 // the exchange.
@@ -325,35 +315,35 @@ func (c Config) unused() error {
 	return errors.Join(idle.Err(), err)
 }
 
-func (c Config) validateModel(spec model.Spec, f *errorList) {
-	f.add(c.TableRows != 0 && spec.Task != model.Click, "data.table-rows", "%d has no effect on model %s, which hashes no categories: leave it out", c.TableRows, spec.Name)
-	f.add(!(c.Dropout < 1), "training.dropout", "%s: want below 1; negative for none, 0 for the model's own", quantity.Exact(c.Dropout))
-	f.add(c.Dropout > 0 && !spec.Drops, "training.dropout", "%s has no effect on model %s, which drops nothing: leave it out", quantity.Exact(c.Dropout), spec.Name)
+func (c Config) validateModel(spec model.Spec, f *setting.Faults) {
+	f.Add(c.TableRows != 0 && spec.Task != model.Click, "data.table-rows", "%d has no effect on model %s, which hashes no categories: leave it out", c.TableRows, spec.Name)
+	f.Add(!(c.Dropout < 1), "training.dropout", "%s: want below 1; negative for none, 0 for the model's own", quantity.Exact(c.Dropout))
+	f.Add(c.Dropout > 0 && !spec.Drops, "training.dropout", "%s has no effect on model %s, which drops nothing: leave it out", quantity.Exact(c.Dropout), spec.Name)
 	c.validateLoss(spec, f)
-	f.add(c.ImageSize < 0 || c.ImageSize > MaxImageSize, settingImageSize, "%d: want 1 to %d; 0 for the model's", c.ImageSize, MaxImageSize)
+	f.Add(c.ImageSize < 0 || c.ImageSize > MaxImageSize, settingImageSize, "%d: want 1 to %d; 0 for the model's", c.ImageSize, MaxImageSize)
 	if set := c.setName(); c.ImageSize > 0 && !c.hasSet {
-		f.add(!slices.Contains([]string{"images", "imagenet", "shards"}, set), settingImageSize, "%d has no effect on the data set %s: it is for images in folders and shards", c.ImageSize, set)
-		f.add(!spec.AnySize && !spec.AnyShape && !(len(spec.Input) == 3 && spec.Input[0] == c.ImageSize), settingImageSize, "%d: model %s takes images of %v alone", c.ImageSize, spec.Name, spec.Input)
+		f.Add(!slices.Contains([]string{"images", "imagenet", "shards"}, set), settingImageSize, "%d has no effect on the data set %s: it is for images in folders and shards", c.ImageSize, set)
+		f.Add(!spec.AnySize && !spec.AnyShape && !(len(spec.Input) == 3 && spec.Input[0] == c.ImageSize), settingImageSize, "%d: model %s takes images of %v alone", c.ImageSize, spec.Name, spec.Input)
 	}
-	f.add(c.Stream && spec.Data != "criteo", "data.stream", "is for rows of clicks alone; the data of %s are read into memory", spec.Name)
-	f.add(c.Layout != "" && !spec.AnySlots, settingLayout, "%s has no effect on model %s, which takes no slots of keys: use ctr-dnn, wide-deep, deepfm, dcn-v2, dlrm or din", c.Layout, spec.Name)
+	f.Add(c.Stream && spec.Data != "criteo", "data.stream", "is for rows of clicks alone; the data of %s are read into memory", spec.Name)
+	f.Add(c.Layout != "" && !spec.AnySlots, settingLayout, "%s has no effect on model %s, which takes no slots of keys: use ctr-dnn, wide-deep, deepfm, dcn-v2, dlrm or din", c.Layout, spec.Name)
 	rows := spec.Rows > 0
-	f.add(rows && c.Momentum != 0, "training.momentum", "%s would change rows of %s's table that are not in the batch: must be 0", quantity.Exact(c.Momentum), spec.Name)
-	f.add(rows && c.WeightDecay != 0, "training.weight-decay", "%s would change rows of %s's table that are not in the batch: must be 0", quantity.Exact(c.WeightDecay), spec.Name)
-	f.add(c.Optimizer == OptimizerClick && (spec.Task != model.Click || !slices.Contains([]string{"bsp", "ssp", "async"}, c.Servers.Consistency)), "training.optimizer",
+	f.Add(rows && c.Momentum != 0, "training.momentum", "%s would change rows of %s's table that are not in the batch: must be 0", quantity.Exact(c.Momentum), spec.Name)
+	f.Add(rows && c.WeightDecay != 0, "training.weight-decay", "%s would change rows of %s's table that are not in the batch: must be 0", quantity.Exact(c.WeightDecay), spec.Name)
+	f.Add(c.Optimizer == OptimizerClick && (spec.Task != model.Click || !slices.Contains([]string{"bsp", "ssp", "async"}, c.Servers.Consistency)), "training.optimizer",
 		"%s counts shows and clicks on parameter servers: only for click models such as ctr-dnn, with %v bsp, ssp or async", c.Optimizer, setting.Path("sync"))
-	f.add(c.Servers.Consistency != "" && len(spec.Slots) > 0 && c.TableRows > 0, "data.table-rows", "%d has no effect with %v %s: on servers tables of model %s have a row for each key: leave it out", c.TableRows, setting.Path("sync"), c.Servers.Consistency, spec.Name)
+	f.Add(c.Servers.Consistency != "" && len(spec.Slots) > 0 && c.TableRows > 0, "data.table-rows", "%d has no effect with %v %s: on servers tables of model %s have a row for each key: leave it out", c.TableRows, setting.Path("sync"), c.Servers.Consistency, spec.Name)
 	t := c.tuning()
-	f.add(t.Profile != nil && t.Chooses() && t.Profile.Model != t.Model, "tuning.profile", "was measured with model %q, not with %s", cmp.Or(t.Profile, new(bucket.Profile)).Model, t.Model)
+	f.Add(t.Profile != nil && t.Chooses() && t.Profile.Model != t.Model, "tuning.profile", "was measured with model %q, not with %s", cmp.Or(t.Profile, new(bucket.Profile)).Model, t.Model)
 }
 
 // validateExchange reports conflicts of the strategy with the optimizer and the epochs.
-func (c Config) validateExchange(f *errorList) {
+func (c Config) validateExchange(f *setting.Faults) {
 	n := len(c.WarmupDensity)
-	f.add(n > c.Epochs && c.Epochs > 0, distopt.SettingWarmup, "%s is for %d epochs, the run has %d", formatShares(c.WarmupDensity), n, c.Epochs)
-	f.add(slices.ContainsFunc(c.WarmupDensity, func(d float64) bool { return !(d > 0 && d <= 1) }), distopt.SettingWarmup, "%s: want shares above 0 and at most 1", formatShares(c.WarmupDensity))
+	f.Add(n > c.Epochs && c.Epochs > 0, distopt.SettingWarmup, "%s is for %d epochs, the run has %d", formatShares(c.WarmupDensity), n, c.Epochs)
+	f.Add(slices.ContainsFunc(c.WarmupDensity, func(d float64) bool { return !(d > 0 && d <= 1) }), distopt.SettingWarmup, "%s: want shares above 0 and at most 1", formatShares(c.WarmupDensity))
 	m := c.Exchange.Momentum
-	f.add(m > 0 && (c.Optimizer != "sgd" || c.Momentum > 0), distopt.SettingMomentum, "%s with %v %s of momentum %s: it takes the place of the optimizer's own: use sgd with momentum 0",
+	f.Add(m > 0 && (c.Optimizer != "sgd" || c.Momentum > 0), distopt.SettingMomentum, "%s with %v %s of momentum %s: it takes the place of the optimizer's own: use sgd with momentum 0",
 		quantity.Exact(m), setting.Path("training.optimizer"), c.Optimizer, quantity.Exact(c.Momentum))
 }
 

@@ -52,21 +52,21 @@ func (c *Config) SetOptimizer(name string) {
 	}
 }
 
-func (c Config) validateOptimizer(f *errorList) {
-	f.add(!slices.Contains(Optimizers(), c.Optimizer), "training.optimizer", "%q is not known%s: use one of %s", c.Optimizer, spelling.Hint(c.Optimizer, Optimizers()...), strings.Join(Optimizers(), ", "))
+func (c Config) validateOptimizer(f *setting.Faults) {
+	f.Add(!slices.Contains(Optimizers(), c.Optimizer), "training.optimizer", "%q is not known%s: use one of %s", c.Optimizer, spelling.Hint(c.Optimizer, Optimizers()...), strings.Join(Optimizers(), ", "))
 	within := func(p setting.Path, value, limit float64) {
-		f.add(!(value >= 0 && value < limit), p, "%s: want a number from 0 to below %s", quantity.Exact(value), quantity.Exact(limit))
+		f.Add(!(value >= 0 && value < limit), p, "%s: want a number from 0 to below %s", quantity.Exact(value), quantity.Exact(limit))
 	}
 	within("training.momentum", c.Momentum, 1)
 	within("training.eps", c.Eps, math.Inf(1))
 	within("training.weight-decay", c.WeightDecay, math.Inf(1))
-	f.add(c.Optimizer == "ftrl" && c.Exchange.Strategy == distopt.PartialUpdate, "training.optimizer",
+	f.Add(c.Optimizer == "ftrl" && c.Exchange.Strategy == distopt.PartialUpdate, "training.optimizer",
 		"ftrl recomputes parameters from its own sums in each step, which discards the averages of %v %s: use another optimizer or strategy", setting.Path("exchange.strategy"), c.Exchange.Strategy)
 	_, err := parseTableRules(c.TableRules)
-	f.add(err != nil, tableRules, "%s: %w", c.TableRules, err)
-	f.join(c.schedule().Validate())
+	f.Add(err != nil, tableRules, "%s: %w", c.TableRules, err)
+	f.Join(c.schedule().Validate())
 	w := c.Warmup.Epochs
-	f.add(w > float64(c.Epochs) && c.Epochs > 0, "training.warmup", "of %v epochs in a run of %d: the learning rate would never be %v; want at most %[2]d epochs", w, c.Epochs, c.LR)
+	f.Add(w > float64(c.Epochs) && c.Epochs > 0, "training.warmup", "of %v epochs in a run of %d: the learning rate would never be %v; want at most %[2]d epochs", w, c.Epochs, c.LR)
 }
 
 // newOptimizer returns the optimizer for a model's arena. AdamW does not decay biases and

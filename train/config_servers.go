@@ -106,38 +106,38 @@ func (s Servers) codes(c *client.Config) error {
 	return err
 }
 
-func (c Config) validateServers(f *errorList) {
+func (c Config) validateServers(f *setting.Faults) {
 	s := c.Servers
 	const sync setting.Path = "sync"
 	if s.Consistency == "" {
-		f.add(s.Start != 0, "", "start %d of the job is for parameters on servers: leave it out", s.Start)
+		f.Add(s.Start != 0, "", "start %d of the job is for parameters on servers: leave it out", s.Start)
 		return
 	}
-	f.add(!slices.Contains(Consistencies(), s.Consistency), sync, "%q is no optimizer of parameter servers: use one of %s", s.Consistency, strings.Join(Consistencies(), ", "))
-	f.add(s.Consistency == "geo" && s.GeoSteps < 1, "ps.geo-steps", "%d: want at least 1", s.GeoSteps)
-	f.add(s.Staleness < 0, "ps.staleness", "%d: want 0 or more", s.Staleness)
-	f.add(s.CacheBytes < 0, "ps.row-cache", "%d bytes: want 0 or more", s.CacheBytes)
-	f.add(s.CacheBytes > 0 && s.Consistency == "geo", "ps.row-cache", "has no effect with %v geo: there ranks have copies of rows; leave it out", sync)
-	f.add(s.Start < 0, "", "start %d of the job: want at least 1, or 0", s.Start)
-	f.add(s.Threads < 0 || s.Threads > MaxThreads, "ps.trainer-threads", "%d: want 1 to %d", s.Threads, MaxThreads)
+	f.Add(!slices.Contains(Consistencies(), s.Consistency), sync, "%q is no optimizer of parameter servers: use one of %s", s.Consistency, strings.Join(Consistencies(), ", "))
+	f.Add(s.Consistency == "geo" && s.GeoSteps < 1, "ps.geo-steps", "%d: want at least 1", s.GeoSteps)
+	f.Add(s.Staleness < 0, "ps.staleness", "%d: want 0 or more", s.Staleness)
+	f.Add(s.CacheBytes < 0, "ps.row-cache", "%d bytes: want 0 or more", s.CacheBytes)
+	f.Add(s.CacheBytes > 0 && s.Consistency == "geo", "ps.row-cache", "has no effect with %v geo: there ranks have copies of rows; leave it out", sync)
+	f.Add(s.Start < 0, "", "start %d of the job: want at least 1, or 0", s.Start)
+	f.Add(s.Threads < 0 || s.Threads > MaxThreads, "ps.trainer-threads", "%d: want 1 to %d", s.Threads, MaxThreads)
 	if err := s.codes(new(client.Config)); err != nil {
-		f.add(true, "ps.wire-dtype", "%q: %w", s.Values, err)
+		f.Add(true, "ps.wire-dtype", "%q: %w", s.Values, err)
 	}
 	x := c.Exchange.Resolved()
 	only := func(wrong bool, p setting.Path, value any, why string) {
-		f.add(wrong, p, "%v with %v %s: %s; remove it, or use aggregation servers (%[2]v aggregate)", value, sync, s.Consistency, why)
+		f.Add(wrong, p, "%v with %v %s: %s; remove it, or use aggregation servers (%[2]v aggregate)", value, sync, s.Consistency, why)
 	}
 	only(x.Strategy != distopt.FP32, "exchange.strategy", x.Strategy, "parameter servers receive the gradients unchanged")
 	only(x.ClipNorm > 0, "training.clip-norm", x.ClipNorm, "no process has the whole gradient")
 	only(x.Accumulation > 1, "training.accumulate", x.Accumulation, "servers take the gradients of each batch")
 	only(x.NonFinite == "skip", "training.non-finite", x.NonFinite, "pushed gradients cannot be withdrawn")
-	f.add(len(c.Start.Rates) > 0 && s.Consistency != "geo", "training.lr-multipliers", "%s with %v %s: servers have one rate for all: leave it out, or use geo, where ranks move the parameters", formatRates(c.Start.Rates), sync, s.Consistency)
-	f.add(c.Tuning.Measure || c.Tuning.Profile != nil, "tuning.tune", "or %v with %v %s: no exchange is tuned with parameter servers: remove it", setting.Path("tuning.profile"), sync, s.Consistency)
+	f.Add(len(c.Start.Rates) > 0 && s.Consistency != "geo", "training.lr-multipliers", "%s with %v %s: servers have one rate for all: leave it out, or use geo, where ranks move the parameters", formatRates(c.Start.Rates), sync, s.Consistency)
+	f.Add(c.Tuning.Measure || c.Tuning.Profile != nil, "tuning.tune", "or %v with %v %s: no exchange is tuned with parameter servers: remove it", setting.Path("tuning.profile"), sync, s.Consistency)
 	if c.Optimizer == OptimizerClick {
 		_, err := s.clickRule(1)
-		f.add(err != nil, "ps.click", "%w", err)
+		f.Add(err != nil, "ps.click", "%w", err)
 	}
-	f.add(c.Optimizer == "adamw" && c.WeightDecay > 0, "training.weight-decay", "%s: on servers adamw decays all parameters, biases too: use adam, or 0", quantity.Exact(c.WeightDecay))
+	f.Add(c.Optimizer == "adamw" && c.WeightDecay > 0, "training.weight-decay", "%s: on servers adamw decays all parameters, biases too: use adam, or 0", quantity.Exact(c.WeightDecay))
 }
 
 // schemaOf describes the parameters of a model and their rules, with the learning rate of the first

@@ -68,12 +68,7 @@ func unsafeText(v reflect.Value) (text string, ok bool) {
 // run's model with its options: Spec.Build then makes parameters of the saved lengths. Programs
 // without a job read checkpoints by it.
 func ModelFromCheckpoint(h checkpoint.Header, m model.Spec) (d data.Description, shape model.Spec, o model.Options, err error) {
-	if text, ok := h.More[moreSet]; ok {
-		if err := json.Unmarshal([]byte(text), &d); err != nil {
-			return d, m, o, fmt.Errorf("the description of the run's data cannot be read: %w", err)
-		}
-	}
-	if err := d.Validate(); err != nil {
+	if d, err = descriptionOf(&h); err != nil {
 		return d, m, o, err
 	}
 	if s := d.Shape; s.Size() > 0 || s.IDs > 0 || len(s.Slots) > 0 { // a Loop has no shape: its model is complete
@@ -110,15 +105,11 @@ func (c *Config) follow(job *ringo.Job) error {
 			return err
 		}
 	}
-	text, err := json.Marshal(e)
-	if err == nil && !job.ServersOnly() {
-		text, err = broadcastBytes(job.Group(), text)
+	var err error
+	if !job.ServersOnly() {
+		e, err = broadcastJSON(job.Group(), e)
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &e)
-	}
-	c.previous, c.resumed = e.Encoder, e.Resumed
-	if err != nil {
+	if c.previous, c.resumed = e.Encoder, e.Resumed; err != nil {
 		return fmt.Errorf("sending all ranks the encoding of %s: %w", c.Start.From, err)
 	}
 	return nil

@@ -162,37 +162,49 @@ func (d *runData) verifyData(train bool) error {
 	return d.set.Verify(train, d.job.Rank(), d.job.Size(), d.peers.gather)
 }
 
-// setLeft lists the samples that a rank's set excludes. Ranks with the same Set count once; each
-// nil Set counts.
-type setLeft struct {
-	Set      []byte         `json:"set"`
-	Excluded []data.LeftOut `json:"excluded"`
-}
-
-// gatherLeft adds up the excluded samples of all ranks, in rank order. The call is collective.
-func gatherLeft(p communicator, set []byte, left []data.LeftOut) (sum []data.LeftOut, err error) {
-	own, err := json.Marshal(setLeft{set, left})
-	if err != nil {
-		return nil, err
+// eachSet gathers a value of each rank's set, as JSON, and calls do in rank order: once for ranks
+// with the same set, and for each nil set. The call is collective.
+func eachSet[T any](p communicator, set []byte, own T, do func(rank int, value T) error) error {
+	type ofSet struct {
+		Set   []byte
+		Value T
 	}
-	all, err := p.gather(own)
+	text, err := json.Marshal(ofSet{set, own})
 	if err != nil {
-		return nil, fmt.Errorf("adding up the excluded samples: %w", err)
+		return err
+	}
+	all, err := p.gather(text)
+	if err != nil {
+		return err
 	}
 	counted := map[string]bool{}
 	for rank, text := range all {
-		var s setLeft
+		var s ofSet
 		if text == nil { // lost
 			continue
 		}
 		if err := json.Unmarshal(text, &s); err != nil {
-			return nil, fmt.Errorf("excluded samples of rank %d: %w", rank, err)
+			return fmt.Errorf("of rank %d: %w", rank, err)
 		}
 		if s.Set != nil && counted[string(s.Set)] {
 			continue
 		}
 		counted[string(s.Set)] = true
-		sum = addLeft(sum, s.Excluded)
+		if err := do(rank, s.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gatherLeft adds up the excluded samples of all ranks, in rank order. The call is collective.
+func gatherLeft(p communicator, set []byte, left []data.LeftOut) (sum []data.LeftOut, err error) {
+	err = eachSet(p, set, left, func(_ int, excluded []data.LeftOut) error {
+		sum = addLeft(sum, excluded)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("adding up the excluded samples: %w", err)
 	}
 	return sum, nil
 }

@@ -22,12 +22,12 @@ type batches interface {
 // usualWindow is the default number of batches of a stream that are shuffled together.
 const usualWindow = 128
 
-func (c Config) validateStream(f *errorList) {
-	f.add(c.Stream && c.Batch > 0 && c.Window > 0 && c.Window%c.Batch != 0, "data.shuffle-window", "%d: want a multiple of %v %d; 0 for %d batches, or -1 for none", c.Window, setting.Path("training.batch"), c.Batch, usualWindow)
-	f.add(c.Stream && c.Partition == PartitionFixed, settingPartition, "%s: a stream's ranks share blocks of its files (%s), or whole files (%s)", c.Partition, PartitionShuffled, PartitionFiles)
-	f.add(!c.Stream && c.Partition == PartitionFiles, settingPartition, "%s has no effect: it needs %v", c.Partition, setting.Path("data.stream"))
-	f.add(c.Interleave < 0, "Interleave", "%d: want at least 0", c.Interleave)
-	f.add(c.Interleave != 0 && !c.Stream, "Interleave", "has no effect: it needs %v", setting.Path("data.stream"))
+func (c Config) validateStream(f *setting.Faults) {
+	f.Add(c.Stream && c.Batch > 0 && c.Window > 0 && c.Window%c.Batch != 0, "data.shuffle-window", "%d: want a multiple of %v %d; 0 for %d batches, or -1 for none", c.Window, setting.Path("training.batch"), c.Batch, usualWindow)
+	f.Add(c.Stream && c.Partition == PartitionFixed, settingPartition, "%s: a stream's ranks share blocks of its files (%s), or whole files (%s)", c.Partition, PartitionShuffled, PartitionFiles)
+	f.Add(!c.Stream && c.Partition == PartitionFiles, settingPartition, "%s has no effect: it needs %v", c.Partition, setting.Path("data.stream"))
+	f.Add(c.Interleave < 0, "Interleave", "%d: want at least 0", c.Interleave)
+	f.Add(c.Interleave != 0 && !c.Stream, "Interleave", "has no effect: it needs %v", setting.Path("data.stream"))
 }
 
 func (c Config) window() int {

@@ -55,15 +55,15 @@ func (h *Heter) settings() []setting.Row {
 	}
 }
 
-func (c Config) validateHeter(f *errorList) {
+func (c Config) validateHeter(f *setting.Faults) {
 	h := c.Heter
-	f.add(h.Count < 0, "heter.count", "%d: want 0 or more", h.Count)
+	f.Add(h.Count < 0, "heter.count", "%d: want 0 or more", h.Count)
 	if h.Count == 0 {
 		return
 	}
-	f.add(h.Micros < 1, "heter.micro-batches", "%d: want at least 1", h.Micros)
+	f.Add(h.Micros < 1, "heter.micro-batches", "%d: want at least 1", h.Micros)
 	if _, err := h.code(); err != nil {
-		f.add(true, "heter.wire-dtype", "%q: %w", h.Values, err)
+		f.Add(true, "heter.wire-dtype", "%q: %w", h.Values, err)
 	}
 }
 

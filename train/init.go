@@ -90,15 +90,15 @@ func formatRates(rates []Rate) string {
 	return strings.Join(parts, ",")
 }
 
-func (s Init) validate(f *errorList) {
+func (s Init) validate(f *setting.Faults) {
 	for _, r := range s.Rates {
-		f.add(!(r.Factor > 0) || math.IsInf(r.Factor, 0), "training.lr-multipliers", "%s: want a positive number; %v leaves parameters as they are", formatRates([]Rate{r}), setting.Path("training.freeze"))
+		f.Add(!(r.Factor > 0) || math.IsInf(r.Factor, 0), "training.lr-multipliers", "%s: want a positive number; %v leaves parameters as they are", formatRates([]Rate{r}), setting.Path("training.freeze"))
 	}
 	for _, p := range s.Except {
 		_, err := path.Match(p, "")
-		f.add(err != nil, "training.init-except", "%s: %w", p, err)
+		f.Add(err != nil, "training.init-except", "%s: %w", p, err)
 	}
-	f.add(s.From == "" && len(s.Except) > 0, "training.init-except", "%s has no effect without %v", strings.Join(s.Except, ","), setting.Path("training.init-from"))
+	f.Add(s.From == "" && len(s.Except) > 0, "training.init-except", "%s has no effect without %v", strings.Join(s.Except, ","), setting.Path("training.init-from"))
 }
 
 // choose freezes parameters and sets rates, before the arena is laid out.

@@ -168,8 +168,3 @@ func stopped(err error) bool {
 	var s *ringo.StoppedError
 	return errors.As(err, &s)
 }
-
-// leaveStopped ends a stopped run with err and leaves its servers.
-func (l *epochLoop) leaveStopped(err error) error {
-	return errors.Join(err, l.replica.params.leave())
-}

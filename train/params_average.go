@@ -119,10 +119,10 @@ func (a *weightAverage) ofTable(i int) []float32 {
 }
 
 // validateAverage reports an average that cannot be computed on each rank.
-func (c Config) validateAverage(f *errorList) {
+func (c Config) validateAverage(f *setting.Faults) {
 	d := c.Average
-	f.add(!(d >= 0 && d < 1), settingAverage, "%s: want a decay above 0 and below 1, such as 0.999, or 0 for none", quantity.Exact(d))
-	f.add(d != 0 && c.Servers.Consistency != "", settingAverage, "%s: the parameters are on servers, and ranks average copies: leave it out, or use %v allreduce or sum", quantity.Exact(d), setting.Path("sync"))
-	f.add(d != 0 && c.Servers.Consistency == "" && c.Heter.Count > 0, settingAverage, "%s: heter-trainers have a part of the parameters: leave it out", quantity.Exact(d))
-	f.add(d != 0 && c.Exchange.Strategy == distopt.PartialUpdate, settingAverage, "%s: under strategy %s the ranks' parameters differ between steps: use another strategy", quantity.Exact(d), distopt.PartialUpdate)
+	f.Add(!(d >= 0 && d < 1), settingAverage, "%s: want a decay above 0 and below 1, such as 0.999, or 0 for none", quantity.Exact(d))
+	f.Add(d != 0 && c.Servers.Consistency != "", settingAverage, "%s: the parameters are on servers, and ranks average copies: leave it out, or use %v allreduce or sum", quantity.Exact(d), setting.Path("sync"))
+	f.Add(d != 0 && c.Servers.Consistency == "" && c.Heter.Count > 0, settingAverage, "%s: heter-trainers have a part of the parameters: leave it out", quantity.Exact(d))
+	f.Add(d != 0 && c.Exchange.Strategy == distopt.PartialUpdate, settingAverage, "%s: under strategy %s the ranks' parameters differ between steps: use another strategy", quantity.Exact(d), distopt.PartialUpdate)
 }

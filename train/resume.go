@@ -85,15 +85,9 @@ func (r *resumption) broadcastInfo(open func() (checkpointInfo, error)) error {
 			return err
 		}
 	}
-	text, err := json.Marshal(head)
-	if err == nil {
-		text, err = broadcastBytes(r.job.Group(), text)
-	}
-	r.found.file = head.file
-	if err == nil {
-		err = json.Unmarshal(text, &r.found)
-	}
-	if err != nil {
+	var err error
+	r.found, err = broadcastJSON(r.job.Group(), head)
+	if r.found.file = head.file; err != nil {
 		return fmt.Errorf("broadcasting its description: %w", err)
 	}
 	return nil
@@ -335,20 +329,27 @@ func (r *resumption) restoreTally(t *epochCounters, tallies []uint64) error {
 	return nil
 }
 
-// maxInfo limits the length of checkpointInfo, above the length of any header.
+// maxInfo limits the bytes of broadcastJSON, above the length of any header.
 const maxInfo = 64 << 20
 
-// broadcastBytes broadcasts rank 0's bytes, whose length other ranks do not have.
-func broadcastBytes(g *collective.Group, own []byte) ([]byte, error) {
-	size := []int64{int64(len(own))}
+// broadcastJSON returns rank 0's value on all ranks, as its JSON has it.
+func broadcastJSON[T any](g *collective.Group, own T) (value T, err error) {
+	text, err := json.Marshal(own)
+	if err != nil {
+		return value, err
+	}
+	size := []int64{int64(len(text))}
 	if err := collective.Broadcast(g, size, 0); err != nil {
-		return nil, err
+		return value, err
 	}
 	if size[0] < 0 || size[0] > maxInfo {
-		return nil, fmt.Errorf("rank 0 announces %d bytes: must be at most %d", size[0], maxInfo)
+		return value, fmt.Errorf("rank 0 announces %d bytes: must be at most %d", size[0], maxInfo)
 	}
 	if g.Rank() != 0 {
-		own = make([]byte, size[0])
+		text = make([]byte, size[0])
 	}
-	return own, collective.Broadcast(g, own, 0)
+	if err := collective.Broadcast(g, text, 0); err != nil {
+		return value, err
+	}
+	return value, json.Unmarshal(text, &value)
 }

@@ -50,14 +50,8 @@ func (r *run) readEarlier() error {
 			}
 		}
 	}
-	text, err := json.Marshal(e)
-	if err == nil {
-		text, err = broadcastBytes(r.job.Group(), text)
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &r.data.earlier)
-	}
-	if err != nil {
+	var err error
+	if r.data.earlier, err = broadcastJSON(r.job.Group(), e); err != nil {
 		return fmt.Errorf("sending all ranks the digest of the data: %w", err)
 	}
 	return nil
@@ -75,7 +69,7 @@ func (d *runData) openContinued(cfg Config) (*data.Dataset, error) {
 	if e.About.Encoder != nil {
 		if err == nil {
 			for _, c := range set.Encoder.Columns {
-				if !slices.ContainsFunc(e.About.Encoder.Columns, sameName(c.Name)) {
+				if !slices.ContainsFunc(e.About.Encoder.Columns, func(has table.Column) bool { return has.Name == c.Name }) {
 					columns = append(columns, c.Name)
 				}
 			}
@@ -100,11 +94,6 @@ func (d *runData) openContinued(cfg Config) (*data.Dataset, error) {
 	d.evalChanged = set.Eval.Len() != e.Digest.Eval.N || slices.ContainsFunc(d.grown, func(line string) bool { return strings.HasPrefix(line, "other ") })
 	set.Notes = append(set.Notes, d.grown...)
 	return set, nil
-}
-
-// sameName returns a function that finds a column.
-func sameName(name string) func(table.Column) bool {
-	return func(c table.Column) bool { return c.Name == name }
 }
 
 // makeDigest stores the digest of the data on rank 0, which saves checkpoints.

@@ -109,7 +109,7 @@ func runOn(ctx context.Context, job *ringo.Job, cfg Config, set *data.Dataset) (
 	r.ended = r.loop.exhausted(at.epoch - 1)
 	for at.epoch <= cfg.Epochs && r.ended == "" {
 		if err := r.loop.epoch(&at); stopped(err) {
-			return Summary{}, r.loop.leaveStopped(err)
+			return Summary{}, errors.Join(err, r.replica.params.leave())
 		} else if err != nil {
 			return Summary{}, err
 		}

@@ -3,7 +3,6 @@ package train
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -55,10 +54,10 @@ type Checkpoint struct {
 
 // Validate reports all errors of c.
 func (c Checkpoint) Validate() error {
-	var f errorList
-	f.add(c.Every < 0, "checkpoint.every", "%d: want at least 1 step, or 0 for each epoch", c.Every)
-	f.add(c.Keep < 0, "", "%d checkpoints to keep: want at least 1, or 0 for %d", c.Keep, checkpoint.DefaultKeep)
-	return errors.Join(f...)
+	var f setting.Faults
+	f.Add(c.Every < 0, "checkpoint.every", "%d: want at least 1 step, or 0 for each epoch", c.Every)
+	f.Add(c.Keep < 0, "", "%d checkpoints to keep: want at least 1, or 0 for %d", c.Keep, checkpoint.DefaultKeep)
+	return f.Err()
 }
 
 // Prepare makes the folder and reports a folder that is not writable, that another job uses, or
@@ -232,28 +231,25 @@ func (s *saver) files() (best, last string) {
 // more returns the header's entries in addition to parameters and settings. places is "" without
 // streams.
 func (s *saver) more(p position, places string) (map[string]string, error) {
-	past, err := json.Marshal(s.reports.past)
-	if err != nil {
-		return nil, fmt.Errorf("the metrics of epoch %d cannot be saved: %w", p.epoch, err)
+	more := map[string]string{moreData: s.data.dataName(), moreSet: s.data.description}
+	for _, part := range []struct {
+		name, content string
+		value         any
+	}{
+		{morePast, fmt.Sprintf("the metrics of epoch %d", p.epoch), s.reports.past}, {moreExchange, "the strategy", s.replica.Opt.Setup()},
+		{moreTuned, "the choices of tuning", s.replica.Tuner.State()}, {moreAssignments, "the settings of the run", s.cfg.Checkpoint.Assignments},
+	} {
+		text, err := json.Marshal(part.value)
+		if err != nil {
+			return nil, fmt.Errorf("%s cannot be saved: %w", part.content, err)
+		}
+		more[part.name] = string(text)
 	}
-	setup, err := json.Marshal(s.replica.Opt.Setup())
-	if err != nil {
-		return nil, fmt.Errorf("the strategy cannot be saved: %w", err)
+	if s.cfg.Checkpoint.Assignments == nil {
+		delete(more, moreAssignments)
 	}
-	tuned, err := json.Marshal(s.replica.Tuner.State())
-	if err != nil {
-		return nil, fmt.Errorf("the choices of tuning cannot be saved: %w", err)
-	}
-	more := map[string]string{moreData: s.data.dataName(), moreSet: s.data.description, morePast: string(past), moreExchange: string(setup), moreTuned: string(tuned)}
 	if s.data.digest != "" {
 		more[moreDigest] = s.data.digest
-	}
-	if c := s.cfg.Checkpoint; c.Assignments != nil {
-		told, err := json.Marshal(c.Assignments)
-		if err != nil {
-			return nil, fmt.Errorf("the settings of the run cannot be saved: %w", err)
-		}
-		more[moreAssignments] = string(told)
 	}
 	if places != "" && p.step > 0 {
 		more[morePlaces] = places

@@ -62,6 +62,22 @@ func (l ErrorList) Err() error {
 	return errors.Join(errs...)
 }
 
+// Faults collects the errors of a configuration, to report all together.
+type Faults []error
+
+// Add adds an error of p, as of Errorf, if wrong.
+func (f *Faults) Add(wrong bool, p Path, format string, args ...any) {
+	if wrong {
+		*f = append(*f, Errorf(p, format, args...))
+	}
+}
+
+// Join adds errors; nil ones do not count.
+func (f *Faults) Join(errs ...error) { *f = append(*f, errs...) }
+
+// Err joins the errors. It is nil without any.
+func (f Faults) Err() error { return errors.Join(f...) }
+
 // Lines returns the errors joined in err, a line each, with the names that name returns. Other
 // errors keep their text.
 func Lines(err error, name func(Path) string) []string {

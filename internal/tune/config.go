@@ -2,7 +2,6 @@ package tune
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -81,43 +80,38 @@ func (c Config) Base() distopt.Config {
 
 // Validate reports all errors of c.
 func (c Config) Validate() error {
-	var errs []error
-	add := func(wrong bool, p setting.Path, format string, args ...any) {
-		if wrong {
-			errs = append(errs, setting.Errorf(p, format, args...))
-		}
-	}
+	var f setting.Faults
 	x, auto, measured := c.Exchange, c.Exchange.Strategy == Auto, slices.Contains(Plans(), c.Exchange.Plan)
 	known := append(distopt.Plans(), Plans()...)
 	base := c.Base()
 	if base.Plan != "" && !slices.Contains(known, base.Plan) {
-		add(true, "exchange.plan", "%q is not known%s: use one of %s", base.Plan, spelling.Hint(base.Plan, known...), strings.Join(known, ", "))
+		f.Add(true, "exchange.plan", "%q is not known%s: use one of %s", base.Plan, spelling.Hint(base.Plan, known...), strings.Join(known, ", "))
 		base.Plan = ""
 	}
 	if auto { // the settings of Auto's options
-		errs = append(errs, distopt.Config{Strategy: distopt.DLGS, Spars: x.Spars, Every: x.Every, Rule: x.Rule}.Validate())
+		f.Join(distopt.Config{Strategy: distopt.DLGS, Spars: x.Spars, Every: x.Every, Rule: x.Rule}.Validate())
 	}
-	errs = append(errs, base.Validate())
-	add(c.Measure && c.Profile != nil, "tuning.tune", "and %v both set the exchange: remove one of the two", setting.Path("tuning.profile"))
-	add(x.NonFinite == "skip" && c.Chooses(), "training.non-finite", "skip has updates after the exchange, which %v %s and %v %s do not predict: name the strategy and its plan, or use end", setting.Path("exchange.strategy"), cmp.Or(x.Strategy, distopt.FP32), setting.Path("exchange.plan"), cmp.Or(x.Plan, "exact"))
+	f.Join(base.Validate())
+	f.Add(c.Measure && c.Profile != nil, "tuning.tune", "and %v both set the exchange: remove one of the two", setting.Path("tuning.profile"))
+	f.Add(x.NonFinite == "skip" && c.Chooses(), "training.non-finite", "skip has updates after the exchange, which %v %s and %v %s do not predict: name the strategy and its plan, or use end", setting.Path("exchange.strategy"), cmp.Or(x.Strategy, distopt.FP32), setting.Path("exchange.plan"), cmp.Or(x.Plan, "exact"))
 	i, err := distopt.Lookup(base.Strategy)
-	add(err == nil && measured && !auto && (i.Plan != "" || i.Name == distopt.PartialUpdate), "exchange.plan", "%s has no effect on %v %s: leave it out", x.Plan, setting.Path("exchange.strategy"), i.Name)
+	f.Add(err == nil && measured && !auto && (i.Plan != "" || i.Name == distopt.PartialUpdate), "exchange.plan", "%s has no effect on %v %s: leave it out", x.Plan, setting.Path("exchange.strategy"), i.Name)
 	wrong := func(s distopt.Strategy) bool { return !slices.Contains(AutoStrategies(), s) }
-	add(c.Among != nil && (len(c.Among) < 2 || c.Among[0] != distopt.FP32 || slices.ContainsFunc(c.Among, wrong)), "exchange.strategy",
+	f.Add(c.Among != nil && (len(c.Among) < 2 || c.Among[0] != distopt.FP32 || slices.ContainsFunc(c.Among, wrong)), "exchange.strategy",
 		"%s is to choose from %v: want several of %v, and the first of them first", Auto, c.Among, AutoStrategies())
-	errs = append(errs, c.validateChoices(auto, measured)...)
+	f.Join(c.validateChoices(auto, measured)...)
 	switch {
 	case len(c.Choices) > 0: // a source
 	case c.lacksPlan() && (c.Measure || !c.MayKeep):
-		errs = append(errs, noSource(SavedPlan))
+		f.Join(noSource(SavedPlan))
 	case measured && !auto && !c.Measure && c.Profile == nil && !c.MayKeep:
-		errs = append(errs, noSource(x.Plan))
+		f.Join(noSource(x.Plan))
 	}
-	add(x.BucketBytes != 0 && (measured || auto && x.Plan == ""), "exchange.bucket-bytes", "%d has no effect on %v %s: use %s or leave it out", x.BucketBytes, setting.Path("exchange.plan"), cmp.Or(x.Plan, "exact"), distopt.PlanFixed)
+	f.Add(x.BucketBytes != 0 && (measured || auto && x.Plan == ""), "exchange.bucket-bytes", "%d has no effect on %v %s: use %s or leave it out", x.BucketBytes, setting.Path("exchange.plan"), cmp.Or(x.Plan, "exact"), distopt.PlanFixed)
 	if c.Profile != nil {
-		errs = append(errs, c.Profile.Validate())
+		f.Join(c.Profile.Validate())
 	}
-	return errors.Join(errs...)
+	return f.Err()
 }
 
 // lacksPlan reports whether the plan is a missing profile's.
