@@ -125,7 +125,9 @@ func openClicks(c Config, bad *datafile.Skips) (*Dataset, error) {
 			return nil, err
 		}
 	}
-	s.Eval, err = c.readClicks(files.Eval, f, c.EvalLimit, bad)
+	if s.Eval, err = c.readClicks(files.Eval, f, c.EvalLimit, bad); len(bad.LeftOut()) == 0 {
+		s.evalFile = files.Eval
+	}
 	return s, err
 }
 

@@ -98,15 +98,19 @@ type changedSamples struct {
 	n, lacks int  // samples of before, and their number without an equal one, for images
 }
 
-// text describes the samples, with the place of a table's row from where.
-func (c *changedSamples) text(where func(eval bool, sample int) string) string {
+// text describes the samples, with the place of a row of a table.
+func (c *changedSamples) text(rows [2]tableRows) string {
 	part, place := map[bool]string{false: "training", true: "evaluation"}[c.eval], ""
 	switch {
 	case c.hi == 0:
 		return fmt.Sprintf("%d of the %s %s samples of the checkpoint are missing", c.lacks, quantity.Group(c.n), part)
-	case where != nil:
-		if place = where(c.eval, c.lo); place != "" {
-			place = ": " + place
+	default:
+		of := rows[0]
+		if c.eval {
+			of = rows[1]
+		}
+		if places, _ := of.places([]int32{int32(c.lo)}, 0); places[0] != "" {
+			place = ": " + places[0]
 		}
 	}
 	if c.hi == c.lo+1 {
@@ -131,7 +135,7 @@ func (s *Dataset) CheckGrowth(before *Digest, other bool) (lines []string, err e
 		more[i] = p.src.Len() - p.before.N
 		if c := p.before.changed(p.src); c != nil {
 			if c.eval = i == 1; !other || c.lo > c.n/100 || c.hi == 0 {
-				return nil, fmt.Errorf("%s: append new rows after the earlier ones, name another file, or begin another run with --init-from", c.text(s.where))
+				return nil, fmt.Errorf("%s: append new rows after the earlier ones, name another file, or begin another run with --init-from", c.text(s.rows))
 			}
 			return s.replaces(before)
 		}

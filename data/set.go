@@ -129,10 +129,11 @@ type Dataset struct {
 	Layout *layout.Layout
 
 	skips      *datafile.Skips
-	emptyFiles []LeftOut                          // files without samples
-	images     *imageParts                        // images to decode by Verify; nil: none
-	open       []io.Closer                        // open files of samples
-	where      func(eval bool, sample int) string // place of a table's sample in its files; nil: unknown
+	emptyFiles []LeftOut    // files without samples
+	images     *imageParts  // images to decode by Verify; nil: none
+	open       []io.Closer  // open files of samples
+	evalFile   string       // file of the rows to evaluate on, of clicks and arrays
+	rows       [2]tableRows // of a table: training and evaluation rows
 }
 
 // Close closes the files of samples; samples must no longer be read. Sets in memory need no Close.

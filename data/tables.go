@@ -171,8 +171,10 @@ func openTable(c Config, bad *datafile.Skips) (*Dataset, error) {
 		}
 		return limited(&train, c.TrainLimit)
 	}, skip)
+	rows := [2]tableRows{{in, func(row int64) bool { return !heldOut(row) }}, {in, heldOut}}
 	if err == nil && evalPath != "" {
-		_, err = encodeOther(enc, evalPath, &eval, c.EvalLimit, bad)
+		rows[1].all = func(int64) bool { return true }
+		rows[1].Reader, err = encodeOther(enc, evalPath, &eval, c.EvalLimit, bad)
 	}
 	if err != nil {
 		return nil, err
@@ -182,18 +184,7 @@ func openTable(c Config, bad *datafile.Skips) (*Dataset, error) {
 		set.newWords(&train)
 	}
 	if err == nil && len(bad.LeftOut()) == 0 {
-		set.where = func(eval bool, sample int) string {
-			if eval && evalPath != "" {
-				return ""
-			}
-			row := int64(-1)
-			for n := -1; n < sample; {
-				if row++; heldOut(row) == eval {
-					n++
-				}
-			}
-			return table.Place(in, row)
-		}
+		set.rows = rows
 	}
 	return set, err
 }
@@ -211,6 +202,9 @@ func wholeTable(c Config, path string, bad *datafile.Skips) (*Dataset, error) {
 	set := encodedSet(c.Encoder, in)
 	set.unseen(&eval)
 	set.Eval = tableSource(c.Encoder, &eval)
+	if len(bad.LeftOut()) == 0 {
+		set.rows[1] = tableRows{in, func(int64) bool { return true }}
+	}
 	return set, nil
 }
 

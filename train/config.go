@@ -153,6 +153,10 @@ type Config struct {
 	Layers bool
 	// LogEvery is the number of steps between calls of Observer.Step. 0 means never.
 	LogEvery int
+	// Worst is the number of samples with the largest losses that Evaluate reports, at most 1,000.
+	// Importance is the number of permutations of each input by which Evaluate measures the rise of
+	// the loss, at most 1,000. 0 means none. Run ignores both.
+	Worst, Importance int
 	// Observer receives the events of this rank. nil ignores them.
 	Observer Observer `json:"-"`
 	// EachStep receives each step of this rank, on the goroutine that trains, and should return

@@ -20,7 +20,9 @@ type epochLoop struct {
 
 	stops *ringo.Stopper
 
-	tableWords int // limit of the words of an evaluation's tables
+	tableWords int  // limit of the words of an evaluation's tables
+	judges     bool // evaluations have each sample's loss
+	permutes   bool // an input is permuted: of the tables only the mean loss counts
 }
 
 // epoch trains over the rest of an epoch, evaluates, reports, and moves at to the next epoch.

@@ -376,7 +376,7 @@ func (w *trainerThread) evaluate(c *threadPool) error {
 		m := &w.replica.model
 		m.Count(&w.evaluation.counts, pass, false)
 		m.Samples(w.evaluation.words, pass)
-		w.evaluation.tables.Add(tablePass(pass))
+		w.evaluation.tables.Add(tablePass(pass, now.batch.Index))
 		c.mu.Lock()
 		c.progress(now.batch.N*len(c.data.evalRanks), 0)
 		c.mu.Unlock()

@@ -101,12 +101,26 @@ func (r *run) unit() (name string, perSample int) {
 	return "samples", 1
 }
 
+// inDeviations marks the mean absolute error as standardised, as a table's target is: the tables of
+// an evaluation have it in the unit of the column.
+func inDeviations(metrics []model.Metric, e *table.Encoder) []model.Metric {
+	metrics = slices.Clone(metrics)
+	for i := range metrics {
+		if goal, ok := e.Goal(); ok && goal.Deviation > 0 && metrics[i].Name == model.MAE().Name {
+			metrics[i].Title += " in deviations"
+		}
+	}
+	return metrics
+}
+
 func (r *run) info() Info {
 	o := r.replica.Opt
 	var columns []table.Found
 	var columnNotes []string
+	metrics := r.replica.model.Metrics
 	if e := r.data.set.Encoder; e != nil {
 		columns, columnNotes = e.Found(), e.ColumnNotes()
+		metrics = inDeviations(metrics, e)
 	}
 	best := BestEpoch{Metric: r.cfg.Best.Metric}
 	if b := r.reports.past.Best; b != nil && b.Metric == best.Metric {
@@ -115,7 +129,7 @@ func (r *run) info() Info {
 	unit, per := r.unit()
 	return Info{
 		Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.ParameterServers(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
-		Unit: unit, PerSample: per, Metrics: r.replica.model.Metrics, TrainSamples: r.data.samples, EvalSamples: r.data.shares.eval, LeftOut: r.data.shares.excluded, Omitted: r.data.omitted(),
+		Unit: unit, PerSample: per, Metrics: metrics, TrainSamples: r.data.samples, EvalSamples: r.data.shares.eval, LeftOut: r.data.shares.excluded, Omitted: r.data.omitted(),
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.data.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed, Fold: r.cfg.foldNumber(),
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
 		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), Placement: r.job.Placement(), DataSet: r.cfg.source(), DataNotes: slices.Concat(r.data.set.Notes, r.data.shares.notes, r.data.notes), Columns: columns, ColumnNotes: columnNotes, Best: best,

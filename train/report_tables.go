@@ -56,16 +56,20 @@ func (l *epochLoop) tablePlan() (p evalmetrics.Plan) {
 	case l.spec.Task == model.Classify && classes > 1:
 		p.Kind, p.Classes, p.Names = evalmetrics.Classes, classes, l.data.set.Words
 	}
+	if p.Losses = l.judges; !l.permutes {
+		p.Worst = l.cfg.Worst
+	}
 	p.Samples = l.data.shares.eval <= l.tableWords/each
-	p.Scores = p.Kind == evalmetrics.Classes && l.data.shares.eval <= l.tableWords/(1+classes)
+	p.Scores = !l.permutes && p.Kind == evalmetrics.Classes && l.data.shares.eval <= l.tableWords/(1+classes)
 	return p
 }
 
 // tablePass returns a pass for a Counter.
-func tablePass(p model.Pass) (out evalmetrics.Pass) {
+func tablePass(p model.Pass, index []int32) (out evalmetrics.Pass) {
 	if p.Outputs[0] != nil {
 		out.Outputs = p.Outputs[0].Data
 	}
+	out.Index = index
 	out.Labels, out.Targets, out.Correct = p.Batch.Labels, p.Batch.Targets, p.Loss.Correct
 	return out
 }

@@ -75,7 +75,13 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 	info.Resumed = "" // a loaded model does not continue its run
 	r.obs.Start(info)
 	start := time.Now()
+	if err := r.loop.checkJudge(); err != nil {
+		return e, err
+	}
 	whole, err := r.loop.evaluateSaved()
+	if err == nil {
+		err = r.loop.judge(&whole.report)
+	}
 	if err != nil {
 		return e, err
 	}

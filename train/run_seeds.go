@@ -3,7 +3,6 @@ package train
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/ringo-ml/ringo"
@@ -127,15 +126,10 @@ func spreadsOf(runs []Summary, of func(Summary) map[string]float64) map[string]S
 }
 
 func spreadOf(runs []Summary, of func(Summary) float64) Spread {
-	n := float64(len(runs))
-	var out Spread
-	for _, s := range runs {
-		out.Mean += of(s) / n
+	values := make([]float64, len(runs))
+	for i, s := range runs {
+		values[i] = of(s)
 	}
-	for _, s := range runs {
-		d := of(s) - out.Mean
-		out.SD += d * d / max(1, n-1)
-	}
-	out.SD = math.Sqrt(out.SD)
-	return out
+	mean, sd := meanAndSD(values)
+	return Spread{mean, sd}
 }

@@ -21,6 +21,8 @@ import (
 type evalCommand struct {
 	jobFlags
 	checkpoint string // file or folder
+	worst      int    // of --worst
+	importance int    // of --importance
 }
 
 func newEval() *cobra.Command { return new(evalCommand).command() }
@@ -38,6 +40,9 @@ func (c *evalCommand) command() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, words []string) error { return withCheckpoint(cmd, words, c.execute) },
 	}
 	c.register(cmd.Flags(), setting.Eval)
+	cmd.Flags().IntVar(&c.worst, "worst", 0, "print the `N` samples with the largest loss: file and row, or image, prediction and truth")
+	cmd.Flags().IntVar(&c.importance, "importance", 0, "print the rise of the loss if each column's values are permuted among the samples, the mean of `N` permutations; without a number: 5")
+	cmd.Flags().Lookup("importance").NoOptDefVal = "5"
 	return cmd
 }
 
@@ -123,7 +128,7 @@ func (c *evalCommand) execute(cmd *cobra.Command, words []string) error {
 		return cli.Usage(err)
 	}
 	cfg := c.training()
-	cfg.Checkpoint.Dir = c.checkpoint
+	cfg.Checkpoint.Dir, cfg.Worst, cfg.Importance = c.checkpoint, c.worst, c.importance
 	if cfg.Data != data.Synthetic && !c.worker {
 		if err := train.FindData(cfg); err != nil {
 			return err

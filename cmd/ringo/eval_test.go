@@ -120,3 +120,46 @@ func TestEvalRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestEvalPrintsWorstSamplesAndImportance prints the worst rows with file and line, and the columns
+// by importance; processes of 1, 2 and 3 ranks write equal records.
+func TestEvalPrintsWorstSamplesAndImportance(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	table, saved := filepath.Join(dir, "table.csv"), filepath.Join(dir, "saved")
+	rows := "x,noise,word,y\n"
+	for i := range 400 {
+		rows += fmt.Sprintf("%d,%d,%s,%d\n", i*i%97, i*i%89, []string{"a", "b", "c"}[i%3], i*i%97+5*(i%3))
+	}
+	if err := os.WriteFile(table, []byte(rows), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, errs := command(t, "train mlp --data "+table+" --batch 16 --epochs 8 --progress none --checkpoint "+saved); status != 0 {
+		t.Fatal(errs)
+	}
+	var records []map[string]any
+	for np := 1; np <= 3; np++ {
+		status, out, errs := command(t, fmt.Sprintf("eval %s --np %d --worst 3 --importance=2 --progress none --json -", saved, np))
+		if status != 0 || !strings.Contains(errs, "3 samples with the largest loss:") || !strings.Contains(errs, table+": line ") ||
+			!strings.Contains(errs, "if the values of one input are permuted, 2 times:") || !strings.Contains(errs, "mean absolute error in deviations ") {
+			t.Fatalf("status %d, %s", status, errs)
+		}
+		records = append(records, lastObject(t, out))
+	}
+	for _, r := range records {
+		for _, field := range []string{"worst", "importance"} {
+			if !reflect.DeepEqual(r[field], records[0][field]) || len(r[field].([]any)) != 3 {
+				t.Errorf("%s: %v, with 1 rank %v", field, r[field], records[0][field])
+			}
+		}
+	}
+	if first := records[0]["importance"].([]any)[0].(map[string]any); first["input"] != "x" || first["repeats"] != 2. || first["loss_rise"].(float64) <= 0 {
+		t.Errorf("most important is %v", first)
+	}
+	worst := records[0]["worst"].([]any)[0].(map[string]any)
+	lines := strings.Split(rows, "\n")
+	var line int
+	if _, err := fmt.Sscanf(strings.TrimPrefix(worst["place"].(string), table+": line "), "%d", &line); err != nil || !strings.HasSuffix(lines[line-1], fmt.Sprintf(",%.0f", worst["truth"])) {
+		t.Errorf("%v: line %q, %v", worst, lines[max(0, line-1)], err)
+	}
+}

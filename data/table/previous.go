@@ -3,21 +3,53 @@ package table
 import (
 	"errors"
 	"slices"
+	"time"
 )
 
 // errFound ends a pass over a table.
 var errFound = errors.New("found")
 
-// Place returns file and line, or row, of a row of a table; "" if the row cannot be read.
-func Place(r Reader, row int64) (text string) {
-	_ = r.Scan(nil, func(error) error { return errFound }, func(c *Chunk) error {
-		if i := row - c.First; i >= 0 && i < int64(c.N) {
-			text = c.place(r.Name(), int(i), "", "").place()
+// Rows returns file and line, or row, of each of some rows of a table, and the values of its first
+// columns as NAME=VALUE; "" and nil for a row that cannot be read. Cost: a pass up to the last row.
+func Rows(r Reader, rows []int64, columns int) (places []string, values [][]string) {
+	places, values = make([]string, len(rows)), make([][]string, len(rows))
+	names := r.Columns()
+	want := make([]int, min(columns, len(names)))
+	for i := range want {
+		want[i] = i
+	}
+	missing := len(rows)
+	_ = r.Scan(want, func(error) error { return errFound }, func(c *Chunk) error {
+		for k, row := range rows {
+			i := int(row - c.First)
+			if i < 0 || i >= c.N {
+				continue
+			}
+			places[k] = c.place(r.Name(), i, "", "").place()
+			for at := range want {
+				values[k] = append(values[k], names[at]+"="+c.Columns[at].shown(i))
+			}
+			missing--
+		}
+		if missing == 0 {
 			return errFound
 		}
 		return nil
 	})
-	return text
+	return places, values
+}
+
+// shown returns row i's value as text; "" if missing.
+func (v *Vector) shown(i int) string {
+	switch {
+	case v.Numbers == nil && v.Words == nil, v.missing(i):
+		return ""
+	case v.Seconds > 0:
+		if t, missing, ok := v.time(i, ""); ok && !missing {
+			return t.Format(time.RFC3339)
+		}
+	}
+	return v.plain(i)
 }
 
 // continued returns c with the goal and kinds of Previous where the user sets neither. Columns

@@ -44,6 +44,10 @@ type Plan struct {
 	// Samples gathers a word for each sample, which all tables need. Scores gathers a word for each
 	// sample and class, which the AUC of classes needs.
 	Samples, Scores bool
+	// Losses gathers each sample's loss and number, for Report.MeanLoss and Report.Worst, which has
+	// Worst samples. Tables of several targets per sample have none.
+	Losses bool
+	Worst  int
 	// Unit is the column of the targets, "" without one. Value converts a target to the column's
 	// unit; nil means no conversion.
 	Unit  string
@@ -55,6 +59,12 @@ type Report struct {
 	Classes *ClassReport  `json:"classes,omitempty"`
 	Numbers *NumberReport `json:"numbers,omitempty"`
 	Clicks  *ClickReport  `json:"clicks,omitempty"`
+	// Worst has the samples with the largest losses, the first of equal ones first.
+	Worst []Example `json:"worst,omitempty"`
+	// Importance has the inputs, the most important first.
+	Importance []Importance `json:"importance,omitempty"`
+	// MeanLoss is the mean of the samples' losses, with Plan.Losses.
+	MeanLoss Value `json:"-"`
 }
 
 // Metrics returns the defined metrics that summarise a table, by their names in JSON; a mean over
@@ -92,6 +102,8 @@ type Pass struct {
 	Labels  []int32
 	Targets []float32
 	Correct int // samples that the loss counts as correct, of a classifier
+	// Index has the samples' numbers in the evaluation set.
+	Index []int32
 }
 
 // Counter collects the passes of a thread or a rank.
@@ -100,6 +112,7 @@ type Counter struct {
 	foreign uint64     // passes with outputs that are no scores of the plan's samples
 	words   [][]uint64 // words of samples, and of scores by class
 	chances []float64
+	losses  [2][]uint64 // losses and numbers of the samples of words[0]
 }
 
 // NewCounter returns an empty Counter.
@@ -120,6 +133,7 @@ func (c *Counter) Add(p Pass) {
 	if len(c.words) == 0 {
 		return
 	}
+	c.addLosses(p)
 	switch c.plan.Kind {
 	case Classes:
 		c.addClasses(p)
@@ -136,6 +150,9 @@ func (c *Counter) Merge(o *Counter) {
 	for i, w := range o.words {
 		c.words[i] = append(c.words[i], w...)
 	}
+	for i, w := range o.losses {
+		c.losses[i] = append(c.losses[i], w...)
+	}
 }
 
 // Words returns the collected samples as lists of words, as many as for every Counter of the plan.
@@ -145,7 +162,11 @@ func (c *Counter) Words() [][]uint64 {
 	if len(c.words) == 0 {
 		return nil
 	}
-	return append([][]uint64{{c.foreign}}, c.words...)
+	words := append([][]uint64{{c.foreign}}, c.words...)
+	if c.plan.Losses {
+		words = append(words, c.losses[:]...)
+	}
+	return words
 }
 
 // Report computes the tables from the words of all ranks, which it reorders. Without samples, or
@@ -153,6 +174,10 @@ func (c *Counter) Words() [][]uint64 {
 func (p Plan) Report(words [][]uint64) (r Report) {
 	if len(words) < 2 || len(words[1]) == 0 || sum(words[0]) > 0 {
 		return r
+	}
+	if n := len(words) - 2; p.Losses {
+		p.reportLosses(&r, words[n], words[n+1], words[1])
+		words = words[:n]
 	}
 	switch p.Kind {
 	case Classes:

@@ -46,24 +46,20 @@ func (c *Counter) addNumbers(p Pass) {
 // numberReport computes the table from at least one word.
 func (p Plan) numberReport(words []uint64) *NumberReport {
 	slices.Sort(words)
-	value := p.Value
-	if value == nil {
-		value = func(x float32) float64 { return float64(x) }
-	}
 	n := float64(len(words))
 	errs := make([]float64, len(words))
 	var targets, squares, absolute, bias, spread float64
 	first, constant := words[0]>>32, true
 	for i, w := range words {
-		y := value(math.Float32frombits(uint32(w >> 32)))
-		e := value(math.Float32frombits(uint32(w))) - y
+		y := p.value(math.Float32frombits(uint32(w >> 32)))
+		e := p.value(math.Float32frombits(uint32(w))) - y
 		constant = constant && w>>32 == first
 		errs[i] = math.Abs(e)
 		targets, squares, absolute, bias = targets+y, squares+e*e, absolute+errs[i], bias+e
 	}
 	mean := targets / n
 	for _, w := range words {
-		d := value(math.Float32frombits(uint32(w>>32))) - mean
+		d := p.value(math.Float32frombits(uint32(w>>32))) - mean
 		spread += d * d
 	}
 	r := &NumberReport{Targets: int64(len(words)), Unit: p.Unit, RMSE: math.Sqrt(squares / n), MAE: absolute / n, Bias: bias / n}

@@ -17,16 +17,16 @@ const (
 )
 
 // Lines returns the tables as text of at most 80 columns.
-func (r Report) Lines() []string {
+func (r Report) Lines() (out []string) {
 	switch {
 	case r.Classes != nil:
-		return r.Classes.lines()
+		out = r.Classes.lines()
 	case r.Numbers != nil:
-		return r.Numbers.lines()
+		out = r.Numbers.lines()
 	case r.Clicks != nil:
-		return r.Clicks.lines()
+		out = r.Clicks.lines()
 	}
-	return nil
+	return append(out, r.judged()...)
 }
 
 // Brief returns the report in at most two lines of at most 80 columns, nil without one.

@@ -255,76 +255,6 @@ func walkImages(root string, left *datafile.LeftOuts, visit func(below string, f
 	return nil
 }
 
-// EvalPart returns the name of the evaluation part, "" without one.
-func (t *Tree) EvalPart() string {
-	for _, part := range datafile.EvalParts() {
-		if len(t.parts[part]) > 0 {
-			return part
-		}
-	}
-	return ""
-}
-
-// Split returns the training and the evaluation pictures, each in the order of their paths, and the
-// names of the classes of the training part. Without an evaluation part, held selects pictures of
-// the training part by their keys, unless it is nil; classes are then of both.
-func (t *Tree) Split(held func(key string) bool) (train, eval []Picture, classes []string, err error) {
-	train, eval = t.parts["train"], t.parts[t.EvalPart()]
-	for _, p := range train {
-		classes = append(classes, p.Class)
-	}
-	if len(eval) == 0 && held != nil {
-		all := train
-		train = nil
-		for _, p := range all {
-			if held(p.Key) {
-				eval = append(eval, p)
-			} else {
-				train = append(train, p)
-			}
-		}
-	}
-	if len(train) == 0 || len(eval) == 0 {
-		left := strings.Join(append([]string{""}, t.Skipped.Sentences()...), "; ")
-		return nil, nil, nil, fmt.Errorf("%s has %s to train on in train/CLASS/… and %d to evaluate on, held out of these or in test, val, validation or eval: both are needed (.jpg, .jpeg or .png)%s",
-			t.root, quantity.Count(len(train), "image"), len(eval), left)
-	}
-	order := func(a, b Picture) int { return strings.Compare(a.Key, b.Key) }
-	slices.SortFunc(train, order)
-	slices.SortFunc(eval, order)
-	slices.Sort(classes)
-	classes = slices.Compact(classes)
-	for _, p := range eval {
-		if _, ok := slices.BinarySearch(classes, p.Class); !ok {
-			return nil, nil, nil, fmt.Errorf("%s: class %q is not among the %d classes of the training images", p.Path, p.Class, len(classes))
-		}
-	}
-	return train, eval, classes, nil
-}
-
-// Spread returns n pictures taken evenly from pictures in the order of classes: the first n could
-// be of one class. It returns all pictures if n is 0 or too large.
-func Spread(all []Picture, n int) []Picture {
-	if n <= 0 || n >= len(all) {
-		return all
-	}
-	out := make([]Picture, n)
-	for i := range out {
-		out[i] = all[(2*i+1)*len(all)/(2*n)]
-	}
-	return out
-}
-
-// LabelsOf returns the classes of pictures by number.
-func LabelsOf(pictures []Picture, classes []string) []int32 {
-	labels := make([]int32, len(pictures))
-	for i, p := range pictures {
-		n, _ := slices.BinarySearch(classes, p.Class)
-		labels[i] = int32(n)
-	}
-	return labels
-}
-
 // load reads the encoded bytes.
 func (p *Picture) load() ([]byte, error) {
 	if p.Encoded != nil {
@@ -396,7 +326,7 @@ func hasTree(dir string) bool {
 	return err == nil && info.IsDir()
 }
 
-// isTree reports whether a folder has the parts of a tree, or no part and class folders with images.
+// isTree reports whether a folder has the parts of a tree, or no part and folders of classes.
 func isTree(dir string) bool { return hasTree(dir) || len(classFolders(dir)) > 0 }
 
 // classFolders returns the folders of a folder without parts that have an image.

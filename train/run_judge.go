@@ -1,0 +1,95 @@
+package train
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ringo-ml/ringo/internal/evalmetrics"
+)
+
+// maxJudged limits Config.Worst and Config.Importance.
+const maxJudged = 1000
+
+// checkJudge returns an error for evaluations without a loss for each sample.
+func (l *epochLoop) checkJudge() error {
+	worst, repeats := l.cfg.Worst, l.cfg.Importance
+	l.tableWords = savedTableWords
+	l.judges = worst > 0 || repeats > 0
+	plan := l.tablePlan()
+	name, _ := l.data.set.Permuted(0, 0)
+	switch {
+	case worst < 0 || worst > maxJudged || repeats < 0 || repeats > maxJudged:
+		return fmt.Errorf("%d worst samples, %d permutations of each input: want 0 to %d", worst, repeats, maxJudged)
+	case !l.judges:
+		return nil
+	case plan.Kind == evalmetrics.None || l.spec.Targets > 1:
+		return fmt.Errorf("model %s has no loss for each sample: worst samples and importance are of models with one class, number or click per sample", l.cfg.name())
+	case !plan.Samples:
+		return fmt.Errorf("%d samples to evaluate on, more than worst samples and importance allow: name fewer with data.eval-limit", l.data.shares.eval)
+	case len(l.data.shares.ranks) > 0 && len(l.data.shares.ranks) < l.job.Size():
+		return errors.New("ranks have separate data sets: worst samples and importance need one for all ranks")
+	case repeats > 0 && name == "":
+		return fmt.Errorf("data set %s has no columns: importance is of the columns of tables and the slots of clicks", l.data.set.Name)
+	}
+	return nil
+}
+
+// judge adds the worst samples' places and the importance of the inputs to the report of an
+// evaluation. The call is collective. Cost: an evaluation for each input and permutation.
+func (l *epochLoop) judge(r *evalmetrics.Report) error {
+	if !l.judges {
+		return nil
+	}
+	if !r.MeanLoss.Known {
+		return fmt.Errorf("model %s has other outputs than one logit per class or click, or one number: worst samples and importance need these", l.cfg.name())
+	}
+	samples := make([]int32, len(r.Worst))
+	for i, e := range r.Worst {
+		samples[i] = int32(e.Sample)
+	}
+	places, values := l.data.set.Places(samples)
+	for i := range r.Worst {
+		r.Worst[i].Place, r.Worst[i].Values = places[i], values[i]
+	}
+	if l.cfg.Importance == 0 {
+		return nil
+	}
+	eval := l.data.set.Eval
+	l.permutes = true
+	defer func() { l.data.set.Eval, l.permutes = eval, false }()
+	for column := 0; ; column++ {
+		rises := make([]float64, l.cfg.Importance)
+		var input string
+		for i := range rises {
+			l.data.set.Eval = eval
+			name, permuted := l.data.set.Permuted(column, uint64(i))
+			if name == "" {
+				slices.SortStableFunc(r.Importance, func(a, b evalmetrics.Importance) int { return cmp.Compare(b.Rise, a.Rise) })
+				return nil
+			}
+			l.data.set.Eval, input = permuted, name
+			whole, err := l.evaluateSaved()
+			if err != nil {
+				return fmt.Errorf("importance of %q: %w", name, err)
+			}
+			rises[i] = whole.report.MeanLoss.Value - r.MeanLoss.Value
+		}
+		mean, sd := meanAndSD(rises)
+		r.Importance = append(r.Importance, evalmetrics.Importance{Input: input, Rise: mean, SD: sd, Repeats: len(rises)})
+	}
+}
+
+// meanAndSD returns the mean and the standard deviation of one value, estimated with n-1.
+func meanAndSD(values []float64) (mean, sd float64) {
+	n := float64(len(values))
+	for _, v := range values {
+		mean += v / n
+	}
+	for _, v := range values {
+		sd += (v - mean) * (v - mean) / max(1, n-1)
+	}
+	return mean, math.Sqrt(sd)
+}
