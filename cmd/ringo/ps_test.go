@@ -16,7 +16,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/freeport"
 	"github.com/ringo-ml/ringo/internal/launch"
-	"github.com/ringo-ml/ringo/internal/server/export"
+	"github.com/ringo-ml/ringo/internal/server/export/exporttest"
 )
 
 // kept trains a small click model on servers that keep it, and returns their folder.
@@ -59,7 +59,7 @@ func TestSavedByServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var again strings.Builder
-	if _, _, err := export.Read(bytes.NewReader(b), int64(len(b)), func(key uint64, weights []float32) error {
+	if _, _, err := exporttest.Read(bytes.NewReader(b), int64(len(b)), func(key uint64, weights []float32) error {
 		fmt.Fprint(&again, key)
 		for _, w := range weights {
 			fmt.Fprintf(&again, " %v", w)

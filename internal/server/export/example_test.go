@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ringo-ml/ringo/internal/server/export"
+	"github.com/ringo-ml/ringo/internal/server/export/exporttest"
 )
 
 // Rows are written for serving, as text for people and as binary for programs.
@@ -20,7 +21,7 @@ func Example() {
 			fmt.Print(file.String())
 			continue
 		}
-		_, _, err = export.Read(&file, int64(file.Len()), func(key uint64, weights []float32) error {
+		_, _, err = exporttest.Read(&file, int64(file.Len()), func(key uint64, weights []float32) error {
 			fmt.Println(key, weights)
 			return nil
 		})

@@ -1,4 +1,4 @@
-package export
+package export_test
 
 import (
 	"bytes"
@@ -9,10 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/server/export"
+	"github.com/ringo-ml/ringo/internal/server/export/exporttest"
 )
 
 // table is rows in batches.
-func table(keys []uint64, weights []float32, dim, batch int) Rows {
+func table(keys []uint64, weights []float32, dim, batch int) export.Rows {
 	return func(do func([]uint64, []float32) error) error {
 		for lo := 0; lo < len(keys); lo += batch {
 			hi := min(len(keys), lo+batch)
@@ -41,7 +44,7 @@ func random(n, dim int) ([]uint64, []float32) {
 
 func TestText(t *testing.T) {
 	var b strings.Builder
-	n, err := Write(&b, Text, 2, table([]uint64{42, math.MaxUint64}, []float32{0.25, -1.5, 1e-30, 3}, 2, 1))
+	n, err := export.Write(&b, export.Text, 2, table([]uint64{42, math.MaxUint64}, []float32{0.25, -1.5, 1e-30, 3}, 2, 1))
 	const want = "42 0.25 -1.5\n18446744073709551615 1e-30 3\n"
 	if err != nil || n != 2 || b.String() != want {
 		t.Errorf("%d rows %v: %q, want %q", n, err, b.String(), want)
@@ -52,7 +55,7 @@ func TestBinary(t *testing.T) {
 	for _, c := range []struct{ n, dim, batch int }{{0, 1, 1}, {1, 1, 1}, {1000, 16, 64}, {77, 5, 100}} {
 		keys, weights := random(c.n, c.dim)
 		path := filepath.Join(t.TempDir(), "rows")
-		n, err := File(path, Binary, c.dim, table(keys, weights, c.dim, c.batch))
+		n, err := export.File(path, export.Binary, c.dim, table(keys, weights, c.dim, c.batch))
 		if err != nil || n != int64(c.n) {
 			t.Fatalf("%+v: %d rows, %v", c, n, err)
 		}
@@ -61,7 +64,7 @@ func TestBinary(t *testing.T) {
 			t.Fatal(err)
 		}
 		i := 0
-		dim, rows, err := Read(bytes.NewReader(b), int64(len(b)), func(key uint64, row []float32) error {
+		dim, rows, err := exporttest.Read(bytes.NewReader(b), int64(len(b)), func(key uint64, row []float32) error {
 			for k, v := range row {
 				if key != keys[i] || math.Float32bits(v) != math.Float32bits(weights[i*c.dim+k]) {
 					t.Fatalf("%+v: row %d is %d %v", c, i, key, row)
@@ -80,12 +83,12 @@ func TestBinary(t *testing.T) {
 func TestWhole(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rows")
 	keys, weights := random(10, 3)
-	if _, err := File(path, Text, 3, table(keys, weights, 3, 4)); err != nil {
+	if _, err := export.File(path, export.Text, 3, table(keys, weights, 3, 4)); err != nil {
 		t.Fatal(err)
 	}
 	before, _ := os.ReadFile(path)
 	stop := errors.New("stop")
-	_, err := File(path, Text, 3, func(do func([]uint64, []float32) error) error {
+	_, err := export.File(path, export.Text, 3, func(do func([]uint64, []float32) error) error {
 		return errors.Join(do(keys[:2], weights[:6]), stop)
 	})
 	after, _ := os.ReadFile(path)
@@ -96,13 +99,13 @@ func TestWhole(t *testing.T) {
 	if err != nil || len(entries) != 1 {
 		t.Errorf("left: %v %v", entries, err)
 	}
-	if _, err := Write(&bytes.Buffer{}, "csv", 3, table(keys, weights, 3, 4)); err == nil || !strings.Contains(err.Error(), "csv") {
+	if _, err := export.Write(&bytes.Buffer{}, "csv", 3, table(keys, weights, 3, 4)); err == nil || !strings.Contains(err.Error(), "csv") {
 		t.Errorf("another format: %v", err)
 	}
-	if _, err := Write(&bytes.Buffer{}, Text, 0, table(keys, weights, 3, 4)); err == nil {
+	if _, err := export.Write(&bytes.Buffer{}, export.Text, 0, table(keys, weights, 3, 4)); err == nil {
 		t.Error("rows of no weights were written")
 	}
-	if _, err := Write(&bytes.Buffer{}, Text, 4, table(keys, weights, 3, 4)); err == nil {
+	if _, err := export.Write(&bytes.Buffer{}, export.Text, 4, table(keys, weights, 3, 4)); err == nil {
 		t.Error("rows of another width were written")
 	}
 }
@@ -111,7 +114,7 @@ func FuzzRead(f *testing.F) {
 	for _, n := range []int{0, 1, 5} {
 		keys, weights := random(n, 3)
 		var b bytes.Buffer
-		if _, err := Write(&b, Binary, 3, table(keys, weights, 3, 2)); err != nil {
+		if _, err := export.Write(&b, export.Binary, 3, table(keys, weights, 3, 2)); err != nil {
 			f.Fatal(err)
 		}
 		f.Add(b.Bytes())
@@ -119,7 +122,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var keys []uint64
 		var weights []float32
-		dim, _, err := Read(bytes.NewReader(b), int64(len(b)), func(key uint64, row []float32) error {
+		dim, _, err := exporttest.Read(bytes.NewReader(b), int64(len(b)), func(key uint64, row []float32) error {
 			keys, weights = append(keys, key), append(weights, row...)
 			return nil
 		})
@@ -127,7 +130,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		var again bytes.Buffer
-		if _, err := Write(&again, Binary, dim, table(keys, weights, dim, 7)); err != nil || !bytes.Equal(again.Bytes(), b) {
+		if _, err := export.Write(&again, export.Binary, dim, table(keys, weights, dim, 7)); err != nil || !bytes.Equal(again.Bytes(), b) {
 			t.Fatalf("%x became %x: %v", b, again.Bytes(), err)
 		}
 	})

@@ -17,7 +17,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/clicks"
 	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/rowinit"
-	"github.com/ringo-ml/ringo/internal/server/export"
+	"github.com/ringo-ml/ringo/internal/server/export/exporttest"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/nn"
@@ -64,7 +64,7 @@ func readBundle(t *testing.T, dir string) *reader {
 		}
 		defer f.Close()
 		rows := map[uint64][]float32{}
-		dim, n, err := export.Read(f, r.d.Files[tab.File].Bytes, func(key uint64, weights []float32) error {
+		dim, n, err := exporttest.Read(f, r.d.Files[tab.File].Bytes, func(key uint64, weights []float32) error {
 			rows[key] = slices.Clone(weights)
 			return nil
 		})
