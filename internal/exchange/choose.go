@@ -39,11 +39,6 @@ type Situation struct {
 	Blocks  bool // the code's blocks cannot be cut: parts and sums travel as float32
 }
 
-// Density returns the mean share of values that one rank contributes.
-func (s Situation) Density() float64 {
-	return float64(s.Entries) / float64(max(1, s.Ranks)) / float64(max(1, s.Len))
-}
-
 // Cost is the cost of an exchange for the busiest rank if all contribute the same number of
 // entries, at independent indices.
 type Cost struct {

@@ -13,11 +13,9 @@ import (
 // Device, and an accelerator would be. A Device is not safe for concurrent use.
 //
 // A step is a number of Runs, with the sum of their gradients, and an Update. Evaluations may be
-// between any two and have no effect on state. Buffers, Gradients and Values are in this process's
+// between any two and have no effect on state. Gradients and Values are in this process's
 // memory: a device with separate memory copies.
 type Device interface {
-	// Buffers allocates a micro-batch for up to n samples in memory that the device accesses.
-	Buffers(n int) *MicroBatch
 	// Run runs the stage forward over a micro-batch, and backward unless m.Eval is set. It adds to
 	// the parameters' gradients, and writes its results to m.
 	Run(m *MicroBatch) error
@@ -106,13 +104,6 @@ func (d *CPU) find(spec model.Spec) error {
 	return err
 }
 
-// Buffers allocates Go memory.
-func (d *CPU) Buffers(n int) *MicroBatch {
-	m := &MicroBatch{}
-	m.Size(d.cut, n)
-	return m
-}
-
 // Run returns no error.
 func (d *CPU) Run(m *MicroBatch) error {
 	if m.Eval {
@@ -176,9 +167,6 @@ func (d *CPU) Update(rate float64, scale float32) error {
 	d.ran = false
 	return nil
 }
-
-// Params is the registry of the stage's parameters, with the trainers' parameters frozen.
-func (d *CPU) Params() *nn.Params { return d.params }
 
 // Close ends the threads of the tape and of the optimizer.
 func (d *CPU) Close() {

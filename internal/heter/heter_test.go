@@ -157,7 +157,7 @@ func TestSplitIsWhole(t *testing.T) {
 						t.Errorf("%d terms, outputs %v of %d samples", pass.Loss.Terms, pass.Outputs[0].Shape, b.N)
 					}
 				}
-				compareParams(t, micros == 1, one.ps, near.ps, d.Params())
+				compareParams(t, micros == 1, one.ps, near.ps, d.params)
 			})
 		}
 	}

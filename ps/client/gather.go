@@ -108,11 +108,10 @@ func (c *Client) whole(out [][]byte) ([][]byte, error) {
 }
 
 func (k *link) meet(p *Pull, number uint64, blob []byte) error {
-	it, err := k.newMessage(false, message.Front+len(blob))
+	it, err := k.newRequest(message.TypeGather, p, message.Head{Step: number, Count: len(blob)}, len(blob))
 	if err != nil {
 		return err
 	}
-	it.t, it.head, it.change, it.pull, it.dst, it.places = message.TypeGather, message.Head{Step: number, Count: len(blob)}, false, p, nil, nil
 	copy(it.frame[message.Front:], blob)
 	return k.add(it)
 }

@@ -206,22 +206,31 @@ func putKeys(body []byte, keys []uint64, places []int32) {
 // pullRows queues a pull of rows of keys into dst or, with places, of the keys at these indices,
 // into the same indices of the pull's destination.
 func (k *link) pullRows(p *Pull, head message.Head, keys []uint64, places []int32, dst []float32) error {
-	it, err := k.newMessage(false, message.Front+message.KeySize*head.Count)
+	it, err := k.newRequest(message.TypePullRows, p, head, message.KeySize*head.Count)
 	if err != nil {
 		return err
 	}
-	it.t, it.head, it.change, it.pull, it.dst, it.places = message.TypePullRows, head, false, p, dst, places
+	it.dst, it.places = dst, places
 	putKeys(it.frame[message.Front:], keys, places)
 	return k.add(it)
 }
 
+// newRequest returns a message for p with a body of size bytes.
+func (k *link) newRequest(t wire.Type, p *Pull, head message.Head, size int) (*outMessage, error) {
+	it, err := k.newMessage(false, message.Front+size)
+	if err == nil {
+		it.t, it.head, it.change, it.pull, it.dst, it.places = t, head, false, p, nil, nil
+	}
+	return it, err
+}
+
 // pullDense queues a pull of a range of an array into dst.
 func (k *link) pullDense(p *Pull, head message.Head, dst []float32) error {
-	it, err := k.newMessage(false, message.Front)
+	it, err := k.newRequest(message.TypePullDense, p, head, 0)
 	if err != nil {
 		return err
 	}
-	it.t, it.head, it.change, it.pull, it.dst, it.places = message.TypePullDense, head, false, p, dst, nil
+	it.dst = dst
 	return k.add(it)
 }
 

@@ -31,11 +31,10 @@ func (c *Client) Save(step, oldest uint64) ([]uint64, error) {
 }
 
 func (k *link) save(p *Pull, head message.Head) error {
-	it, err := k.newMessage(false, message.Front)
+	it, err := k.newRequest(message.TypeSave, p, head, 0)
 	if err != nil {
 		return err
 	}
-	it.t, it.head, it.change, it.pull, it.dst, it.places = message.TypeSave, head, false, p, nil, nil
 	return k.add(it)
 }
 

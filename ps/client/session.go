@@ -28,10 +28,7 @@ type Session struct {
 	sums   []float32   // sums of merged gradients
 	gather []float32   // gradients of a message
 
-	spare struct {
-		sync.Mutex
-		pulls []*Pull
-	}
+	spare bytesview.FreeList[Pull]
 }
 
 func newSession(c *Client, index int) *Session {
@@ -309,13 +306,9 @@ type Pull struct {
 }
 
 func (l *Session) pull(dst []float32, dim int) *Pull {
-	l.spare.Lock()
-	defer l.spare.Unlock()
-	var p *Pull
-	if n := len(l.spare.pulls); n > 0 {
-		p, l.spare.pulls = l.spare.pulls[n-1], l.spare.pulls[:n-1]
-	} else {
-		p = &Pull{session: l, done: make(chan struct{}, 1)}
+	p := l.spare.Get()
+	if p.session == nil {
+		p.session, p.done = l, make(chan struct{}, 1)
 	}
 	p.dst, p.dim, p.dups, p.parts, p.clock = dst, dim, p.dups[:0], 1, math.MaxUint64
 	return p
@@ -385,9 +378,6 @@ func (p *Pull) arrive() error {
 }
 
 func (p *Pull) giveBack() {
-	l := p.session
 	p.dst = nil
-	l.spare.Lock()
-	l.spare.pulls = append(l.spare.pulls, p)
-	l.spare.Unlock()
+	p.session.spare.Put(p)
 }

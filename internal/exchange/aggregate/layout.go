@@ -1,7 +1,5 @@
 package aggregate
 
-import "fmt"
-
 // layout is the division of an exchange, a function of its head and equal on all members.
 type layout struct {
 	n       int // values
@@ -45,8 +43,4 @@ func (l layout) rounds() int {
 		most = max(most, l.segments(s))
 	}
 	return most
-}
-
-func (l layout) String() string {
-	return fmt.Sprintf("%d values over %d servers in segments of %d", l.n, l.servers, l.segment)
 }

@@ -30,12 +30,6 @@ type slope struct {
 
 var theCut = &heter.Cut{Model: "slope", In: []heter.CutTensor{{Name: "x", Shape: []int{1}, Grad: true}}, Out: []int{1}, Values: 1}
 
-func (d *slope) Buffers(n int) *heter.MicroBatch {
-	m := &heter.MicroBatch{}
-	m.Size(theCut, n)
-	return m
-}
-
 func (d *slope) Run(m *heter.MicroBatch) error {
 	time.Sleep(d.slow)
 	if m.Seed == panics {

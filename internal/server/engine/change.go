@@ -201,7 +201,7 @@ func (e *Engine) bufferPush(l *session, c *change) (Ticket, error) {
 	}
 	t, err := e.take(l, c)
 	if err != nil {
-		e.steps.give(p)
+		e.steps.pushes.Put(p)
 		return t, err
 	}
 	l.keys.Add(int64(len(c.keys)))
@@ -210,13 +210,13 @@ func (e *Engine) bufferPush(l *session, c *change) (Ticket, error) {
 }
 
 func (e *Engine) prepare(c *change) (*push, error) {
-	p := e.steps.take()
+	p := e.steps.pushes.Get()
 	if c.kind == kindDense {
 		p.setDense(c.session, c.seq, c.table, int(c.at), c.values)
 		return p, nil
 	}
 	if err := p.setRows(c.session, c.seq, c.table, e.sparse[c.table].width, c.keys, c.values); err != nil {
-		e.steps.give(p)
+		e.steps.pushes.Put(p)
 		return nil, fmt.Errorf("tables: session %d: change %d: table %q: %w", c.session, c.seq, e.sparse[c.table].Name, err)
 	}
 	return p, nil

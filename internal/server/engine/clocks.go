@@ -142,16 +142,22 @@ func (c *clocks) open(step uint64) bool {
 
 // waitedFor returns the trainers that block a step. c.mu is held.
 func (c *clocks) waitedFor(step uint64) (trainers []int) {
-	needed := step - 1
-	if c.mode == SSP {
-		needed -= min(needed, c.staleness)
-	}
 	for i := range c.sessions {
-		if l := &c.sessions[i]; !l.left && l.clock < needed && !slices.Contains(trainers, i/c.per) {
+		if c.blocks(i, step) && !slices.Contains(trainers, i/c.per) {
 			trainers = append(trainers, i/c.per)
 		}
 	}
 	return trainers
+}
+
+// blocks reports whether a session blocks a step. c.mu is held.
+func (c *clocks) blocks(session int, step uint64) bool {
+	needed := step - 1
+	if c.mode == SSP {
+		needed -= min(needed, c.staleness)
+	}
+	l := c.sessions[session]
+	return !l.left && l.clock < needed
 }
 
 // slowestTrainer returns a trainer that blocks a step; -1: none, or initial values are missing.
@@ -161,12 +167,8 @@ func (c *clocks) slowestTrainer(step uint64) int {
 	if c.unset > 0 || c.open(step) {
 		return -1
 	}
-	needed := step - 1
-	if c.mode == SSP {
-		needed -= min(needed, c.staleness)
-	}
-	for i, l := range c.sessions {
-		if !l.left && l.clock < needed {
+	for i := range c.sessions {
+		if c.blocks(i, step) {
 			return i / c.per
 		}
 	}

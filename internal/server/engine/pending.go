@@ -53,26 +53,10 @@ type steps struct {
 	list       []*step // sorted by number
 	completeTo uint64  // steps up to here are complete
 	spare      []*step
-	pushes     []*push // free list
+
+	pushes bytesview.FreeList[push]
 
 	tables, arrays, trainers int
-}
-
-func (s *steps) take() *push {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := len(s.pushes); n > 0 {
-		p := s.pushes[n-1]
-		s.pushes = s.pushes[:n-1]
-		return p
-	}
-	return &push{}
-}
-
-func (s *steps) give(p ...*push) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pushes = append(s.pushes, p...)
 }
 
 // setRows copies a push of rows of dim values, sorted by piece for sequential reads in merger. A
@@ -226,7 +210,7 @@ func (s *steps) end(k *step) {
 	defer s.mu.Unlock()
 	for _, lists := range [][][]*push{k.rows, k.dense} {
 		for i, list := range lists {
-			s.pushes = append(s.pushes, list...)
+			s.pushes.Put(list...)
 			clear(list)
 			lists[i] = list[:0]
 		}

@@ -52,14 +52,11 @@ func (t *Table) begin(keys []uint64) (*batch, error) {
 }
 
 func (t *Table) takeBatch() *batch {
-	t.spare.Lock()
-	defer t.spare.Unlock()
-	if n := len(t.spare.list); n > 0 {
-		b := t.spare.list[n-1]
-		t.spare.list = t.spare.list[:n-1]
+	b := t.spare.Get()
+	if b.grads != nil {
 		return b
 	}
-	b := &batch{grads: make([]float32, blockRows*t.grad), view: Row{State: make([][]float32, len(t.parts))}}
+	b.grads, b.view.State = make([]float32, blockRows*t.grad), make([][]float32, len(t.parts))
 	if t.counted != nil {
 		b.due, b.initial = make([]int32, 0, blockRows), make([]float32, t.cfg.Dim)
 	}
@@ -68,9 +65,7 @@ func (t *Table) takeBatch() *batch {
 
 func (t *Table) giveBatch(b *batch) {
 	b.view = Row{State: b.view.State}
-	t.spare.Lock()
-	defer t.spare.Unlock()
-	t.spare.list = append(t.spare.list, b)
+	t.spare.Put(b)
 }
 
 func (t *Table) fault(err error) error { return fmt.Errorf("rows: table %q: %w", t.cfg.Name, err) }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/internal/zipf"
 	"github.com/ringo-ml/ringo/optim"
@@ -54,7 +55,7 @@ func benchKeys(n int, s float64) [][]uint64 {
 	for i := range out {
 		seen := make(map[uint64]bool, benchBatch)
 		for len(out[i]) < benchBatch {
-			key := mix(law.Draw(r.Uint64(), r.Uint64(), r.Uint64()))
+			key := rowinit.Mix(law.Draw(r.Uint64(), r.Uint64(), r.Uint64()))
 			if !seen[key] {
 				seen[key] = true
 				out[i] = append(out[i], key)
@@ -107,7 +108,7 @@ func fill(b *testing.B, tb *Table, n int) {
 	keys, x := make([]uint64, benchBatch), make([]float32, benchBatch*tb.Dim())
 	for at := 0; at < n; at += benchBatch {
 		for i := range keys {
-			keys[i] = mix(uint64(at + i))
+			keys[i] = rowinit.Mix(uint64(at + i))
 		}
 		must(b, tb.Pull(keys, x))
 	}

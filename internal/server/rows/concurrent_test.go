@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/rowinit"
 )
 
 // workers runs f in so many goroutines and waits for all.
@@ -22,7 +24,7 @@ func workers(n int, f func(i int)) {
 func TestManyGoroutines(t *testing.T) {
 	const all, n, dim, rounds = 4, 700, 5, 20
 	var made atomic.Int64
-	tb := newTable(t, Config{Dim: dim, shift: 7, Init: func(dst []float32, _ uint64) { made.Add(1); Constant(0)(dst, 0) }})
+	tb := newTable(t, Config{Dim: dim, shift: 7, Init: func(dst []float32, _ uint64) { made.Add(1); rowinit.Constant(0)(dst, 0) }})
 	workers(all, func(w int) {
 		r := rand.New(rand.NewPCG(8, uint64(w)))
 		keys := sequence(0, n)

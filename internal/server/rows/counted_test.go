@@ -24,7 +24,7 @@ func TestCountedRows(t *testing.T) {
 		keys := sequence(1<<40, n)
 		whole := func(key uint64) []float32 {
 			row := make([]float32, dim)
-			tb.cfg.Init(row, rowStream(tb.stream, key))
+			tb.cfg.Init(row, rowinit.Row(tb.stream, key))
 			return row
 		}
 		check := func(what string, get func(dst []float32), want func(i int) []float32) {

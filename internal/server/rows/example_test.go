@@ -3,13 +3,14 @@ package rows_test
 import (
 	"fmt"
 
+	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/internal/server/rows"
 	"github.com/ringo-ml/ringo/optim"
 )
 
 // Rows are made when they are first pulled, and moved by their table's rule.
 func Example() {
-	t, err := rows.New(rows.Config{Name: "items", Dim: 2, Rule: optim.NewAdagradRows(0.1), Init: rows.Constant(1)})
+	t, err := rows.New(rows.Config{Name: "items", Dim: 2, Rule: optim.NewAdagradRows(0.1), Init: rowinit.Constant(1)})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -3,6 +3,8 @@ package rows
 import (
 	"fmt"
 	"math/bits"
+
+	"github.com/ringo-ml/ringo/internal/rowinit"
 )
 
 // line is a bucket of the index: one cache line.
@@ -83,7 +85,7 @@ type index struct {
 }
 
 // hash is one-to-one, and each bit depends on the whole key: the server's hash does not matter.
-func (x *index) hash(key uint64) uint64 { return mix(key ^ x.salt) }
+func (x *index) hash(key uint64) uint64 { return rowinit.Mix(key ^ x.salt) }
 
 func (x *index) segment(hash uint64) *segment { return &x.segments[hash>>(-x.bits&63)] }
 

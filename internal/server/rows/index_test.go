@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/rowinit"
 )
 
 // check counts everything anew.
@@ -185,8 +187,8 @@ func TestHashSpreads(t *testing.T) {
 		"multiples": func(i uint64) uint64 { return i << 40 },
 		"tagged":    func(i uint64) uint64 { return i%26<<56 | i/26 },
 		"modulo":    server(func(key uint64) bool { return key%16 == 3 }),
-		"mixed":     server(func(key uint64) bool { return mix(key)>>60 == 3 }),
-		"lower":     server(func(key uint64) bool { return mix(key)&15 == 3 }),
+		"mixed":     server(func(key uint64) bool { return rowinit.Mix(key)>>60 == 3 }),
+		"lower":     server(func(key uint64) bool { return rowinit.Mix(key)&15 == 3 }),
 	} {
 		const parts = 256
 		var segments, lines [parts]int

@@ -1,22 +1,6 @@
 package rows
 
-import (
-	"math"
-
-	"github.com/ringo-ml/ringo/internal/rowinit"
-)
-
-// Init writes a row's initial weights. They must depend only on stream, a number derived from the
-// table's seed and name and the row's key: a row then starts with the same values on any server, in
-// any order and with any number of threads. Many goroutines call it, often while they hold locks.
-type Init = rowinit.Init
-
-// Constant sets all initial weights to v.
-func Constant(v float32) Init { return rowinit.Constant(v) }
-
-func mix(x uint64) uint64                         { return rowinit.Mix(x) }
-func tableStream(seed uint64, name string) uint64 { return rowinit.Table(seed, name) }
-func rowStream(table, key uint64) uint64          { return rowinit.Row(table, key) }
+import "math"
 
 // Usage is a row's usage, for admission, eviction and shrinking.
 type Usage struct {

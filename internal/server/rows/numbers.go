@@ -3,6 +3,8 @@ package rows
 import (
 	"fmt"
 	"math"
+
+	"github.com/ringo-ml/ringo/internal/rowinit"
 )
 
 // takeNumbers fills dst with free row numbers and returns their count: fewer only with an error.
@@ -127,7 +129,7 @@ func (t *Table) enter(s *stripe, b *batch, i int, rows []int32) (int32, error) {
 
 // begins sets a row's initial values.
 func (t *Table) begins(row uint32, key uint64) {
-	t.first(t.weights.item(row), rowStream(t.stream, key))
+	t.first(t.weights.item(row), rowinit.Row(t.stream, key))
 	for k, p := range t.parts {
 		values := t.state[k].item(row)
 		for i := range values {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
@@ -86,7 +87,7 @@ func (t *Table) extend(b *batch, lo, hi, at int, slab uint32) {
 	for _, i := range b.due {
 		place := at + int(i)
 		key := b.keys[lo+slices.Index(b.pos[lo:hi], b.from[place])]
-		t.cfg.Init(b.initial, rowStream(t.stream, key))
+		t.cfg.Init(b.initial, rowinit.Row(t.stream, key))
 		t.counted.Extend(t.weights.slabs[slab], t.slab[slab].state, t.cfg.Dim, b.places[place], b.initial)
 	}
 }
@@ -139,7 +140,7 @@ func (t *Table) change(rows []int32) {
 func (t *Table) copyOut(b *batch, lo, hi int, dst []float32) (n int) {
 	dim := t.cfg.Dim
 	n = b.compact(lo, hi, func(i int) {
-		t.first(dst[int(b.pos[i])*dim:][:dim], rowStream(t.stream, b.keys[i]))
+		t.first(dst[int(b.pos[i])*dim:][:dim], rowinit.Row(t.stream, b.keys[i]))
 	})
 	t.copyRows(b, n, dst)
 	return n

@@ -39,6 +39,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ringo-ml/ringo/internal/bytesview"
+	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/optim"
 )
 
@@ -52,7 +54,7 @@ type Config struct {
 	// row follow its gradient: see PushDim.
 	Rule optim.RowRule
 	// Init writes a row's initial weights. nil means zeros.
-	Init Init
+	Init rowinit.Init
 	// Seed is the seed of Init's streams.
 	Seed uint64
 	// MaxRows is the maximum number of rows, at most 2^31-1; 0 means 2^28. It determines the
@@ -139,7 +141,7 @@ type Table struct {
 
 	counted optim.CountedRule // nil for a rule without counts
 	grad    int               // values of a row of a push
-	first   Init              // initial weights; counted.Extend adds the rest of Config.Init's
+	first   rowinit.Init      // initial weights; counted.Extend adds the rest of Config.Init's
 
 	stripes [stripes]stripe
 	index   *index
@@ -161,10 +163,7 @@ type Table struct {
 	turn     atomic.Uint32 // first stripe of the next batch
 	closed   atomic.Bool
 
-	spare struct {
-		sync.Mutex
-		list []*batch
-	}
+	spare bytesview.FreeList[batch]
 }
 
 // slab is the state's memory in the rule's layout.
@@ -179,12 +178,12 @@ func New(cfg Config) (*Table, error) {
 		cfg.MaxRows = defaultMaxRows
 	}
 	if cfg.Init == nil {
-		cfg.Init = Constant(0)
+		cfg.Init = rowinit.Constant(0)
 	}
 	if cfg.shift == 0 {
 		cfg.shift = defaultShift
 	}
-	t := &Table{cfg: cfg, stream: tableStream(cfg.Seed, cfg.Name), parts: cfg.Rule.Parts(cfg.Dim), width: cfg.Dim, grad: cfg.Dim, first: cfg.Init}
+	t := &Table{cfg: cfg, stream: rowinit.Table(cfg.Seed, cfg.Name), parts: cfg.Rule.Parts(cfg.Dim), width: cfg.Dim, grad: cfg.Dim, first: cfg.Init}
 	if c, ok := cfg.Rule.(optim.CountedRule); ok {
 		t.counted, t.grad = c, cfg.Dim+c.Counts()
 		t.first = func(dst []float32, stream uint64) {
@@ -229,7 +228,7 @@ func (t *Table) reserve() (err error) {
 	if t.weights.space != nil {
 		t.showSlab(0)
 	}
-	t.index, err = newIndex(c.MaxRows, mix(t.stream), c.shift)
+	t.index, err = newIndex(c.MaxRows, rowinit.Mix(t.stream), c.shift)
 	return err
 }
 

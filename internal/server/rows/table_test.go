@@ -203,7 +203,7 @@ func TestInitialValues(t *testing.T) {
 	}
 	// Pinned: a checkpoint's rows that were never touched must begin as they did.
 	x := make([]float32, 3)
-	rowinit.Uniform(1)(x, rowStream(tableStream(7, "pinned"), 42))
+	rowinit.Uniform(1)(x, rowinit.Row(rowinit.Table(7, "pinned"), 42))
 	if !slices.Equal(x, pinned) {
 		t.Errorf("pinned values are %v, want %v", x, pinned)
 	}
@@ -250,7 +250,7 @@ func TestRuleAgainstRowOptimizer(t *testing.T) {
 // What Admit does not admit gets no row, and its gradients are counted.
 func TestAdmit(t *testing.T) {
 	pushes := 0
-	tb := newTable(t, Config{Dim: 1, Init: Constant(3), Admit: func(key uint64, push bool) bool {
+	tb := newTable(t, Config{Dim: 1, Init: rowinit.Constant(3), Admit: func(key uint64, push bool) bool {
 		if push {
 			pushes++
 		}

@@ -25,7 +25,7 @@ type twinRow struct {
 
 func (w *twin) initial(key uint64) []float32 {
 	out := make([]float32, w.t.Width())
-	w.cfg.Init(out[:w.cfg.Dim], rowStream(tableStream(w.cfg.Seed, w.cfg.Name), key))
+	w.cfg.Init(out[:w.cfg.Dim], rowinit.Row(rowinit.Table(w.cfg.Seed, w.cfg.Name), key))
 	at := w.cfg.Dim
 	for _, p := range w.t.Parts() {
 		for range p.Width {
@@ -96,7 +96,7 @@ func TestAgainstMap(t *testing.T) {
 		{Dim: 1},
 		{Dim: 16, Rule: testRule{[]int{1}}, Init: rowinit.Uniform(0.1), Usage: true},
 		{Dim: 7, Rule: testRule{[]int{1, 7}}, Init: rowinit.Uniform(2), Usage: true, shift: 3},
-		{Dim: 33, Rule: testRule{[]int{33, 2, 1}}, Init: Constant(1.5), shift: 6},
+		{Dim: 33, Rule: testRule{[]int{33, 2, 1}}, Init: rowinit.Constant(1.5), shift: 6},
 		{Dim: 16, Rule: testRule{[]int{16}}, Init: rowinit.Uniform(1), Admit: func(key uint64, _ bool) bool { return key%3 != 0 }},
 	} {
 		t.Run(fmt.Sprintf("%d:dim=%d", i, c.Dim), func(t *testing.T) {

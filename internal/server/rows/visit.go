@@ -1,5 +1,7 @@
 package rows
 
+import "github.com/ringo-ml/ringo/internal/rowinit"
+
 // Visit calls do with the existing rows of keys, and with their indices in keys, which must be
 // unique. As in a Walk the row's stripe is locked: do may change whole rows, atomically for other
 // calls, must be fast and must not call the table. Keys of a stripe are visited consecutively, in
@@ -77,7 +79,7 @@ func (t *Table) PullPresent(keys []uint64, dst []float32, missing []int32) ([]in
 
 // Initial writes the initial weights of a key's row.
 func (t *Table) Initial(key uint64, dst []float32) {
-	t.first(dst, rowStream(t.stream, key))
+	t.first(dst, rowinit.Row(t.stream, key))
 }
 
 // Hash returns the hash that orders keys: equal in all tables with equal name and seed. See Piece.

@@ -77,7 +77,7 @@ func (c *conn) pull(t wire.Type, h message.Head, n int) error {
 	if c.out.free.inUse() && c.handOver(p) {
 		return nil
 	}
-	return c.answer(p)
+	return c.answer(p, nil)
 }
 
 // handOver passes a pull to the helper, if idle, so that two concurrent pulls of a trainer are
@@ -98,7 +98,7 @@ func (c *conn) help() {
 	for {
 		select {
 		case p := <-c.helper:
-			err := c.answer(p)
+			err := c.answer(p, nil)
 			c.pullsBefore.Done()
 			if err != nil {
 				return
@@ -131,12 +131,7 @@ func (c *conn) parker(p *pull) {
 			c.s.book.End(p.entry, true)
 			return // the trainer retries after it reconnects
 		}
-		if err == nil {
-			err = c.answer(p)
-		} else {
-			err = c.refuse(p, err)
-		}
-		if err != nil {
+		if c.answer(p, err) != nil {
 			return
 		}
 		select {
@@ -147,39 +142,25 @@ func (c *conn) parker(p *pull) {
 	}
 }
 
-// answer gathers the values of a pull into the frame to send. It waits for the trainer to read
-// earlier answers, and fails only when the connection ends.
-func (c *conn) answer(p *pull) error {
+// answer gathers the values of a pull into the frame to send, or sends the cause of its failure. It
+// waits for the trainer to read earlier answers, and fails only when the connection ends.
+func (c *conn) answer(p *pull, cause error) error {
 	r := c.out.free.take(c.ctx, message.Front+p.h.Code.Size(c.requestedRows(p)))
 	if r == nil {
 		c.s.book.End(p.entry, true)
 		return message.ErrInterrupted
 	}
-	err := c.gather(r, p)
-	if err != nil {
-		r.fail(p.h, err)
+	if cause == nil {
+		cause = c.gather(r, p)
 	}
-	c.reply(r, p, err != nil)
-	return nil
-}
-
-func (c *conn) refuse(p *pull, cause error) error {
-	r := c.out.free.take(c.ctx, message.Front+message.MaxText)
-	if r == nil {
-		c.s.book.End(p.entry, true)
-		return message.ErrInterrupted
+	if cause != nil {
+		r.fail(p.h, cause)
 	}
-	r.fail(p.h, cause)
-	c.reply(r, p, true)
-	return nil
-}
-
-// reply sends r. The pull is freed first, because the next may follow the answer.
-func (c *conn) reply(r *reply, p *pull, failed bool) {
-	c.s.book.End(p.entry, failed)
+	c.s.book.End(p.entry, cause != nil)
 	c.s.count.pulls.Add(1)
-	c.pulls.give(p)
+	c.pulls.give(p) // first, because the next may follow the answer
 	c.out.put(r)
+	return nil
 }
 
 func (c *conn) requestedRows(p *pull) int {

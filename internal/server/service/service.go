@@ -57,50 +57,31 @@ import (
 // LSN is the position of a change in an engine's log, for Durable.
 type LSN = wal.LSN
 
-// Engine is the served engine: *engine.Engine, or a fake in tests.
+// Engine is the served engine: *engine.Engine, which describes the methods, or a fake in tests.
 //
 // Join and the changes of a session (SetDense to Leave) are called by one goroutine at a time,
 // other methods concurrently. Slices belong to the caller after a call returns. A change with a
 // number already applied has no effect.
 type Engine interface {
-	// Join starts or resumes a session. The trainer still has the changes from the number from, and
-	// had clocked the step clock before. Join returns the engine's last change of the session.
 	Join(session int, from, clock uint64) (last uint64, err error)
 
 	SetDense(session int, seq uint64, array, lo int, values []float32) (LSN, error)
-	// PushRows has the counts that the table's rule needs after each row's gradient.
 	PushRows(session int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (LSN, error)
 	PushDense(session int, seq uint64, array int, step uint64, lo int, values []float32) (LSN, error)
 	Clock(session int, seq uint64, step uint64, rate float64) (LSN, error)
 	Leave(session int, seq uint64) (LSN, error)
 
-	// Durable blocks until the change of an LSN and all earlier ones of its session are durable.
 	Durable(t LSN) error
-	// Await blocks until a trainer may pull for a step. If no wait is needed it returns nil
-	// immediately, even if ctx is done.
 	Await(ctx context.Context, trainer int, step uint64) error
-	// WaitsFor returns a trainer that Await of a step waits for; -1: none or unknown.
 	WaitsFor(step uint64) (trainer int)
-	// PullRows reads rows, creates missing ones, and counts each use of a key for admission and
-	// age. It may block until these counts are durable. id identifies a repeated pull, which is not
-	// counted again.
 	PullRows(id rows.PullID, table int, keys []uint64, dst []float32) error
-	// PeekRows reads rows without creating rows or counting uses.
 	PeekRows(table int, keys []uint64, dst []float32) error
 	PullDense(array, lo int, dst []float32) error
-	// Clocked returns the last step that later pulls include completely, with all earlier steps.
 	Clocked() uint64
-	// Prefetch receives the keys of a waiting pull, to load rows into memory early. The values of
-	// pulls do not depend on Prefetch.
 	Prefetch(ctx context.Context, table int, keys []uint64)
-
-	// SaveStep writes the server's part of a checkpoint of the whole job after a step, once, and
-	// returns its number; checkpoints of steps below oldest are no longer needed.
 	SaveStep(ctx context.Context, step, oldest uint64) (number uint64, err error)
 
-	// Lost reports that a trainer will not return.
 	Lost(trainer int, cause error) error
-	// Failed returns a channel closed when the engine ends with an error. Err returns the error.
 	Failed() <-chan struct{}
 	Err() error
 }

@@ -21,8 +21,8 @@ func (t *Table) Pull(keys []uint64, dst []float32) error {
 	if t.store == nil {
 		return t.fault("pull", t.rows.Pull(keys, dst))
 	}
-	tr := t.getLoadBatch()
-	defer t.putLoadBatch(tr)
+	tr := t.batches.Get()
+	defer t.batches.Put(tr)
 	var err error
 	if tr.missing, err = t.rows.PullPresent(keys, dst, tr.missing[:0]); err != nil || len(tr.missing) == 0 {
 		return t.fault("pull", err)
@@ -34,8 +34,8 @@ func (t *Table) Pull(keys []uint64, dst []float32) error {
 // Peek writes the weights of keys' rows to dst, len(keys)*Dim values, in order, with initial
 // weights for keys without a row. Peek creates, moves and counts no row: evaluation uses it.
 func (t *Table) Peek(keys []uint64, dst []float32) error {
-	tr := t.getLoadBatch()
-	defer t.putLoadBatch(tr)
+	tr := t.batches.Get()
+	defer t.batches.Put(tr)
 	var err error
 	if tr.missing, err = t.rows.Peek(keys, dst, tr.missing[:0]); err != nil || len(tr.missing) == 0 || t.store == nil {
 		return t.fault("peek", err)
@@ -73,8 +73,8 @@ const patience = 4
 // batch with a duplicate key (rows.ErrDuplicate) or with more keys than memory has capacity for
 // rows.
 func (t *Table) Push(session int, seq uint64, keys []uint64, grads []float32, scale float32) error {
-	tr := t.getLoadBatch()
-	defer t.putLoadBatch(tr)
+	tr := t.batches.Get()
+	defer t.batches.Put(tr)
 	if r := t.replay.Load(); r != nil && len(grads) == len(keys)*t.rows.PushDim() {
 		keys, grads = r.deferred(t, tr, session, seq, keys, grads)
 	}

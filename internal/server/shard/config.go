@@ -74,17 +74,14 @@ type Config struct {
 	// Deltas retains the data for SaveDelta: the rows' Usage, and deleted keys (8 bytes) until
 	// Committed.
 	Deltas bool
-	// Readers is the number of goroutines that read the store; 0 means 8. An SSD read takes some
-	// 100 µs, and concurrent reads do not slow each other.
-	Readers int
-	// Wait is the maximum wait of a call for free memory; 0 means a minute.
-	Wait time.Duration
 }
 
 const (
-	defaultReaders = 8
-	defaultWait    = time.Minute
-	leastRows      = 4096
+	// readers is the number of goroutines that read the store: an SSD read takes some 100 µs, and
+	// concurrent reads do not slow each other.
+	readers    = 8
+	memoryWait = time.Minute // maximum wait of a call for free memory
+	leastRows  = 4096
 )
 
 // Validate returns an error for each setting that is missing or out of its range.
@@ -99,8 +96,6 @@ func (c *Config) Validate() error {
 	fault(c.Rows.Admit != nil, "Rows.Admit is set: want an Admission")
 	fault(c.MemoryBytes < 0, "%d bytes of memory: want 0 (no limit) or more", c.MemoryBytes)
 	fault(c.MemoryBytes == 0 && c.Store != nil, "a store without a limit of memory: nothing would go there; set MemoryBytes")
-	fault(c.Readers < 0 || c.Readers > 1024, "%d readers: want 1 to 1024, or 0 for %d", c.Readers, defaultReaders)
-	fault(c.Wait < 0, "waiting for %v: want a positive time, or 0 for %v", c.Wait, defaultWait)
 	c.Admission.check(fault)
 	if err := errors.Join(errs...); err != nil {
 		return err

@@ -83,8 +83,8 @@ func (t *Table) PullCounted(by rows.PullID, keys []uint64, dst []float32, log fu
 		return t.fault("pull", fmt.Errorf("%d values for %d rows of %d", len(dst), len(keys), t.Dim()))
 	}
 	t.counts.pulled.Add(int64(len(keys)))
-	tr := t.getLoadBatch()
-	defer t.putLoadBatch(tr)
+	tr := t.batches.Get()
+	defer t.batches.Put(tr)
 	part := pullPart{by: by, part: by.Number * maxParts, log: log}
 	tr.counts = &part
 	defer func() { tr.counts = nil }()
@@ -151,8 +151,8 @@ func (t *Table) Recount(by rows.PullID, part uint64, keys []uint64) error {
 	if !t.counted.take(by, part) {
 		return nil
 	}
-	tr := t.getLoadBatch()
-	defer t.putLoadBatch(tr)
+	tr := t.batches.Get()
+	defer t.batches.Put(tr)
 	admitted := make([]uint64, 0, len(keys))
 	for _, key := range keys {
 		a := t.cfg.Admission

@@ -62,23 +62,6 @@ const (
 	readOnly                    // memory is not changed
 )
 
-func (t *Table) getLoadBatch() *loadBatch {
-	t.freeList.Lock()
-	defer t.freeList.Unlock()
-	if n := len(t.freeList.list); n > 0 {
-		tr := t.freeList.list[n-1]
-		t.freeList.list = t.freeList.list[:n-1]
-		return tr
-	}
-	return &loadBatch{}
-}
-
-func (t *Table) putLoadBatch(tr *loadBatch) {
-	t.freeList.Lock()
-	defer t.freeList.Unlock()
-	t.freeList.list = append(t.freeList.list, tr)
-}
-
 // bring loads the rows of the batch's missing keys into memory, and creates rows for admitted keys
 // without one. It writes their weights to dst, and sets the entries of keys without a row in drop;
 // either may be nil.
@@ -178,7 +161,7 @@ func (t *Table) readAll(tr *loadBatch, what readMode) (made int, err error) {
 		}
 		return 0, nil
 	}
-	tr.each = max(leastPart, (n+2*t.cfg.Readers-1)/(2*t.cfg.Readers))
+	tr.each = max(leastPart, (n+2*readers-1)/(2*readers))
 	parts := (n + tr.each - 1) / tr.each
 	for len(tr.parts) < parts {
 		tr.parts = append(tr.parts, &part{done: &tr.done})

@@ -19,8 +19,8 @@ func (t *Table) Prefetch(ctx context.Context, keys []uint64) (brought int) {
 	if t.store == nil {
 		return 0
 	}
-	tr := t.getLoadBatch()
-	defer t.putLoadBatch(tr)
+	tr := t.batches.Get()
+	defer t.batches.Put(tr)
 	tr.missing = tr.missing[:0]
 	for i := range keys {
 		tr.missing = append(tr.missing, int32(i))

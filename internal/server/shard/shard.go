@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/server/rows"
 	"github.com/ringo-ml/ringo/internal/server/store"
 )
@@ -44,11 +45,8 @@ type Table struct {
 	quit    context.CancelFunc
 	closed  atomic.Bool
 
-	counts   counts
-	freeList struct {
-		sync.Mutex
-		list []*loadBatch
-	}
+	counts  counts
+	batches bytesview.FreeList[loadBatch]
 }
 
 // New returns an empty table. Close ends its goroutines and frees its memory.
@@ -58,12 +56,6 @@ func New(cfg Config) (*Table, error) {
 	}
 	if cfg.Policy == nil {
 		cfg.Policy = byUse
-	}
-	if cfg.Readers == 0 {
-		cfg.Readers = defaultReaders
-	}
-	if cfg.Wait == 0 {
-		cfg.Wait = defaultWait
 	}
 	t := &Table{cfg: cfg, store: cfg.Store, filter: newFilter(cfg.Admission)}
 	t.ctx, t.quit = context.WithCancel(context.Background())
@@ -78,10 +70,10 @@ func New(cfg Config) (*Table, error) {
 		return nil, fmt.Errorf("shard: %w", err)
 	}
 	if t.store != nil {
-		t.room = newRoom(r.MaxRows, cfg.Wait)
+		t.room = newRoom(r.MaxRows, memoryWait)
 		t.chunk = max(1, r.MaxRows/8)
 		t.jobs = make(chan *part)
-		for range cfg.Readers {
+		for range readers {
 			t.readers.Go(t.reader)
 		}
 		t.evictor.Go(t.evicts)

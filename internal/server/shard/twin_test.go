@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/internal/server/rows"
 	"github.com/ringo-ml/ringo/internal/server/store"
 	"github.com/ringo-ml/ringo/internal/server/store/storetest"
@@ -128,7 +129,7 @@ func (l *ledger) check(t *testing.T, tb *Table) {
 // zeros is a small table whose rows count pushes.
 func zeros(s store.Store) Config {
 	c := small(s)
-	c.Rows.Init = rows.Constant(0)
+	c.Rows.Init = rowinit.Constant(0)
 	return c
 }
 
