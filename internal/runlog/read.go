@@ -11,8 +11,6 @@ import (
 	"math"
 	"slices"
 	"sort"
-
-	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
 // Limits of a file, for at most about 300 MB of memory.
@@ -177,16 +175,6 @@ func Read(source string, from io.Reader) (*Log, error) {
 			return nil, fmt.Errorf("%s:%d: %w", source, n, err)
 		}
 	}
-}
-
-// ReadFile reads a regular file, up to the current end if the file is growing.
-func ReadFile(path string) (*Log, error) {
-	f, err := pathname.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return Read(path, f)
 }
 
 // Add adds a line. Unknown kinds of records are ignored.

@@ -11,8 +11,8 @@ import (
 )
 
 // chrome is the events of a rank as text in Chrome's trace event format, each after a comma: a
-// process per rank, a thread per row, complete events ("X") in microseconds. Perfetto drops negative
-// times and treats process and thread 0 specially, so both numbers start from 1.
+// process per rank, a thread per row, complete events ("X") in microseconds. Perfetto drops
+// negative times and treats process and thread 0 specially, so both numbers start from 1.
 type chrome struct{ text []byte }
 
 type event struct {

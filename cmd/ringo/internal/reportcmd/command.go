@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ringo-ml/ringo/cmd/ringo/internal/search"
 	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/internal/runlog"
@@ -59,7 +60,7 @@ func (o options) run(cmd *cobra.Command, files []string) error {
 func read(files []string) (q question, err error) {
 	var all []*runlog.Run
 	for _, path := range files {
-		found, err := runlog.ReadFile(path)
+		found, err := search.ReadRecords(path)
 		if err != nil {
 			return q, err
 		}

@@ -89,7 +89,7 @@ type question struct {
 func (q question) answer() content {
 	c := content{Title: q.title(), Notes: q.notes, Results: q.results(), Figures: q.figures()}
 	c.Facts = q.facts()
-	// A page with a hundred equal settings would hide the different one; the files have all settings.
+	// A page with a hundred equal settings would hide the different one: the files have all.
 	differ, machines := runlog.Differences(q.groups), runlog.Machines(q.groups)
 	for _, t := range []table{q.parts(), q.bytes(), q.byGroup("Settings that differ", "", "setting", differ), q.byGroup("Machine", "Of rank 0.", "", machines)} {
 		if len(t.Rows) > 0 {

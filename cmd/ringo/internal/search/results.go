@@ -164,7 +164,7 @@ func (f *folder) stored(t Trial, space Space) (r Result, done bool, err error) {
 		}
 	}
 	if !r.Failed() {
-		r.log, err = runlog.ReadFile(f.records(t.Number))
+		r.log, err = ReadRecords(f.records(t.Number))
 	}
 	return r, err == nil, err
 }
@@ -175,6 +175,16 @@ func writeJSON(path string, v any) error {
 		e.SetIndent("", "  ")
 		return e.Encode(v)
 	})
+}
+
+// ReadRecords reads a regular file of --json, up to the current end if the file is growing.
+func ReadRecords(path string) (*runlog.Log, error) {
+	f, err := pathname.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return runlog.Read(path, f)
 }
 
 // measure reads a trial's value of a metric from its records. name "" is the model's main metric.

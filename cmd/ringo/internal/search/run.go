@@ -192,7 +192,7 @@ func (c Config) trial(ctx context.Context, f *folder, t Trial, cpus []int) (Resu
 			return r, fmt.Errorf("trial %d (%s): %s", t.Number, r.text(c.Space), reason)
 		}
 		r.Error = reason
-	} else if r.log, err = runlog.ReadFile(f.records(t.Number)); err != nil {
+	} else if r.log, err = ReadRecords(f.records(t.Number)); err != nil {
 		return r, err
 	}
 	return r, writeJSON(filepath.Join(dir, "result.json"), r.Outcome)

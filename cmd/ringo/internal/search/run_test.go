@@ -169,7 +169,10 @@ func TestRunContinuesAfterInterruption(t *testing.T) {
 	cfg, reports := searchOf(t, dir, "0.6,0.15,0.7")
 	report := cfg.Report
 	cfg.Report = func(s Search, r Result, restored bool) {
-		if report(s, r, restored); len(*reports) == 2 { // the other trial hangs
+		if report(s, r, restored); len(*reports) == 2 { // the other trial hangs, once it has said that it began
+			for text := []byte(nil); !strings.Contains(string(text), "0.15"); time.Sleep(time.Millisecond) {
+				text, _ = os.ReadFile(filepath.Join(dir, "started"))
+			}
 			cancel(errors.New("interrupted"))
 		}
 	}
