@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringo-ml/ringo/internal/data/npy"
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
@@ -277,20 +278,7 @@ func number(kind string, b [8]byte) float32 {
 	case "BF16":
 		return math.Float32frombits(uint32(binary.LittleEndian.Uint16(b[:])) << 16)
 	case "F16":
-		return half(binary.LittleEndian.Uint16(b[:]))
+		return float32(npy.Half(binary.LittleEndian.Uint16(b[:])))
 	}
 	return math.Float32frombits(binary.LittleEndian.Uint32(b[:]))
-}
-
-// half is a float16.
-func half(h uint16) float32 {
-	sign, exponent, mantissa := uint32(h)>>15<<31, uint32(h)>>10&31, uint32(h)&1023
-	switch exponent {
-	case 31:
-		return math.Float32frombits(sign | 0xff<<23 | mantissa<<13)
-	case 0:
-		v := float32(mantissa) / (1 << 24)
-		return math.Float32frombits(sign | math.Float32bits(v))
-	}
-	return math.Float32frombits(sign | (exponent+112)<<23 | mantissa<<13)
 }

@@ -103,15 +103,15 @@ func (t Type) float(b []byte) float64 {
 	v := t.bits(b)
 	switch t.Size {
 	case 2:
-		return half(uint16(v))
+		return Half(uint16(v))
 	case 4:
 		return float64(math.Float32frombits(uint32(v)))
 	}
 	return math.Float64frombits(v)
 }
 
-// half converts a float16.
-func half(h uint16) float64 {
+// Half returns the value of a float16.
+func Half(h uint16) float64 {
 	mantissa, exponent := float64(h&0x3ff), int(h>>10&0x1f)
 	var v float64
 	switch exponent {
