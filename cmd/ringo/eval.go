@@ -35,7 +35,7 @@ func (c *evalCommand) command() *cobra.Command {
 			"CHECKPOINT is a file, or the folder of a run: of a folder the best checkpoint (RUN/best)\n" +
 			"is used if the run had training.monitor, else the last one (RUN/last).\n" +
 			"With as many ranks as in training, the metrics equal the run's to the last digit.",
-		Example: "  ringo eval ./checkpoints\n  ringo eval ./checkpoints/step-1874.ringo --data ./mnist --np 2 --json -",
+		Example: "  ringo eval ./checkpoints\n  ringo eval ./checkpoints/step-1874.ringo --data ./mnist --np 2 --json -\n  ringo eval ./checkpoints --worst 10 --importance",
 		Args:    oneCheckpoint,
 		RunE:    func(cmd *cobra.Command, words []string) error { return withCheckpoint(cmd, words, c.execute) },
 	}
@@ -48,6 +48,9 @@ func (c *evalCommand) command() *cobra.Command {
 
 // oneCheckpoint requires one argument, a checkpoint.
 func oneCheckpoint(cmd *cobra.Command, words []string) error {
+	if f := cmd.Flags().Lookup("importance"); len(words) == 2 && f != nil && f.Changed {
+		return cli.Usagef("--importance %s: a number follows an equals sign, such as --importance=10", words[1])
+	}
 	if len(words) != 1 {
 		return cli.Usagef("`%s` needs one checkpoint, a file or the folder of --checkpoint, got %q; see `%s --help`", cmd.CommandPath(), words, cmd.CommandPath())
 	}

@@ -137,6 +137,9 @@ func TestEvalPrintsWorstSamplesAndImportance(t *testing.T) {
 	if status, _, errs := command(t, "train mlp --data "+table+" --batch 16 --epochs 8 --progress none --checkpoint "+saved); status != 0 {
 		t.Fatal(errs)
 	}
+	if status, _, errs := command(t, "eval "+saved+" --importance 7"); status != 2 || !strings.Contains(errs, "--importance 7: a number follows an equals sign") {
+		t.Errorf("status %d, %s", status, errs)
+	}
 	var records []map[string]any
 	for np := 1; np <= 3; np++ {
 		status, out, errs := command(t, fmt.Sprintf("eval %s --np %d --worst 3 --importance=2 --progress none --json -", saved, np))
