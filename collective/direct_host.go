@@ -4,7 +4,8 @@ import "slices"
 
 // The hierarchical operations within a host with shared memory. Each is one operation of the
 // shmGroup: one arrival, after a rank has the data for the other ranks, then rounds as in
-// direct_exchange.go: data in an arena are read in place, other data pass through staging in pieces.
+// direct_exchange.go: data in an arena are read in place, other data pass through staging, piece by
+// piece.
 
 // hostSharesMemory reports whether the hierarchy's ranks of this host are exactly the ranks that
 // share memory.
@@ -22,8 +23,8 @@ func (w *Work) hostPlace() uint64 {
 }
 
 // hostRounds arrives, and runs rounds until most bytes have been read, room bytes per round. read
-// reports whether rank i's x is a source; stage copies a piece of this rank's x to staging, and take
-// reads the pieces of a round.
+// reports whether rank i's x is a source; stage copies a piece of this rank's x to staging, and
+// take reads the pieces of a round.
 func (w *Work) hostRounds(most, room int, read func(i int) bool, stage, take func(t, room int)) error {
 	w.steps = 0
 	place := nowhere

@@ -133,25 +133,34 @@ func openClicks(c Config, bad *datafile.Skips) (*Dataset, error) {
 
 // readClicks returns the source of a file's rows. With Stream the rows stay in the file, unless the
 // file is compressed and does not allow random access.
-func (c Config) readClicks(path string, f *clicks.Format, limit int, bad *datafile.Skips) (rows Source, err error) {
-	switch {
-	case datafile.Typed(path):
-		rows, err = collectClicks(path, f, limit, func(collect func(*clicks.Chunk) bool) error {
-			return eachTyped(f, path, bad, collect)
-		})
-	case c.Stream && !datafile.Packed(path):
-		rows, err = openClickFile(path, f, c.threads(), limit, bad)
-	default:
-		var in io.ReadCloser
-		if in, err = datafile.OpenText(path); err == nil {
-			defer in.Close()
-			rows, err = readClicks(path, in, f, c.threads(), limit, bad)
+func (c Config) readClicks(path string, f *clicks.Format, limit int, bad *datafile.Skips) (Source, error) {
+	if c.Stream && !datafile.Packed(path) && !datafile.Typed(path) {
+		rows, err := openClickFile(path, f, c.threads(), limit, bad)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.clickSet(), err)
 		}
+		return rows, nil
 	}
+	rows, err := c.clickPages(path, f, limit, bad)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.clickSet(), err)
 	}
 	return rows, nil
+}
+
+// clickPages reads a file's rows into memory.
+func (c Config) clickPages(path string, f *clicks.Format, limit int, bad *datafile.Skips) (*clickPages, error) {
+	if datafile.Typed(path) {
+		return collectClicks(path, f, limit, func(collect func(*clicks.Chunk) bool) error {
+			return eachTyped(f, path, bad, collect)
+		})
+	}
+	in, err := datafile.OpenText(path)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	return readClicks(path, in, f, c.threads(), limit, bad)
 }
 
 // syntheticCriteo returns 100,000 synthetic training rows and 20,000 evaluation rows.

@@ -107,7 +107,7 @@ func (k *Kernels) SumSquares(x []float32) float64 {
 // otherwise be allocated in every call.
 var lanePool = sync.Pool{New: func() any { return new([16]float64) }}
 
-// sumLanes adds the floats that sum takes, 16 at a time, and returns the lanes and the other floats.
+// sumLanes adds the floats that sum takes, 16 at a time, and returns the lanes and the rest.
 func (k *Kernels) sumLanes(x []float32, sum func(*[16]float64, *float32, int)) (lanes *[16]float64, rest []float32) {
 	lanes = lanePool.Get().(*[16]float64)
 	clear(lanes[:])

@@ -9,8 +9,8 @@ import (
 	"testing/iotest"
 )
 
-// Lines without a label, whatever they hold and however they are read, are parsed as the same lines with one; those with a label are parsed
-// as they are.
+// Lines without a label, whatever they hold and however they are read, are parsed as the same lines
+// with one; those with a label are parsed as they are.
 func FuzzUnlabelled(f *testing.F) {
 	line := strings.Repeat("\t", CriteoFields-2) + "\n"
 	f.Add([]byte(line + line))

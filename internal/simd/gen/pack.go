@@ -43,7 +43,7 @@ func transpose8() {
 	endLoop("block", n)
 }
 
-// transpose4 transposes 4x4 floats in each quarter, or half, of four registers, and stores the rows.
+// transpose4 transposes 4x4 floats in each quarter, or half, of four registers, and stores rows.
 func (l level) transpose4(r [4]reg.VecVirtual, to func(row int) Mem) {
 	lo01, hi01, lo23, hi23 := l.vector(), l.vector(), l.vector(), l.vector()
 	VUNPCKLPS(r[1], r[0], lo01)
