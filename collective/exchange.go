@@ -12,3 +12,28 @@ func (w *Work) exchangeAllReduce() error {
 	w.average(w.x)
 	return nil
 }
+
+// naiveAllReduce sends all of x of every rank to rank 0. Rank 0 adds in rank order, scales, and
+// sends the result to each rank. Rank 0 moves (N-1)K bytes in each direction, so the time grows
+// linearly with N: 2(N-1)K/B. The naive algorithm is the oracle of the ring's tests and the
+// baseline of its measurements.
+func (w *Work) naiveAllReduce() error {
+	if w.g.rank > 0 {
+		if err := w.exchange(step{to: 0, out: w.x}); err != nil {
+			return err
+		}
+		return w.exchange(step{from: 0, in: w.x})
+	}
+	for from := 1; from < w.g.size; from++ {
+		if err := w.exchange(step{from: from, in: w.x, operand: w.x}); err != nil {
+			return err
+		}
+	}
+	w.average(w.x)
+	for to := 1; to < w.g.size; to++ {
+		if err := w.exchange(step{to: to, out: w.x}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

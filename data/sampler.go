@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/ringo-ml/ringo/internal/bytesview"
+	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
 // SamplerConfig selects the samples of a rank and the batch size.
@@ -220,4 +223,90 @@ func (s *Shards) Next() (idx []int32, ok bool) {
 	lo := min(s.lo+step*s.cfg.Batch, s.hi)
 	hi := min(lo+s.cfg.Batch, s.hi)
 	return s.order[lo:hi:hi], true
+}
+
+// Streams is the sampler of sequences in order, for a model with state across steps (truncated
+// back-propagation through time). The set is cut into Size*Batch contiguous streams; rank r has the
+// streams r*Batch to (r+1)*Batch-1, one per position of the batch. Step s is the s-th sequence of
+// each stream. The order is equal in every epoch.
+//
+// Training: all streams have N/(Size*Batch) sequences; the last N mod (Size*Batch) sequences are
+// dropped.
+//
+// Evaluation: each sequence occurs once. Stream lengths differ by at most one, longer streams
+// first, so the last batch can have only the first positions, or be empty.
+type Streams struct {
+	cfg SamplerConfig
+	idx []int32
+	at  position
+}
+
+func newStreams(cfg SamplerConfig) *Streams {
+	return &Streams{cfg: cfg, idx: make([]int32, 0, min(cfg.Batch, cfg.N))}
+}
+
+// Steps returns the number of batches per epoch, equal on every rank.
+func (s *Streams) Steps() int {
+	n, streams := s.cfg.N, s.cfg.Size*s.cfg.Batch
+	if s.cfg.Evaluate {
+		return (n-1)/streams + 1
+	}
+	return s.cfg.steps()
+}
+
+// Start begins an epoch at the start of every stream.
+func (s *Streams) Start(int) { s.at.seek(0, s.Steps()) }
+
+// Seek makes step the next one.
+func (s *Streams) Seek(step int) { s.at.seek(step, s.Steps()) }
+
+// Next returns the indices of the next batch, or false when the epoch is over.
+func (s *Streams) Next() (idx []int32, ok bool) {
+	step, ok := s.at.advance()
+	if !ok {
+		return nil, false
+	}
+	s.idx = s.idx[:0]
+	for place := range s.cfg.Batch {
+		stream := s.cfg.Rank*s.cfg.Batch + place
+		lo, hi := partition(s.cfg.N, stream, s.cfg.Size*s.cfg.Batch, !s.cfg.Evaluate)
+		if lo+step >= hi { // all later streams are at the end, too
+			break
+		}
+		s.idx = append(s.idx, int32(lo+step))
+	}
+	return s.idx, true
+}
+
+// partition returns the positions [lo, hi) of n for a rank of size, cut contiguously as in SINGA.
+// With dropRemainder every rank gets n/size positions, and the last n mod size positions are
+// dropped. Without dropRemainder the first n mod size ranks get one position more. 0 <= rank <
+// size.
+func partition(n, rank, size int, dropRemainder bool) (lo, hi int) {
+	each, rest := n/size, n%size
+	if dropRemainder {
+		rest = 0
+	}
+	lo = rank*each + min(rank, rest)
+	hi = lo + each
+	if rank < rest {
+		hi++
+	}
+	return lo, hi
+}
+
+// permutation returns a random order of 0..n-1 that depends only on (seed, epoch, n), so all ranks
+// compute the same order without communication. It reuses dst if large enough. Fisher-Yates: O(n),
+// about 5 ns per element while the order fits the cache.
+func permutation(seed uint64, epoch, n int, dst []int32) []int32 {
+	dst = bytesview.Sized(dst, n)
+	for i := range dst {
+		dst[i] = int32(i)
+	}
+	r := prng.New(seed, uint64(epoch), uint64(n))
+	for i := n - 1; i > 0; i-- {
+		j := r.Below(i + 1)
+		dst[i], dst[j] = dst[j], dst[i]
+	}
+	return dst
 }

@@ -139,3 +139,95 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(tile{}.pack)-200]
 	_ = [1]byte{}[unsafe.Offsetof(tile{}.aStep)-232]
 )
+
+var (
+	rows512 = rowsLevel{width: 16, copy: copyRows512, add: addToRows512, sum: sumRows512}
+	rows2   = rowsLevel{width: 8, copy: copyRows2, add: addToRows2, sum: sumRows2}
+)
+
+var optim512Level = optimLevel{
+	sgd: sgdPlain512, momentum: momentum512, adagrad: adagrad512, adamW: adamW512,
+	sgdRows: sgdRows512, adagradRows: adagradRows512, adamRows: adamRows512,
+	ftrl: ftrl512, momentumRows: momentumRows512, adamOwnRows: adamOwnRows512,
+	rowWiseAdagrad: rowWiseAdagrad512, ftrlRows: ftrlRows512, clampRows: clampRows512,
+}
+
+var optim2Level = optimLevel{
+	sgd: sgdPlain2, momentum: momentum2, adagrad: adagrad2, adamW: adamW2,
+	sgdRows: sgdRows2, adagradRows: adagradRows2, adamRows: adamRows2,
+	ftrl: ftrl2, momentumRows: momentumRows2, adamOwnRows: adamOwnRows2,
+	rowWiseAdagrad: rowWiseAdagrad2, ftrlRows: ftrlRows2, clampRows: clampRows2,
+}
+
+var compress512 = compressLevel{
+	takeAdded:    [2]func(index *int32, value, x, grad *float32, n int, least uint32, base int32) int{takeAdded512, takeAddedMany512},
+	take:         [2]func(index *int32, value, x *float32, n int, least uint32, base int32) int{take512, takeMany512},
+	addRuns:      addRuns512,
+	countAtLeast: countAtLeast512,
+	maxMagnitude: maxMagnitude512, sumMagnitudes: sumMagnitudes512, subtract: subtract512,
+	quantiseBlocks: quantiseBlocks512, dequantiseBlocks: dequantiseBlocks512,
+	quantise: quantise512, dequantise: dequantise512, toSigns: toSigns512, fromSigns: fromSigns512,
+	gaps:  gapLevel{bits: gapBits2, pack: packGaps2, unpack: unpackGaps2, fromBitmap: fromBitmap512},
+	sieve: sieveLevel{minAtLeast: minAtLeast512, below: below512, separate: separate512},
+}
+
+var compress2 = compressLevel{
+	takeAdded:    [2]func(index *int32, value, x, grad *float32, n int, least uint32, base int32) int{takeAdded2, takeAddedMany2},
+	take:         [2]func(index *int32, value, x *float32, n int, least uint32, base int32) int{take2, takeMany2},
+	addRuns:      addRuns2,
+	countAtLeast: countAtLeast2,
+	maxMagnitude: maxMagnitude2, sumMagnitudes: sumMagnitudes2, subtract: subtract2,
+	quantiseBlocks: quantiseBlocks2, dequantiseBlocks: dequantiseBlocks2,
+	quantise: quantise2, dequantise: dequantise2, toSigns: toSigns2, fromSigns: fromSigns2,
+	gaps:  gapLevel{bits: gapBits2, pack: packGaps2, unpack: unpackGaps2, fromBitmap: fromBitmap2},
+	sieve: sieveLevel{minAtLeast: minAtLeast2, below: below2, separate: separate2},
+}
+
+// Winograd transforms by m (2, then 4) and operation; WinogradOutput, with a bias, is separate.
+
+var winograd512 = winogradLevel{
+	width: 16,
+	by: [2][5]winogradKernel{
+		{winogradInput2512, nil, winogradOutputGrad2512, winogradWeights2512, winogradWeightsGrad2512},
+		{winogradInput4512, nil, winogradOutputGrad4512, winogradWeights4512, winogradWeightsGrad4512},
+	},
+	output: [2]winogradBiasKernel{winogradOutput2512, winogradOutput4512},
+}
+
+var winograd2 = winogradLevel{
+	width: 8,
+	by: [2][5]winogradKernel{
+		{winogradInput22, nil, winogradOutputGrad22, winogradWeights22, winogradWeightsGrad22},
+		{winogradInput42, nil, winogradOutputGrad42, winogradWeights42, winogradWeightsGrad42},
+	},
+	output: [2]winogradBiasKernel{winogradOutput22, winogradOutput42},
+}
+
+// reduceAll reduces values at to at+n of the operands, with n at least 1, without checks.
+func (l reduceLevel) reduceAll(op Reduction, dst, src [][]float32, at, n int, scale float32) {
+	left := len(dst[0]) - at
+	if l == reduceAVX512 {
+		reduceAll512(int(op), &dst[0], len(dst), &src[0], len(src), 4*at, n, left, scale, &rowMasks[16-n%16])
+	} else {
+		reduceAll2(int(op), &dst[0], len(dst), &src[0], len(src), 4*at, n, left, scale, &rowMasks[16-n%8])
+	}
+}
+
+// reduceAll16 is reduceAll of a 16-bit format. AVX2 requires whole vectors.
+func (l reduceLevel) reduceAll16(f format, op Reduction, dst, src [][]uint16, at, n int, scale float32) {
+	left, mask := len(dst[0])-at, &rowMasks[16-n%16]
+	switch {
+	case l == reduceAVX512 && f == half:
+		reduceAllHalf512(int(op), &dst[0], len(dst), &src[0], len(src), 2*at, n, left, scale, mask)
+	case l == reduceAVX512:
+		reduceAllBrain512(int(op), &dst[0], len(dst), &src[0], len(src), 2*at, n, left, scale, mask)
+	case f == half:
+		reduceAllHalf2(int(op), &dst[0], len(dst), &src[0], len(src), 2*at, n, left, scale, nil)
+	default:
+		reduceAllBrain2(int(op), &dst[0], len(dst), &src[0], len(src), 2*at, n, left, scale, nil)
+	}
+}
+
+var half512 = halfLevel{fromHalf: fromHalf512, fromBrain: fromBrain512, toHalf: toHalf512, toBrain: toBrain512}
+
+var half2 = halfLevel{fromHalf: fromHalf2, fromBrain: fromBrain2, toHalf: toHalf2, toBrain: toBrain2}

@@ -14,6 +14,8 @@ package simd
 import (
 	"fmt"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/hugepage"
 )
 
 // Kernels is the set of kernels of one instruction-set level. It is immutable, and any number of
@@ -97,3 +99,17 @@ func Lookup(name string) (*Kernels, error) {
 
 // Name returns "avx512", "avx2" or "portable".
 func (k *Kernels) Name() string { return k.name }
+
+// Match makes the buffers at least as large as o's, so that equal work allocates no memory.
+func (s *Scratch) Match(o *Scratch) {
+	match(&s.a, o.a)
+	match(&s.b, o.b)
+	match(&s.r, o.r)
+}
+
+func match(buf *[]float32, o []float32) {
+	if cap(*buf) < cap(o) {
+		*buf = make([]float32, cap(o))
+		hugepage.Advise(*buf)
+	}
+}
