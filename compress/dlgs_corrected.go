@@ -72,8 +72,8 @@ func (d *corrected) look(w *Workspace, residual, grad []float32) {
 	}
 }
 
-// wish returns the multiple of k to send in a step, given the accumulated excess: 2^(-over/2) at
-// the ends, 1/2 and 2, and about as much between.
+// wish returns the multiple of k to send in a step: 2 if dlgsOverSteps steps of k or more are
+// lacking, 1/2 if as many are in excess, and about 2^(-excess/dlgsOverSteps) between.
 func (d *corrected) wish() float64 {
 	over := min(1, max(-1, float64(d.savedState[dlgsOver])/dlgsOverSteps))
 	if over < 0 {

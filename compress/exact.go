@@ -82,9 +82,9 @@ const (
 	sampleMost  = 1 << 16
 )
 
-// estimate returns a bound that at least k values should reach, the maximum number that may reach
-// it, and a bound that fewer than k should reach: four standard deviations of the sample's count
-// off.
+// estimate estimates the k-th largest magnitude from a sample. At least k magnitudes should reach
+// least, limit is the maximum number that may reach it, and fewer than k should reach high. The
+// ranks of least and high in the sample are four standard deviations away from the expected rank.
 func (w *Workspace) estimate(residual, grad []float32, k int) (least uint32, limit int, high uint32) {
 	n := len(residual)
 	w.sampleOf(residual, grad, max(min(sampleEvery, n/sampleLeast), n/sampleMost), 0)

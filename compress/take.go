@@ -34,8 +34,9 @@ type segment struct {
 // minSegment is the shortest part of a pass that repays a thread.
 const minSegment = 1 << 16
 
-// over runs the pass w.take, appends the entries to s and returns their number. Above the limit,
-// residual is residual+grad for all values and s does not change.
+// over runs the pass w.take over all values, appends the selected entries to s and returns their
+// number. If the number exceeds the limit, s does not change, and residual is residual+grad
+// everywhere.
 func (w *Workspace) over(s *Sparse) int {
 	n := len(w.take.residual)
 	if w.take.limit > n {

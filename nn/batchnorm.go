@@ -151,7 +151,7 @@ func (o *batchNormOp) run(t *Tape, pass func(o *batchNormOp, w *worker, part, lo
 	o.job.run(t, o, pass, o.parts, len(o.x.Data), o.s.p.Period)
 }
 
-// partSums are the sums of a part, set to zero, and working memory.
+// partSums returns the sums of a part of the batch, cleared, and scratch memory of the worker.
 func (o *batchNormOp) partSums(w *worker, part int) (sums []float64, acc []float32) {
 	n := 2 * o.s.p.Period
 	sums = o.s.parts[part*n : (part+1)*n]

@@ -139,7 +139,7 @@ func (b *builder) in(v *value, lies layout) string {
 	return b.asHere(v)
 }
 
-// layerNorm is over the last axis in both; opset 17 introduced it.
+// layerNorm normalises over the last axis, in nn as in ONNX, whose operator exists since opset 17.
 func (b *builder) layerNorm() error {
 	n := b.node()
 	b.result(b.add("LayerNormalization", []string{b.localInput(0), b.param(n.Params[0]), b.param(n.Params[1])}, intOf("axis", -1), floatOf("epsilon", normEpsilon)), asHere)

@@ -27,8 +27,8 @@ const (
 	outside = -2
 )
 
-// traced is the result of traces with several batches and ids: a model's operations, and how their
-// sizes depend on the batch.
+// traced is the result of several traces of a model, with different batch sizes and input ids: the
+// model's operations, and how their sizes depend on the batch size.
 type traced struct {
 	spec   model.Spec
 	passes [len(sizes)]pass

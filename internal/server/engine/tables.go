@@ -23,7 +23,8 @@
 //     order of trainers, and applies the sum once, times 1/trainers.
 //     invariant[bsp-is-allreduce]: the result always equals the naive algorithm of packages
 //     collective and distopt to the last bit. A pull of step t waits until step t-1 is applied.
-//   - Geo adds the deltas of the trainers' copies: no rule, no wait.
+//   - Geo adds the changes that trainers made to their own copies. The server applies no optimizer,
+//     and no pull waits.
 //
 // Trainers that have left are not waited for. A lost trainer ends the job with an error that names
 // it, or counts as left ([Config].Lost).
@@ -31,18 +32,19 @@
 // # Durability
 //
 // With WAL every change is logged before its acknowledgement, and a restarted server has all of
-// them: the newest checkpoint, and the log after it. Every part of a checkpoint has the last
-// included change by session, so that training continues during the write. With Checkpoint the
-// changes since the newest one are lost, with None all.
+// them: the newest checkpoint, and the log after it. Training continues while a checkpoint is
+// written, so that its parts differ in age; each part stores the number of the last change that it
+// includes, for each session. With Checkpoint the changes since the newest one are lost, with None
+// all.
 //
 // # Cost
 //
 // The caller's goroutine sorts and applies a push, under the table's locks and without allocation.
 // With WAL the bytes are copied once more, to the log's buffer. In bsp the caller copies a push and
-// partitions it into 64 pieces, and the sum is computed piece by piece: a probe of a small table in
-// the first-level cache, a row read and a row added, at the speed of memory. Pushes are held until
-// the last trainer has clocked the step, together with pushes of later steps: at most the clients'
-// memory in flight.
+// partitions it into 64 pieces, and the sum is computed piece by piece. A row costs a look-up in a
+// hash table of the size of the first-level cache, a read and an addition: the speed of memory is
+// the limit. Pushes are held until the last trainer has clocked the step, together with pushes of
+// later steps; the clients' limits of pushes in flight bound their memory.
 package engine
 
 import (

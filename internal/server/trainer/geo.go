@@ -10,10 +10,10 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// geo has a trainer's copies of parameters: all dense ones, and the rows touched since the last
-// exchange, numbered in order of their first use.
+// geo is the local copy that a trainer has of the parameters: all dense ones, and the rows touched
+// since the last exchange, numbered in order of their first use.
 type geo struct {
-	copies float32 // number of copies, which divides deltas
+	copies float32 // number of trainers; the server adds each change divided by it
 	stale  bool    // the dense values differ from the servers'
 	base   []float32
 	deltas []float32 // buffer
