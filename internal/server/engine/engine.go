@@ -126,7 +126,7 @@ var noRate = math.Float64bits(-1)
 func (e *Engine) makeTables() error {
 	newTable := e.cfg.Make
 	if newTable == nil {
-		newTable = func(_ int, c rows.Config) (Table, error) { return shard.New(shard.Config{Rows: c}) }
+		newTable = inMemory
 	}
 	for i, t := range e.schema.Sparse {
 		c, err := e.cfg.rowsConfig(t)
@@ -153,6 +153,15 @@ func (e *Engine) makeTables() error {
 		e.dense = append(e.dense, a)
 	}
 	return nil
+}
+
+// inMemory is the default of Config.Make.
+func inMemory(_ int, c rows.Config) (Table, error) {
+	t, err := shard.New(shard.Config{Rows: c})
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 // fail stops the engine with err, unless it has stopped before.

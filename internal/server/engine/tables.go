@@ -147,8 +147,8 @@ type Config struct {
 	Make func(i int, c rows.Config) (Table, error)
 }
 
-// Table is a server's part of a sparse table: a shard.Table, which describes the methods. Tests have
-// a naive twin.
+// Table is a server's part of a sparse table: a shard.Table, which describes the methods. Tests
+// have a naive twin.
 type Table interface {
 	Pull(keys []uint64, dst []float32) error
 	Peek(keys []uint64, dst []float32) error

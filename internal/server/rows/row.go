@@ -14,10 +14,11 @@ type Row struct {
 }
 
 // Import stores whole rows, len(keys)*Width values: Dim weights of a row, then the parts of its
-// state; and their usage, ignored by a table without usage. Admit does not apply. Existing rows are overwritten only if
-// replace is true. With a nil usage new rows are marked as touched now, overwritten ones retain
-// their usage, and both are marked as Changed. Import returns the number of rows written; with
-// ErrFull not all are. For a duplicate key the first row is stored, or with replace the last.
+// state; and their usage, ignored by a table without usage. Admit does not apply. Existing rows are
+// overwritten only if replace is true. With a nil usage new rows are marked as touched now,
+// overwritten ones retain their usage, and both are marked as Changed. Import returns the number of
+// rows written; with ErrFull not all are. For a duplicate key the first row is stored, or with
+// replace the last.
 func (t *Table) Import(keys []uint64, values []float32, usage []Usage, replace bool) (stored int, err error) {
 	if usage != nil && len(usage) != len(keys) {
 		return 0, t.fault(fmt.Errorf("Import: usage of %d rows for %d keys", len(usage), len(keys)))

@@ -45,7 +45,8 @@ func getFloats(values []float32, b []byte) {
 	}
 }
 
-// readImage decodes an image into values, as rows.Table.Import takes them, and returns its usage and day.
+// readImage decodes an image into values, as rows.Table.Import takes them, and returns its usage
+// and day.
 func (t *Table) readImage(key uint64, b []byte, values []float32) (f rows.Usage, day uint32, err error) {
 	if len(b) != t.imageBytes() {
 		return f, 0, fmt.Errorf("key %d of table %d in the store has %d bytes, want %d: it was not written by this table", key, t.cfg.Number, len(b), t.imageBytes())

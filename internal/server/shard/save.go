@@ -24,9 +24,9 @@ type progress struct {
 func (p *progress) bars(hash uint64) bool { return p.walking && hash >= p.next.Load() }
 
 // Save writes the rows of both tiers to a directory, which must not exist and appears atomically:
-// all rows or, with a nonzero since, those that were pulled, pushed or deleted since the epoch of an
-// earlier checkpoint, loaded after that checkpoint. A delta needs Config.Deltas. Save returns the
-// checkpoint's epoch: the base of the next delta, once this checkpoint is durable.
+// all rows or, with a nonzero since, those that were pulled, pushed or deleted since the epoch of
+// an earlier checkpoint, loaded after that checkpoint. A delta needs Config.Deltas. Save returns
+// the checkpoint's epoch: the base of the next delta, once this checkpoint is durable.
 //
 // Pulls, pushes and evictions continue; changed rows stay in memory until the walk has passed them.
 // Cost: one read of both tiers, and a write of the saved rows.

@@ -69,10 +69,10 @@ const (
 	segmentsFile = "rows.segments"
 )
 
-// OpenSegments opens a store in a directory, created if missing, and locks the directory ([dirlock.ErrHeld]
-// if another process has it). limit is the maximum size of the file, at least MinLimitBytes, 0 for
-// no limit; two segments are reserved for cleaning: 1/32 of the limit, at most 16 MiB. A row has at
-// most 128 KiB.
+// OpenSegments opens a store in a directory, created if missing, and locks the directory
+// ([dirlock.ErrHeld] if another process has it). limit is the maximum size of the file, at least
+// MinLimitBytes, 0 for no limit; two segments are reserved for cleaning: 1/32 of the limit, at most
+// 16 MiB. A row has at most 128 KiB.
 func OpenSegments(dir string, limit int64) (*Segments, error) {
 	fail := func(err error) (*Segments, error) { return nil, fmt.Errorf("store: opening %s: %w", dir, err) }
 	if limit < 0 || limit > 0 && limit < MinLimitBytes {

@@ -18,9 +18,9 @@ const (
 	footer = 12
 )
 
-// Read decodes export.Write's binary format, of size bytes, and calls do with each row; weights are valid
-// during the call only. Damage is an error at the end of the file at the latest: rows passed before
-// may be wrong.
+// Read decodes export.Write's binary format, of size bytes, and calls do with each row; weights are
+// valid during the call only. Damage is an error at the end of the file at the latest: rows passed
+// before may be wrong.
 func Read(r io.Reader, size int64, do func(key uint64, weights []float32) error) (dim int, rows int64, err error) {
 	in, sum := bufio.NewReaderSize(r, 1<<20), uint32(0)
 	next := func(b []byte) error {
