@@ -217,6 +217,9 @@ func (c *trainCommand) record() runlog.Job {
 	r := runlog.Job{Event: "job", Ringo: ringo.Version, Started: time.Now().UTC().Format(time.RFC3339), Settings: map[string]string{}, Machine: runlog.LocalMachine()}
 	for _, a := range c.asSaid(c.Resolved(c.table)) {
 		r.Settings[string(a.Path)] = a.Text
+		if text, _ := c.table.Get(a.Path); text != c.table.Default(a.Path) {
+			r.Changed = append(r.Changed, string(a.Path))
+		}
 	}
 	return r
 }

@@ -316,10 +316,10 @@ func TestFoundListsColumns(t *testing.T) {
 	}
 	got, err := json.Marshal(e.Found())
 	want := `[{"name":"id","kind":"ignore","guessed":false},` +
-		`{"name":"age","kind":"number","guessed":true,"missing":{"":1}},` +
-		`{"name":"city","kind":"category","guessed":true,"detail":"2 words: Bern, Zug, old","values":2,"missing":{"NA":1}},` +
-		`{"name":"sex","kind":"category","guessed":true,"detail":"2 words: f, m","values":2,"missing":{"?":1}},` +
-		`{"name":"income","kind":"target","guessed":false,"detail":"mean 3000, deviation 1871 (1 in metrics)"}]`
+		`{"name":"age","kind":"number","guessed":true,"missing":{"":1},"rows":4,"histogram":{"start":30,"width":1,"counts":[1,0,0,0,0,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0,1]}},` +
+		`{"name":"city","kind":"category","guessed":true,"detail":"2 words: Bern, Zug, old","values":2,"missing":{"NA":1},"rows":4,"frequent":[{"word":"Bern","rows":2},{"word":"Zug, old","rows":1}]},` +
+		`{"name":"sex","kind":"category","guessed":true,"detail":"2 words: f, m","values":2,"missing":{"?":1},"rows":4,"frequent":[{"word":"f","rows":2},{"word":"m","rows":1}]},` +
+		`{"name":"income","kind":"target","guessed":false,"detail":"mean 3000, deviation 1871 (1 in metrics)","rows":4,"histogram":{"start":896,"width":128,"counts":[1,0,0,0,0,0,0,0,1,0,0,0,0,0,0,0,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1]}}]`
 	if err != nil || string(got) != want {
 		t.Errorf("got %s, %v\nwant %s", got, err, want)
 	}

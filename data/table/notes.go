@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -182,6 +183,30 @@ type Found struct {
 	Pooled int `json:"pooled,omitempty"`
 	// Missing counts rows by word for a missing value; "" is an empty field.
 	Missing map[string]int64 `json:"missing,omitempty"`
+	// Rows counts the training rows; 0 means unknown.
+	Rows int64 `json:"rows,omitempty"`
+	// Histogram is of the training rows of a number or target, Frequent of a category or label.
+	Histogram *Histogram  `json:"histogram,omitempty"`
+	Frequent  []WordCount `json:"frequent,omitempty"`
+}
+
+// WordCount is a word of a column with its number of training rows.
+type WordCount struct {
+	Word string `json:"word"`
+	Rows int64  `json:"rows"`
+}
+
+// mostFrequent is the number of words in Found.Frequent.
+const mostFrequent = 12
+
+// frequent returns the most frequent words of a category or label, the first word first of equal
+// ones.
+func (s *survey) frequent(c Column) (out []WordCount) {
+	for _, w := range c.Words {
+		out = append(out, WordCount{w, s.Words[w].Train})
+	}
+	slices.SortStableFunc(out, func(a, b WordCount) int { return cmp.Compare(b.Rows, a.Rows) })
+	return out[:min(len(out), mostFrequent)]
 }
 
 // Found describes the columns as read by InferEncoder. A checkpoint's encoder has no missing values
@@ -194,6 +219,11 @@ func (e *Encoder) Found() []Found {
 			s := e.surveys[i]
 			f.Guessed, f.Missing = s.Guessed, map[string]int64{}
 			f.Pooled, _ = s.pooled(c)
+			f.Rows = s.Rows
+			if c.Kind == Number || c.Kind == Target {
+				f.Histogram = s.Bins.histogram()
+			}
+			f.Frequent = s.frequent(c)
 			for w, n := range s.Lost {
 				f.Missing[w] = n.All
 			}

@@ -135,6 +135,7 @@ func (s *survey) add(t found) error {
 	s.Ascends = s.Ascends && t.Ascends                      // identifiers of each table
 	s.Rows, s.Missing = s.Rows+t.Rows, s.Missing+t.Missing
 	s.moments.merge(t.moments)
+	s.Bins.merge(t.Bins)
 	s.addDates(t)
 	if s.Least.At == nil || t.Least.At != nil && t.Least.Value < s.Least.Value {
 		s.Least = t.Least

@@ -47,6 +47,7 @@ type found struct {
 	moments         // of the training numbers
 	Least   extreme `json:"min"` // extremes of the training numbers
 	Most    extreme `json:"max"`
+	Bins    bins    `json:"bins,omitzero"` // of the training numbers
 	// Dates are the column's dates by format, and First the first value.
 	Dates map[string]*tally `json:"dates,omitempty"`
 	First *Fault            `json:"first,omitempty"`
@@ -318,6 +319,7 @@ func (s *survey) number(x float64, one count, at func(string, ...any) *Fault) {
 		return
 	}
 	s.moments.add(x)
+	s.Bins.add(x)
 	if s.Least.At == nil || x < s.Least.Value {
 		s.Least = extreme{x, at("")}
 	}

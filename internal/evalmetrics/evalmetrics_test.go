@@ -385,3 +385,30 @@ func TestLinesFitTerminal(t *testing.T) {
 		}
 	}
 }
+
+// TestJointCountsTargetsAndPredictions: each sample is in the bins of its target and prediction,
+// predictions outside the targets' range and no numbers are in the outer bins, and equal targets
+// have no counts.
+func TestJointCountsTargetsAndPredictions(t *testing.T) {
+	word := func(target, prediction float32) uint64 {
+		return uint64(math.Float32bits(target))<<32 | uint64(math.Float32bits(prediction))
+	}
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	words := []uint64{word(-3, -3), word(-3, nan), word(17, 17), word(17, 99), word(17, inf), word(2.5, -50)}
+	double := func(x float32) float64 { return 2 * float64(x) }
+	j := joint(words, double)
+	want := map[[2]int]int64{{0, 0}: 2, {19, 19}: 3, {5, 0}: 1}
+	if j == nil || j.Min != -6 || j.Width != 2 {
+		t.Fatalf("got %+v", j)
+	}
+	for i, row := range j.Counts {
+		for k, n := range row {
+			if n != want[[2]int{i, k}] {
+				t.Errorf("bin %d, %d: %d", i, k, n)
+			}
+		}
+	}
+	if j := joint([]uint64{word(1, 2), word(1, 3)}, double); j != nil {
+		t.Errorf("of equal targets: %+v", j)
+	}
+}

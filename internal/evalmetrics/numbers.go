@@ -21,6 +21,48 @@ type NumberReport struct {
 	BaselineRMSE float64 `json:"baseline_rmse"`
 	// ErrorQuantiles are quantiles of the absolute error, interpolated linearly.
 	ErrorQuantiles Quantiles `json:"abs_error_quantiles"`
+	// Joint counts targets and predictions; nil for equal targets.
+	Joint *Joint `json:"joint,omitempty"`
+}
+
+// jointBins is the number of bins of each axis of a Joint.
+const jointBins = 20
+
+// Joint counts the samples by target and prediction, in bins of equal width over the range of the
+// targets. The first and last bin of predictions have those outside the range, too.
+type Joint struct {
+	Min   float64 `json:"min"`
+	Width float64 `json:"width"`
+	// Counts has a row per bin of targets and a column per bin of predictions.
+	Counts [][]int64 `json:"counts"`
+}
+
+// joint returns the counts of sorted words with different targets.
+func joint(words []uint64, value func(float32) float64) *Joint {
+	ends := [2]float64{value(math.Float32frombits(uint32(words[0] >> 32))), 0}
+	ends[1] = ends[0]
+	for _, w := range words {
+		y := value(math.Float32frombits(uint32(w >> 32)))
+		ends[0], ends[1] = min(ends[0], y), max(ends[1], y)
+	}
+	j := &Joint{Min: ends[0], Width: (ends[1] - ends[0]) / jointBins, Counts: make([][]int64, jointBins)}
+	if !(j.Width > 0) || math.IsInf(j.Width, 0) {
+		return nil
+	}
+	bin := func(bits uint32) int {
+		x := math.Floor((value(math.Float32frombits(bits)) - j.Min) / j.Width)
+		if !(x > 0) { // a prediction may be no number
+			return 0
+		}
+		return int(min(x, jointBins-1))
+	}
+	for i := range j.Counts {
+		j.Counts[i] = make([]int64, jointBins)
+	}
+	for _, w := range words {
+		j.Counts[bin(uint32(w>>32))][bin(uint32(w))]++
+	}
+	return j
 }
 
 // Quantiles are values that 50, 90, 95 and 99 % of the samples do not exceed.
@@ -65,6 +107,7 @@ func (p Plan) numberReport(words []uint64) *NumberReport {
 	r := &NumberReport{Targets: int64(len(words)), Unit: p.Unit, RMSE: math.Sqrt(squares / n), MAE: absolute / n, Bias: bias / n}
 	if !constant {
 		r.R2, r.BaselineRMSE = known(1-squares/spread), math.Sqrt(spread/n)
+		r.Joint = joint(words, p.value)
 	}
 	slices.Sort(errs)
 	r.ErrorQuantiles = Quantiles{quantile(errs, 0.5), quantile(errs, 0.9), quantile(errs, 0.95), quantile(errs, 0.99)}

@@ -35,6 +35,8 @@ type Run struct {
 	Steps, Epochs Table
 	// Ended reports whether the run has a summary.
 	Ended bool
+	// Evaluation is the newest record with the tables of an evaluation, as JSON; nil without one.
+	Evaluation json.RawMessage
 
 	before float64 // seconds of the run before its last resumption
 }
@@ -201,9 +203,12 @@ func (l *Log) Add(line []byte) error {
 		return l.begin(line)
 	case "step", "epoch":
 		return l.record(fields)
-	case "summary":
+	case "summary", "evaluation":
 		if r := l.last(); r != nil {
-			r.Ended = true
+			r.Ended = r.Ended || fields["event"] == "summary"
+			if fields["classes"] != nil || fields["numbers"] != nil || fields["clicks"] != nil {
+				r.Evaluation = bytes.Clone(line)
+			}
 		}
 	}
 	return nil

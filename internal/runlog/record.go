@@ -26,7 +26,10 @@ type Job struct {
 	Started string `json:"started"`
 	// Settings are all settings that affect the result, by path, in the format of --set.
 	Settings map[string]string `json:"settings"`
-	Machine  Machine           `json:"machine"` // machine of rank 0
+	// Changed are the paths of the settings that differ from their defaults, in order; nil in
+	// records of earlier versions.
+	Changed []string `json:"changed,omitempty"`
+	Machine Machine  `json:"machine"` // machine of rank 0
 }
 
 // Machine describes the host of a process. Unknown fields are empty.

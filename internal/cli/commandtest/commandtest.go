@@ -146,7 +146,7 @@ func ClickRows(t *testing.T, n int) (path string) {
 
 // Names of the JSON fields of a training run, used by other programs.
 const (
-	JobFields      = "event ringo started settings machine"
+	JobFields      = "event ringo started settings changed machine"
 	RunFields      = "event seed model params np threads servers batch global_batch unit data train_samples eval_samples omitted_samples epochs steps_per_epoch optimizer schedule strategy codec plan plan_sha256 buckets transport placement kernels metrics resumed done"
 	StepFields     = "event seed epoch step done lr loss wall_s step_ms compute_ms compress_ms exposed_comm_ms update_ms data_wait_ms density samples_per_s"
 	EpochFields    = "event epoch seed lr done wall_s train_loss train_accuracy eval_loss eval_accuracy samples_per_s step_ms step_median_ms compute_ms compress_ms exposed_comm_ms update_ms data_wait_ms density step_bytes_sent bytes_sent wire_bytes"

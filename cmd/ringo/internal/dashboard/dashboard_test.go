@@ -49,9 +49,11 @@ func told(t testing.TB, epochs int) (lines []string) {
 		must(t, err)
 		lines = append(lines, string(b))
 	}
-	add(runlog.Job{Event: "job", Ringo: "0.1.0", Started: "2026-01-02T03:04:05Z", Settings: map[string]string{"training.batch": "64", "data.dir": hostile}, Machine: runlog.Machine{Host: hostile, CPU: "X", CPUs: 2}})
+	add(runlog.Job{Event: "job", Ringo: "0.1.0", Started: "2026-01-02T03:04:05Z", Settings: map[string]string{"training.batch": "64", "data.dir": hostile, "training.seed": "1"}, Changed: []string{"training.batch", "data.dir"}, Machine: runlog.Machine{Host: hostile, CPU: "X", CPUs: 2}})
 	add(runlog.Info{Event: "run", Seed: 1, Model: "mlp", Params: 7, NP: 2, Threads: 1, DataSet: hostile, TrainSamples: 1000, EvalSamples: 10, Epochs: 3, StepsPerEpoch: 4, Strategy: "dlgs", Plan: "fixed", Buckets: 2,
-		Transport: "shm", Metrics: []runlog.Metric{{Name: "accuracy", Title: "accuracy", Percent: true}}})
+		Transport: "shm", Metrics: []runlog.Metric{{Name: "accuracy", Title: "accuracy", Percent: true}, {Name: "top5", Title: "top-5 accuracy", Percent: true}},
+		Columns: []any{map[string]any{"name": "age" + hostile, "kind": "number", "rows": 10, "missing": map[string]int{"NA": 2}, "histogram": map[string]any{"start": 16, "width": 8, "counts": []int{3, 0, 5}}},
+			map[string]any{"name": "city", "kind": "category", "detail": "2 words: Bern, Zug", "rows": 10, "frequent": []any{map[string]any{"word": "Bern", "rows": 7}, map[string]any{"word": "Zug", "rows": 3}}}}})
 	for epoch := 1; epoch <= epochs; epoch++ {
 		for step := 1; step <= 4; step++ {
 			done := 4*(epoch-1) + step
@@ -62,9 +64,10 @@ func told(t testing.TB, epochs int) (lines []string) {
 			}
 		}
 		add(map[string]any{"event": "epoch", "seed": 1, "epoch": epoch, "done": 4 * epoch, "wall_s": float64(epoch), "train_loss": 1.5 / float64(epoch), "eval_loss": 1.25 / float64(epoch), "train_accuracy": 0.7 + 0.05*float64(epoch),
-			"eval_accuracy": 0.75 + 0.0501*float64(epoch), "samples_per_s": 1234, "step_ms": 10, "compute_ms": 6, "exposed_comm_ms": 3, "density": 0.04, "step_bytes_sent": 4096, "bytes_sent": 123456, "wire_bytes": 234567,
+			"eval_accuracy": 0.75 + 0.0501*float64(epoch), "eval_top5": 0.9, "samples_per_s": 1234, "step_ms": 10, "compute_ms": 6, "exposed_comm_ms": 3, "density": 0.04, "step_bytes_sent": 4096, "bytes_sent": 123456, "wire_bytes": 234567,
 			"layers": []map[string]any{{"name": "fc1" + hostile, "density": 0.25, "threshold": 0.125, "residual_norm": 2.5 + float64(epoch)/2}, {"name": "fc2", "density": 0.5, "threshold": 0.5, "residual_norm": 1}}})
 	}
+	add(map[string]any{"event": "evaluation", "classes": map[string]any{"per_class": []map[string]any{{"class": "no" + hostile, "support": 7}, {"class": "yes", "support": 3}}, "confusion": [][3]int{{0, 0, 6}, {0, 1, 1}, {1, 1, 3}}}})
 	add(progress{"progress", "train", epochs, 3, 4, 4})
 	add(map[string]any{"event": "choice", "strategy": "dlgs", "plan": "fixed", "buckets": 2, "predicted_ms": 9.5, "why": "it is " + hostile, "predicted_timeline": map[string]any{
 		"forward_ms": 2, "compute_end_ms": 5, "step_ms": 9.5, "buckets": []map[string]any{{"bucket": 0, "select_start_ms": 3, "select_end_ms": 3.5, "send_start_ms": 3.5, "send_end_ms": 6}, {"bucket": 1, "select_start_ms": 5, "select_end_ms": 5, "send_start_ms": 6, "send_end_ms": 8.5}}}})

@@ -19,8 +19,9 @@ type panelData struct {
 	ID    string `json:"id"`
 	Title string `json:"title"`
 	Note  string `json:"note,omitempty"`
-	// Kind is the kind of drawing: "lines", "bands", "ribbons", "grids", "tracks", "table" or
-	// "list". "none" means no data, for the reason in Why; with an empty Why the panel is hidden.
+	// Kind is the kind of drawing: "lines", "bands", "ribbons", "grids", "tracks", "table", "heat",
+	// "cards" or "list". "none" means no data, for the reason in Why; with an empty Why the panel
+	// is hidden.
 	Kind string `json:"kind"`
 	Why  string `json:"why,omitempty"`
 
@@ -34,6 +35,12 @@ type panelData struct {
 
 	Head []string   `json:"head,omitempty"`
 	Rows [][]string `json:"rows,omitempty"`
+	// Fold names the folded rows.
+	Fold   string     `json:"fold,omitempty"`
+	Folded [][]string `json:"folded,omitempty"`
+
+	Heat  *plot.Heat  `json:"heat,omitempty"`
+	Cards []plot.Card `json:"cards,omitempty"`
 }
 
 // ribbon is a rank's last steps: the time of each step, and the part without waits for other ranks.
@@ -71,7 +78,13 @@ var panels = []panel{
 	{"faults", "What has happened", "list", readFaults, "nothing that a person should know", true},
 	{"cause", "What slows the job", "list", readCause, "nothing that is known costs a fifth of a step, or no rank has told of its steps for two seconds", true},
 	{"loss", "Loss", "lines", readLoss, "no step has been told yet", false},
-	{"metric", "Test figure", "lines", readMetric, "no epoch has been evaluated yet, or the model has no figure but its loss", false},
+	{"metric", "Test figure", "lines", readMetric(0), "no epoch has been evaluated yet, or the model has no figure but its loss", false},
+	{"metric-2", "Test figure", "lines", readMetric(1), "", false},
+	{"metric-3", "Test figure", "lines", readMetric(2), "", false},
+	{"metric-4", "Test figure", "lines", readMetric(3), "", false},
+	{"evaluation", "Last evaluation", "heat", readEvaluation, "", false},
+	{"reliability", "Reliability of the last evaluation", "lines", readReliability, "", false},
+	{"columns", "Columns of the table", "cards", readColumns, "", false},
 	{"progressive", "Last samples", "lines", readProgressive, "the model predicts no clicks, or none of its steps has been told yet", false},
 	{"rate", "Rate", "lines", readRate, "no step has been told yet", false},
 	{"parts", "Parts of the step", "bands", readParts, "no step has been told yet", false},
@@ -102,7 +115,7 @@ func (h *Collector) show(p panel) (f panelData) {
 	if len(h.log.Runs()) > 0 || p.early {
 		p.read(h, &f)
 	}
-	if len(f.Data) == 0 && len(f.Ribbons) == 0 && len(f.Rows) == 0 && len(f.Grids) == 0 && len(f.Tracks) == 0 {
+	if len(f.Data) == 0 && len(f.Ribbons) == 0 && len(f.Rows) == 0 && len(f.Grids) == 0 && len(f.Tracks) == 0 && f.Heat == nil && len(f.Cards) == 0 {
 		f.Kind, f.Why = "none", p.why
 	}
 	return f
@@ -140,14 +153,38 @@ func readLoss(h *Collector, f *panelData) {
 	h.curves(f, curve{"a batch of rank 0", runlog.OfSteps, "loss"}, curve{"training", runlog.OfEpochs, "train_loss"}, curve{"test", runlog.OfEpochs, "eval_loss"})
 }
 
-// readMetric reads the model's metric, such as accuracy, over epochs, if not the loss.
-func readMetric(h *Collector, f *panelData) {
-	m := runlog.Metrics([]runlog.RunSet{h.group()})[0]
-	if m.Name == "loss" {
-		return
+// readMetric returns the function that reads metric k of the model, such as accuracy, over epochs,
+// if not the loss.
+func readMetric(k int) func(h *Collector, f *panelData) {
+	return func(h *Collector, f *panelData) {
+		all := runlog.Metrics([]runlog.RunSet{h.group()})
+		if k >= len(all)-1 { // the last one is the loss
+			return
+		}
+		m := all[k]
+		f.Title, f.Percent = strings.ToUpper(m.Title[:1])+m.Title[1:], m.Percent
+		h.curves(f, curve{"training", runlog.OfEpochs, "train_" + m.Name}, curve{"test", runlog.OfEpochs, "eval_" + m.Name})
 	}
-	f.Title, f.Percent = strings.ToUpper(m.Title[:1])+m.Title[1:], m.Percent
-	h.curves(f, curve{"training", runlog.OfEpochs, "train_" + m.Name}, curve{"test", runlog.OfEpochs, "eval_" + m.Name})
+}
+
+// readEvaluation reads the confusion matrix, or predicted against true numbers.
+func readEvaluation(h *Collector, f *panelData) {
+	f.Heat, _ = plot.Evaluation(h.last().Evaluation)
+	f.Note = "Numbers of samples; the darker, the larger the share of the row."
+}
+
+// readReliability reads the observed share of clicks by predicted probability.
+func readReliability(h *Collector, f *panelData) {
+	if _, lines := plot.Evaluation(h.last().Evaluation); lines != nil {
+		f.Lines = *lines
+		f.Note = "A point for each tenth of the samples, by their predicted probability."
+	}
+}
+
+// readColumns reads the columns of a table, with histograms.
+func readColumns(h *Collector, f *panelData) {
+	f.Cards = plot.Cards(h.last().Info.Columns)
+	f.Note = "Of the rows to train on: numbers in bins, the most frequent words of categories; below, the share of missing values."
 }
 
 func readProgressive(h *Collector, f *panelData) {
@@ -264,10 +301,20 @@ func readMachine(h *Collector, f *panelData) {
 
 func readSettings(h *Collector, f *panelData) {
 	f.Head, f.Note = []string{"setting", "value"}, "All that decide on the result, as --set takes them."
-	if j := h.last().Job; j != nil {
-		for _, path := range slices.Sorted(maps.Keys(j.Settings)) {
-			f.Rows = append(f.Rows, []string{path, j.Settings[path]})
+	j := h.last().Job
+	if j == nil {
+		return
+	}
+	for _, path := range slices.Sorted(maps.Keys(j.Settings)) {
+		row := []string{path, j.Settings[path]}
+		if j.Changed == nil || slices.Contains(j.Changed, path) {
+			f.Rows = append(f.Rows, row)
+		} else {
+			f.Folded = append(f.Folded, row)
 		}
+	}
+	if n := len(f.Folded); n > 0 {
+		f.Fold = cli.Counted(n, "setting") + " with default values"
 	}
 }
 
@@ -336,6 +383,10 @@ func (h *Collector) at(out *head, i runlog.Info) {
 		epoch += float64(p.Done)/float64(p.Total) - 1
 	}
 	out.Share = min(1, epoch/float64(max(1, p.Epochs, i.Epochs)))
+	if gone := out.Share - h.origin.share; !h.origin.at.IsZero() && gone > 0 && h.state == "training" {
+		left := time.Duration(float64(h.moved.Sub(h.origin.at)) * (1 - out.Share) / gone)
+		out.At += ", about " + quantity.Duration(left) + " left"
+	}
 }
 
 func short(v float64) string { return quantity.FloatDigits(v, 4) }

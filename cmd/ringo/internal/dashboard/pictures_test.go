@@ -102,7 +102,7 @@ func TestPictures(t *testing.T) {
 			var shot struct {
 				Data string `json:"data"`
 			}
-			b.call("Page.captureScreenshot", map[string]any{"format": "webp", "quality": 40, "captureBeyondViewport": true, "clip": map[string]any{"x": 0, "y": 0, "width": width, "height": min(high, 7000), "scale": 1}}, &shot)
+			b.call("Page.captureScreenshot", map[string]any{"format": "webp", "quality": 25, "captureBeyondViewport": true, "clip": map[string]any{"x": 0, "y": 0, "width": width, "height": min(high, 7000), "scale": 1}}, &shot)
 			picture, err := base64.StdEncoding.DecodeString(shot.Data)
 			must(t, err)
 			must(t, os.WriteFile(filepath.Join(*pictures, fmt.Sprintf("page-%d-%s.webp", width, scheme)), picture, 0o666))

@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"github.com/ringo-ml/ringo/internal/evalmetrics"
 	"github.com/ringo-ml/ringo/internal/runlog"
 	"github.com/ringo-ml/ringo/internal/steptrace"
 	"github.com/ringo-ml/ringo/train"
@@ -23,6 +24,21 @@ func (r *Reporter) tellStep() {
 	if s, ok := r.seen(); ok {
 		r.one(s)
 	}
+}
+
+// maxShownTables limits the words in tables that a dashboard receives after an epoch.
+const maxShownTables = 1 << 14
+
+// tellEvaluation reports the tables of an epoch to the function of Also alone: the summary has
+// those of the last epoch, and tables in each epoch would swell the file.
+func (r *Reporter) tellEvaluation(e train.Epoch) {
+	if c := e.Report.Classes; r.also == nil || c != nil && len(c.Confusion) > maxShownTables {
+		return
+	}
+	r.also(struct {
+		Event string `json:"event"`
+		evalmetrics.Report
+	}{"evaluation", e.Report})
 }
 
 // newInfo returns the record of the data known before the first step.

@@ -194,4 +194,5 @@ func (r *Reporter) Epoch(e train.Epoch) {
 	}
 	r.write(e)
 	r.tellStep()
+	r.tellEvaluation(e)
 }

@@ -1,6 +1,8 @@
 package reportcmd
 
 import (
+	"fmt"
+
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/plot"
 	"github.com/ringo-ml/ringo/internal/runlog"
 )
@@ -26,13 +28,15 @@ var (
 type figure struct {
 	Name  string `json:"name"` // name of the saved file
 	Title string `json:"title"`
-	Kind  string `json:"kind"` // value "lines", "points" or "bars"
+	Kind  string `json:"kind"` // "lines", "points", "bars", "heat" or "cards"
 	// FromZero makes the axis begin at 0, and Log makes the axis logarithmic. Names are the names
 	// of bars, or of points at 0, 1 and so on.
 	FromZero bool     `json:"from_zero,omitempty"`
 	Log      bool     `json:"log,omitempty"`
 	Names    []string `json:"names,omitempty"`
 	plot.Lines
+	Heat  *plot.Heat  `json:"heat,omitempty"`
+	Cards []plot.Card `json:"cards,omitempty"`
 }
 
 func (q question) figures() (out []figure) {
@@ -56,6 +60,32 @@ func (q question) figures() (out []figure) {
 	}
 	if q.sparse() {
 		curves("density", "Share of the gradient's values sent, by epoch", "", true, byEpochs, runlog.OfEpochs, "density")
+	}
+	return append(out, q.evaluations()...)
+}
+
+// maxEvaluations limits the runs with a figure of the last evaluation.
+const maxEvaluations = 4
+
+// evaluations returns the figures of the first runs' last evaluations, and of the columns of the
+// first run.
+func (q question) evaluations() (out []figure) {
+	for k, g := range q.groups[:min(len(q.groups), maxEvaluations)] {
+		last := g.Runs[len(g.Runs)-1]
+		of := ""
+		if len(q.groups) > 1 {
+			of = ", " + g.Label
+		}
+		heat, reliability := plot.Evaluation(last.Evaluation)
+		if heat != nil {
+			out = append(out, figure{Name: fmt.Sprintf("evaluation-%d", k), Title: fmt.Sprintf("Last evaluation: %s against %s%s", heat.ColumnsAre, heat.RowsAre, of), Kind: "heat", Heat: heat})
+		}
+		if reliability != nil {
+			out = append(out, figure{Name: fmt.Sprintf("reliability-%d", k), Title: "Reliability of the last evaluation" + of, Kind: "lines", Lines: *reliability})
+		}
+	}
+	if cards := plot.Cards(q.groups[0].Runs[0].Info.Columns); len(cards) > 0 {
+		out = append(out, figure{Name: "columns", Title: "Columns of the table", Kind: "cards", Cards: cards})
 	}
 	return out
 }

@@ -58,7 +58,7 @@ type content struct {
 }
 
 func (c content) write(to io.Writer) error {
-	c.Policy = "default-src 'none'; style-src 'unsafe-inline'; script-src " + ScriptSource()
+	c.Policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src " + ScriptSource()
 	c.Style, c.Script = template.CSS(plot.Style()), template.JS(script())
 	t, err := template.New("page").Parse(source)
 	if err != nil {

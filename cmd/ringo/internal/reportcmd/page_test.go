@@ -74,6 +74,11 @@ func TestReport(t *testing.T) {
 	if !strings.Contains(shown, "seconds to 75.00%") || strings.Contains(text+data, "<img") || strings.Count(text, "<script") != 1 || len(text) > len(raw)-len(script()) {
 		t.Error("text of a file is not escaped")
 	}
+	icon := regexp.MustCompile(`<link rel="icon" href="data:[^"]*">`)
+	if len(icon.FindAllString(text, -1)) != 1 {
+		t.Error("no icon in the page")
+	}
+	text = icon.ReplaceAllString(text, "") // data within the page
 	for _, what := range []string{`src=`, `href=`, `url(`, `@import`, `<link`} {
 		if strings.Contains(strings.ReplaceAll(text, "&lt;img src=x", ""), what) {
 			t.Errorf("the page asks for something: %s", what)

@@ -7,8 +7,13 @@
     const save = plot.el("button", "", "Save as PNG");
     save.type = "button";
     save.addEventListener("click", () => store(v));
-    box.append(v.title, v.body, save);
     document.getElementById("charts").append(box);
+    if (f.kind === "heat" || f.kind === "cards") {
+      box.append(v.title, v.body);
+      plot[f.kind](v.body, f[f.kind]);
+      continue;
+    }
+    box.append(v.title, v.body, save);
     plot.chart(v, f, f.kind);
     all.push(v);
   }

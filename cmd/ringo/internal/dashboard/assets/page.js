@@ -72,6 +72,8 @@
     none(v, f) { v.body.replaceChildren(el("p", "why", "No figures: " + f.why + ".")); },
     lines(v, f) { chart(v, f, f.kind); },
     bands(v, f) { chart(v, f, f.kind); },
+    heat(v, f) { plot.heat(v.body, f.heat); },
+    cards(v, f) { v.box.classList.add("wide"); plot.cards(v.body, f.cards); },
     grids(v, f) {
       if (f.grids[0].columns.length > 16) v.box.classList.add("wide");
       while ((v.pictures || []).length > f.grids.length) v.pictures.pop().canvas.parentElement.remove();
@@ -86,8 +88,14 @@
       box.tabIndex = 0;
       box.setAttribute("role", "region");
       box.setAttribute("aria-labelledby", v.title.id);
-      const had = v.body.contains(document.activeElement);
+      const had = v.body.contains(document.activeElement), open = v.body.querySelector("details")?.open;
       v.body.replaceChildren(box);
+      if (f.folded) {
+        const more = f.folded.map((r) => el("tr", "", null, ...r.map((t) => el("td", "", t))));
+        const fold = el("details", "", null, el("summary", "", f.fold), el("div", "scroll two", null, el("table", "", null, el("tbody", "", null, ...more))));
+        fold.open = open || false;
+        v.body.append(fold);
+      }
       box.scrollTop = at;
       if (had) box.focus({ preventScroll: true });
     },

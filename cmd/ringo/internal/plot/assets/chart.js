@@ -132,5 +132,46 @@ var plot = (function () {
     v.chart.setCursor({ left: v.chart.valToPos(v.figures.x[i], "x"), top: 10 });
   }
 
-  return { el, color, series, number, chart };
+  // heat draws counts as a table of cells, each as dark as its share of the row.
+  function heat(box, h) {
+    const wide = h.columns.length > 12, head = el("tr", "", null, el("th", "", h.rows_are + " \\ " + h.columns_are), ...h.columns.map((t) => el("th", "", t)));
+    const rows = h.counts.map((row, r) => {
+      const sum = row.reduce((a, b) => a + b, 0);
+      return el("tr", "", null, el("th", "", h.rows[r]), ...row.map((n, k) => {
+        const cell = el("td", "", wide ? "" : String(n)), share = sum ? n / sum : 0;
+        cell.title = h.rows_are + " " + h.rows[r] + ", " + h.columns_are + " " + h.columns[k] + ": " + n;
+        cell.setAttribute("aria-label", cell.title);
+        cell.style.background = "color-mix(in srgb, var(--s0) " + Math.round(70 * Math.sqrt(share)) + "%, transparent)";
+        return cell;
+      }));
+    });
+    const scroll = el("div", "heat" + (wide ? " small" : ""), null, el("table", "", null, el("thead", "", null, head), el("tbody", "", null, ...rows)));
+    scroll.tabIndex = 0;
+    box.replaceChildren(scroll);
+  }
+
+  // cards draws the columns of a table: name, kind, and bars of the values.
+  function cards(box, all) {
+    box.replaceChildren(el("div", "cards", null, ...all.map((c) => {
+      const counts = c.counts || [], most = Math.max(1, ...counts);
+      const bars = counts.map((n, i) => {
+        const bar = el("i");
+        bar.style.height = Math.max(n ? 2 : 0, (100 * n) / most) + "%";
+        const place = el("span", "", null, bar);
+        place.title = c.labels[i] + ": " + n;
+        return place;
+      });
+      const card = el("div", "card", null, el("b", "", c.name), el("p", "", c.text), el("div", "bars", null, ...bars));
+      if (c.missing) {
+        const gap = el("i");
+        gap.style.width = Math.max(1, 100 * c.missing) + "%";
+        const line = el("div", "missing", null, gap);
+        line.title = number(c.missing, true) + " of the rows have no value";
+        card.append(line);
+      }
+      return card;
+    })));
+  }
+
+  return { el, color, series, number, chart, heat, cards };
 })();
