@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/crc32c"
@@ -57,7 +56,7 @@ func (s State) size(header []byte) int64 {
 	return n
 }
 
-// write writes a header and the arrays, through one small buffer. If w fails, Passing arrays are
+// write writes a header and the arrays. If w fails, Passing arrays are
 // still streamed, because their senders must not wait.
 func write(w io.Writer, header []byte, arrays []Array) error {
 	out := &latched{w: w}
@@ -65,10 +64,9 @@ func write(w io.Writer, header []byte, arrays []Array) error {
 	if out.err != nil {
 		out.err = fmt.Errorf("writing the header: %w", out.err)
 	}
-	buf := make([]byte, chunkBytes)
 	for _, a := range arrays {
 		before := out.err
-		if err := a.write(out, buf); err != nil { // error of the array, not of w
+		if err := a.write(out); err != nil { // error of the array, not of w
 			return fmt.Errorf("writing array %q of %v: %w", a.name, a.info(), err)
 		}
 		if before == nil && out.err != nil {
@@ -91,8 +89,8 @@ func (l *latched) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (a Array) write(w io.Writer, buf []byte) error {
-	sum, per, room := uint32(0), len(buf)/a.kind.width(), a.buffer()
+func (a Array) write(w io.Writer) error {
+	sum, per, room := uint32(0), chunkBytes/a.kind.width(), a.buffer()
 	for lo := 0; lo < a.len(); lo += per {
 		hi := min(a.len(), lo+per)
 		from, at := a.window(lo, hi, room)
@@ -101,7 +99,7 @@ func (a Array) write(w io.Writer, buf []byte) error {
 				return err
 			}
 		}
-		part := from.bytesOf(buf, at, at+hi-lo, littleEndian)
+		part := from.view(at, at+hi-lo)
 		sum = crc32c.Update(sum, part)
 		if _, err := w.Write(part); err != nil {
 			return err
@@ -111,49 +109,7 @@ func (a Array) write(w io.Writer, buf []byte) error {
 	return err
 }
 
-// littleEndian reports whether memory has the file's byte order; values are then read and written
-// in place.
-var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1 // never written
-
-// bytesOf returns the file's bytes of values [lo, hi): a view if memory has the file's order, else
-// a copy in buf.
-func (a Array) bytesOf(buf []byte, lo, hi int, little bool) []byte {
-	if little {
-		return a.view(lo, hi)
-	}
-	buf = buf[:(hi-lo)*a.kind.width()]
-	switch a.kind {
-	case float32s:
-		for i, v := range a.floats[lo:hi] {
-			binary.LittleEndian.PutUint32(buf[4*i:], math.Float32bits(v))
-		}
-	case uint64s:
-		for i, v := range a.words[lo:hi] {
-			binary.LittleEndian.PutUint64(buf[8*i:], v)
-		}
-	default:
-		copy(buf, a.bytes[lo:hi])
-	}
-	return buf
-}
-
-// set sets the values from lo on to the contents of b, bytes of the file.
-func (a Array) set(b []byte, lo int) {
-	switch a.kind {
-	case float32s:
-		for i := range len(b) / 4 {
-			a.floats[lo+i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-		}
-	case uint64s:
-		for i := range len(b) / 8 {
-			a.words[lo+i] = binary.LittleEndian.Uint64(b[8*i:])
-		}
-	default:
-		copy(a.bytes[lo:], b)
-	}
-}
-
-// view is the memory of values [lo, hi).
+// view returns values [lo, hi) as the bytes of the file, in their memory.
 func (a Array) view(lo, hi int) []byte {
 	switch a.kind {
 	case float32s:

@@ -182,17 +182,14 @@ func (f *File) readArray(i int, buf []byte, to Array) error {
 	for lo := int64(0); lo < a.Len; lo += per {
 		n := min(per, a.Len-lo)
 		into, first := to.window(int(lo), int(lo+n), room)
-		part, fill := buf[:n*width], to.kind != ""
-		if fill && littleEndian {
-			part, fill = into.view(first, first+int(n)), false
+		part := buf[:n*width]
+		if to.kind != "" {
+			part = into.view(first, first+int(n))
 		}
 		if err := f.readAt(part, at+lo*width); err != nil {
 			return err
 		}
 		sum = crc32c.Update(sum, part)
-		if fill {
-			into.set(part, first)
-		}
 		if to.pass != nil {
 			if err := to.pass(into.floats); err != nil {
 				return err

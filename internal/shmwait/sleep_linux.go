@@ -1,7 +1,6 @@
 package shmwait
 
 import (
-	"encoding/binary"
 	"math"
 	"time"
 	"unsafe"
@@ -16,14 +15,7 @@ const (
 )
 
 // low returns the low half of the counter, which changes with every raise, for the kernel's waits.
-func (f *Flag) low() unsafe.Pointer {
-	if littleEndian {
-		return unsafe.Pointer(&f.n)
-	}
-	return unsafe.Add(unsafe.Pointer(&f.n), 4)
-}
-
-var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
+func (f *Flag) low() unsafe.Pointer { return unsafe.Pointer(&f.n) } // little-endian
 
 // sleep blocks while the counter is below n, for at most d, possibly for less.
 func (f *Flag) sleep(n uint64, d time.Duration) {

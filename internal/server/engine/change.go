@@ -184,7 +184,7 @@ func (e *Engine) append(head *[headBytes]byte, c *change) (t Ticket, err error) 
 		return t, nil
 	}
 	c.putHead(head)
-	keys, values := wire(c.keys, c.values)
+	keys, values := bytesview.Bytes(c.keys), bytesview.Bytes(c.values)
 	if t, err = e.log.Append(head[:], keys, values); err != nil {
 		e.fail(err)
 		return t, err

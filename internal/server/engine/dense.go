@@ -182,7 +182,6 @@ func (d *dense) save(w io.Writer, of string) error {
 		return err
 	}
 	for _, values := range all {
-		swap(nil, values)
 		if _, err := w.Write(bytesview.Bytes(values)); err != nil {
 			return err
 		}
@@ -317,7 +316,6 @@ func readFloats(r io.Reader, to []float32) error {
 	if _, err := io.ReadFull(r, bytesview.Bytes(to)); err != nil {
 		return fmt.Errorf("reading %d values: %w", len(to), err)
 	}
-	swap(nil, to)
 	return nil
 }
 

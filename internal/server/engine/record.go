@@ -3,7 +3,6 @@ package engine
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
@@ -80,36 +79,5 @@ func (c *change) decode(b []byte) error {
 	c.keys, c.values = bytesview.Sized(c.keys, n), bytesview.Sized(c.values, (len(rest)-8*n)/4)
 	copy(bytesview.Bytes(c.keys), rest)
 	copy(bytesview.Bytes(c.values), rest[8*n:])
-	swap(c.keys, c.values)
 	return nil
-}
-
-// little reports a little-endian host.
-var little = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
-
-// swap converts words and values between little-endian and host order, in place.
-func swap(words []uint64, values []float32) {
-	if little {
-		return
-	}
-	for i, b := 0, bytesview.Bytes(words); i < len(b); i += 8 {
-		words[i/8] = binary.LittleEndian.Uint64(b[i:])
-	}
-	for i, b := 0, bytesview.Bytes(values); i < len(b); i += 4 {
-		values[i/4] = math.Float32frombits(binary.LittleEndian.Uint32(b[i:]))
-	}
-}
-
-// wire returns keys and values as little-endian bytes, copied on big-endian hosts.
-func wire(keys []uint64, values []float32) (k, v []byte) {
-	if little {
-		return bytesview.Bytes(keys), bytesview.Bytes(values)
-	}
-	for _, key := range keys {
-		k = binary.LittleEndian.AppendUint64(k, key)
-	}
-	for _, x := range values {
-		v = binary.LittleEndian.AppendUint32(v, math.Float32bits(x))
-	}
-	return k, v
 }

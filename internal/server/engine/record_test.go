@@ -3,12 +3,14 @@ package engine
 import (
 	"slices"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
 func record(c change) []byte {
 	var head [headBytes]byte
 	c.putHead(&head)
-	k, v := wire(c.keys, c.values)
+	k, v := bytesview.Bytes(c.keys), bytesview.Bytes(c.values)
 	return slices.Concat(head[:], k, v)
 }
 
