@@ -148,7 +148,7 @@ LAUNCHERS = {"openmpi": openmpi, "mpich": mpich, "torchrun": torchrun, "srun": s
 def parameters(words, env):
     """The hash of the parameters that a job ended with; a job tells it on one rank."""
     p = subprocess.run(words, env=dict(os.environ, **env), capture_output=True, text=True, timeout=PATIENCE)
-    found = [text for line in (p.stdout + p.stderr).splitlines() if "params sha256 " in line for text in [line.split("parameters sha256 ")[1].split()[0]]]
+    found = [text for line in (p.stdout + p.stderr).splitlines() if "params sha256 " in line for text in [line.split("params sha256 ")[1].split()[0]]]
     if p.returncode != 0 or len(found) != 1:
         raise SystemExit(f"{' '.join(words)}: exit {p.returncode}, {len(found)} of one hash\n{p.stdout}{p.stderr}")
     return found[0]
