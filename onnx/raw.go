@@ -22,9 +22,10 @@ const (
 // rawInputs are the inputs of a graph as the data have them: columns of a table, or pixels.
 type rawInputs struct {
 	data    data.Description
-	values  string // result with the encoded numbers, [batch, numbers]; "": none
-	ids     string // result with the rows of the categories, [batch, categories]; "": none
-	invalid string // result that is 0 for a sample of finite numbers and else NaN, [batch, 1]; "": none
+	values  string   // result with the encoded numbers, [batch, numbers]; "": none
+	ids     string   // result with the rows of the categories, [batch, categories]; "": none
+	invalid string   // result that is 0 for a sample of valid numbers and dates and else NaN, [batch, 1]; "": none
+	wrong   []string // results that are NaN for a date out of range and else 0, [batch, 1]
 }
 
 // HasRaw reports whether a graph can take samples of the described data as raw inputs: rows of a
@@ -77,11 +78,12 @@ func (b *builder) takePixels(shape []int, mean, deviation []float32) {
 }
 
 // takeColumns encodes the columns of a table as table.Encoder does: a number x as (x -
-// mean)/deviation, in float64, and a missing one as 0; a word as its row of the embedding table.
+// mean)/deviation, in float64, and a missing one as 0; a date as several numbers; a word as its row
+// of the embedding table.
 // The rows of a category begin with the row of missing and unknown words.
 func (b *builder) takeColumns(e *table.Encoder) error {
 	for _, c := range e.Columns { // before a value within the graph takes the name
-		b.names[c.Name] = c.Kind == table.Number || c.Kind == table.Category
+		b.names[c.Name] = c.Kind == table.Number || c.Kind == table.Date || c.Kind == table.Category
 	}
 	var numbers, ids []string
 	var means, deviations []float64
@@ -95,6 +97,12 @@ func (b *builder) takeColumns(e *table.Encoder) error {
 			in.kind, in.about = float64Type, "number; NaN for a missing one"
 			numbers = append(numbers, b.add("Unsqueeze", []string{c.Name, b.list(1)}))
 			means, deviations = append(means, c.Mean), append(deviations, c.Deviation)
+		case table.Date:
+			in.kind, in.about = float64Type, "date: seconds since 1970 in UTC; NaN for a missing one"
+			numbers = append(numbers, b.encodeDate(c)...)
+			for _, p := range c.Parts {
+				means, deviations = append(means, p.Mean), append(deviations, p.Deviation)
+			}
 		case table.Category:
 			in.kind, in.about = stringType, "word; empty for a missing one"
 			ids = append(ids, b.add("Unsqueeze", []string{b.encodeWords(c, row), b.list(1)}))
@@ -125,8 +133,8 @@ func (b *builder) encodeWords(c table.Column, first int) string {
 	return name
 }
 
-// scaleNumbers scales the numbers. Infinite ones, and ones too far from the mean for a float32,
-// make the outputs of their samples NaN.
+// scaleNumbers scales the numbers. Infinite ones, ones too far from the mean for a float32, and
+// dates out of range make the outputs of their samples NaN.
 func (b *builder) scaleNumbers(name string, means, deviations []float64) {
 	width := []int{len(means)}
 	scaled := b.add("Sub", []string{name, b.doubles("means", width, means...)})
@@ -135,6 +143,9 @@ func (b *builder) scaleNumbers(name string, means, deviations []float64) {
 	b.raw.values = b.cast(scaled, float32Type)
 	zeros := b.add("Mul", []string{b.raw.values, b.scalar(0)})
 	b.raw.invalid = b.add("ReduceSum", []string{zeros, b.list(1)}, intOf("keepdims", 1))
+	for _, wrong := range b.raw.wrong {
+		b.raw.invalid = b.add("Add", []string{b.raw.invalid, wrong})
+	}
 }
 
 // reserveRaw reserves the names of the outputs, which a column may have, too.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/data/table"
@@ -121,7 +122,10 @@ func failBad(err error) error { return err }
 // inferred is the encoder of rows for training.
 func inferred(t *testing.T, text string, goal table.Kind) *table.Encoder {
 	t.Helper()
-	schema := table.Schema{"note": table.Ignore, "y": goal}
+	schema := table.Schema{"y": goal}
+	if strings.HasPrefix(text, rawHeader) || strings.Contains(text, ",note,") {
+		schema["note"] = table.Ignore
+	}
 	e, err := table.InferEncoder(openRows(t, text), table.Options{Schema: schema}, func(int64) bool { return false }, failBad)
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +135,11 @@ func inferred(t *testing.T, text string, goal table.Kind) *table.Encoder {
 
 func newRawTable(t *testing.T, goal table.Kind) *rawTable {
 	t.Helper()
-	e := inferred(t, rawRows(80, 1, false), goal)
+	return newRawTableOf(t, goal, inferred(t, rawRows(80, 1, false), goal))
+}
+
+func newRawTableOf(t *testing.T, goal table.Kind, e *table.Encoder) *rawTable {
+	t.Helper()
 	spec, o := mustLookup(t, "mlp"), model.Options{Classes: 3}
 	spec.Input, spec.IDs = []int{e.Numbers()}, e.Categories()
 	if goal == table.Target {
@@ -233,6 +241,64 @@ func checkClass(t *testing.T, got map[string]*array, i int, logits []float32, cl
 	p := got["probability"].data[i]
 	if word := got["prediction"].words[i]; word != classes[best] || p != got["probabilities"].at(i, best) {
 		t.Errorf("row %d: %q with %v, want %q with %v", i, word, p, classes[best], got["probabilities"].at(i, best))
+	}
+}
+
+// dateRows are rows with dates of all years from 1000 to 9999, or missing ones.
+func dateRows(n int, seed uint64) string {
+	r := rand.New(rand.NewPCG(seed, 1))
+	var b strings.Builder
+	b.WriteString("day,seen,y\n")
+	for i := range n {
+		day := time.Date(1000+r.IntN(9000), 1, 1+r.IntN(366), 0, 0, 0, 0, time.UTC).Format(time.DateOnly)
+		switch i % 5 {
+		case 0:
+			day = ""
+		case 1:
+			day = []string{"2000-02-29", "1900-02-28", "1900-03-01", "1969-12-31", "2400-12-31", "9999-12-31"}[r.IntN(6)]
+		}
+		fmt.Fprintf(&b, "%s,%s,%d\n", day, time.Unix(r.Int64N(4e9)-2e9, 0).UTC().Format(time.DateTime), r.IntN(3))
+	}
+	return b.String()
+}
+
+// A graph of raw dates computes from their seconds what the encoder and the model compute from their text. A date
+// outside the years 0 to 9999 makes the row's outputs NaN.
+func TestRawDatesAgree(t *testing.T) {
+	c := newRawTableOf(t, table.Label, inferred(t, dateRows(300, 1), table.Label))
+	const n = 200
+	text := dateRows(n, 2)
+	in, day, seen := map[string]*array{}, &array{shape: []int{n}}, &array{shape: []int{n}}
+	for line := range strings.Lines(text[strings.Index(text, "\n")+1:]) {
+		fields := strings.Split(line, ",")
+		x := math.NaN()
+		if d, err := time.Parse(time.DateOnly, fields[0]); err == nil {
+			x = float64(d.Unix())
+		}
+		s, err := time.Parse(time.DateTime, fields[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		day.data, seen.data = append(day.data, x), append(seen.data, float64(s.Unix()))
+	}
+	in["day"], in["seen"] = day, seen
+	got, err := c.read.twin(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := c.encodedOutputs(t, text)
+	for i := range n {
+		checkClass(t, got, i, want[i*3:][:3], []string{"0", "1", "2"})
+	}
+	day.data[0], day.data[1], day.data[2], seen.data[3] = math.Inf(1), 253402300800, -62167219201, math.Inf(-1)
+	wrong, err := c.read.twin(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range wrong["probability"].data[:6] {
+		if (i < 4) != (p != p) || i >= 4 && p != got["probability"].data[i] {
+			t.Errorf("row %d: probability %v after a date out of range", i, p)
+		}
 	}
 }
 

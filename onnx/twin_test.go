@@ -209,18 +209,24 @@ func (n readNode) compute(in []*array) (out []*array, err error) {
 
 var eachOf = map[string]func(float64) float64{
 	"Relu": func(x float64) float64 { return max(x, 0) }, "Tanh": math.Tanh, "Sigmoid": sigmoid,
-	"IsNaN": func(x float64) float64 {
-		if x != x {
-			return 1
-		}
-		return 0
-	},
+	"Floor": math.Floor,
+	"IsNaN": func(x float64) float64 { return truth(x != x) },
+	"Not":   func(x float64) float64 { return truth(x == 0) },
+}
+
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 var pairOf = map[string]func(x, y float64) float64{
 	"Add": func(x, y float64) float64 { return x + y }, "Sub": func(x, y float64) float64 { return x - y },
 	"Mul": func(x, y float64) float64 { return x * y }, "Div": func(x, y float64) float64 { return x / y },
 	"Max": func(x, y float64) float64 { return max(x, y) }, "Pow": math.Pow,
+	"Less": func(x, y float64) float64 { return truth(x < y) },
+	"And":  func(x, y float64) float64 { return x * y }, "Or": func(x, y float64) float64 { return max(x, y) },
 }
 
 var operatorOf = map[string]func(n readNode, in []*array) []*array{

@@ -11,17 +11,18 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 var onnxRuntime = flag.String("onnxruntime", "", "`folder` with node_modules/onnxruntime-node, with which exported graphs are compared")
 
-// mixedRows writes rows of numbers and words, some of which are missing or, with unknown, absent
+// mixedRows writes rows of numbers, words and dates, some of which are missing or, with unknown, absent
 // from training.
 func mixedRows(rows int, seed uint64, unknown bool) string {
 	r := rand.New(rand.NewPCG(seed, 2))
 	pick := func(words ...string) string { return words[r.IntN(len(words))] }
 	var b strings.Builder
-	b.WriteString("when,size,\"the, town\",colour,few,price,kind\n")
+	b.WriteString("when,day,seen,size,\"the, town\",colour,few,price,kind\n")
 	for range rows {
 		x := r.NormFloat64()*9 + 50
 		size, few := fmt.Sprintf("%.4f", x), pick("1", "2.5", "-3e2")
@@ -36,7 +37,9 @@ func mixedRows(rows int, seed uint64, unknown bool) string {
 		if x > 50 {
 			kind = pick("high", "\"very, high\"")
 		}
-		fmt.Fprintf(&b, "%d,%s,%s,%s,%s,%.2f,%s\n", 1_700_000_000+r.IntN(100_000), size, pick(towns...), pick(colours...), few, 1e6+x*20+r.Float64(), kind)
+		day := time.Unix(r.Int64N(4e9)-2e9, 0).UTC()
+		seen := pick(day.Format(time.DateTime), "1900-02-28 23:59:59", "2000-02-29 00:00:00", "")
+		fmt.Fprintf(&b, "%d,%s,%s,%s,%s,%s,%s,%.2f,%s\n", 1_700_000_000+r.IntN(100_000), day.Format(time.DateOnly), seen, size, pick(towns...), pick(colours...), few, 1e6+x*20+r.Float64(), kind)
 	}
 	return b.String()
 }
@@ -74,7 +77,7 @@ func apart(a, b answer) float64 {
 }
 
 // The examples in Python and JavaScript print for raw rows what `ringo predict` prints, to 1e-5:
-// one row, many, missing values and unknown words.
+// one row, many, missing values, dates and unknown words.
 func TestONNXRuntimeAgreesOnRawRows(t *testing.T) {
 	if *onnxRuntime == "" {
 		t.Skip("whether ONNX Runtime computes what predict does was NOT tested: .ci/run does it, by go test ./cmd/ringo -run ONNXRuntime -onnxruntime FOLDER")

@@ -20,9 +20,11 @@ function parse(text) {
   return records.filter((r) => r.length > 1 || r[0] !== "");
 }
 
+// number returns a number, or the seconds since 1970 of a date such as 2024-02-29 or 2024-02-29 17:30:00.
 function number(word) {
   if (missing.has(word)) return NaN;
-  const x = Number(word);
+  const date = /^(\d{4}-\d\d-\d\d)(?:[ T](.+))?$/.exec(word);
+  const x = date ? Date.parse(`${date[1]}T${date[2] ?? "00:00:00"}Z`) / 1000 : Number(word);
   if (!Number.isFinite(x)) throw new Error(`${word} is no finite number`);
   return x;
 }

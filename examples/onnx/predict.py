@@ -9,6 +9,7 @@ import csv
 import json
 import math
 import sys
+from datetime import datetime, timezone
 
 import numpy as np
 import onnxruntime
@@ -16,11 +17,20 @@ import onnxruntime
 MISSING = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"}
 
 
+def number(word):
+    """A number, or the seconds since 1970 of a date such as 2024-02-29 or 2024-02-29 17:30:00."""
+    if word in MISSING:
+        return math.nan
+    if word[4:5] == "-" and word[7:8] == "-":
+        return datetime.fromisoformat(word).replace(tzinfo=timezone.utc).timestamp()
+    return float(word)
+
+
 def column(rows, name, kind):
     """One column as an array: numbers with NaN for missing ones, or words."""
     if kind == "tensor(string)":
         return np.array([row[name] for row in rows], dtype=object)
-    return np.array([math.nan if row[name] in MISSING else float(row[name]) for row in rows])
+    return np.array([number(row[name]) for row in rows])
 
 
 def main():
