@@ -202,9 +202,10 @@ func (ps *Params) ZeroGrads() {
 	ps.finished = false
 }
 
-// GradsFrom sets the allocator of gradients: of their arena in Arrange, and of the tables' gradients
-// in Backward, again when these must grow. alloc returns n zeros aligned to 64 bytes. With memory
-// that ranks share they reduce gradients without a copy. nil, the default, means Go's memory.
+// GradsFrom sets the allocator of gradients: of their arena in Arrange, and of the tables'
+// gradients in Backward, again when these must grow. alloc returns n zeros aligned to 64 bytes.
+// With memory that ranks share they reduce gradients without a copy. nil, the default, means Go's
+// memory.
 func (ps *Params) GradsFrom(alloc func(n int) []float32) { ps.alloc = alloc }
 
 // ArenasFrom is GradsFrom for the arena of parameters as well: ranks with shared arenas can shard

@@ -13,16 +13,17 @@ import (
 // mostFlags is how many flags train may have: what few people need is given by its path. Of the last five, --init-from,
 // --partition and --image-size, each is what somebody types who begins with other weights, files or images, and --tensorboard
 // --http and --log-dir what somebody types who watches, --hosts what starts a job on several, --layout, beside --data, what
-// one types who has clicks, and --heter how many of a job's processes are heter-trainers.
-const mostFlags = 64
+// one types who has clicks, --heter how many of a job's processes are heter-trainers, and --verbose what one types who looks
+// for a fault.
+const mostFlags = 65
 
-// Every flag of train is a setting, but for those that say where settings are, and they stay few.
+// Every flag of train is a setting, but for those that say where settings are, and how much to print; they stay few.
 func TestFlagsOfTrainAreSettings(t *testing.T) {
 	cmd, n := newTrain(), 0
 	cmd.InitDefaultHelpFlag()
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		s, is := f.Value.(*settingFlag)
-		if !is && !oneOf(f.Name, "job", "set", "write-job", "help") {
+		if !is && !oneOf(f.Name, "job", "set", "write-job", "verbose", "help") {
 			t.Errorf("--%s is no setting", f.Name)
 		}
 		if !is || s.former == "" {

@@ -42,7 +42,7 @@ func TestFilesOfFailedStarts(t *testing.T) {
 	if status, _, errs := command(t, line); status != 0 {
 		t.Fatal(errs)
 	}
-	if got := readJSON(); strings.Contains(got, "old") || !strings.Contains(got, `"event":"summary"`) {
+	if got := readJSON(); strings.HasPrefix(got, "old") || !strings.Contains(got, `"event":"summary"`) {
 		t.Errorf("lines %q", got)
 	}
 	if got := readTimeline(); !strings.HasPrefix(got, "{") {

@@ -186,7 +186,7 @@ func TestKeeperKilled(t *testing.T) {
 	if err := syscall.Kill(p.keeper(0), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	p.checkEnd(exitFailed, "ringo: parameter server 0 is lost: killed by signal 9 (SIGKILL)", "; ranks 0 and 1 ended because of it", "; its last lines:\n")
+	p.checkEnd(exitFailed, "ringo: parameter server 0 is lost: killed by signal 9 (SIGKILL)", "; ranks 0 and 1 ended because of it", "; it wrote nothing\n")
 	if errs := p.errs.String(); strings.Count(errs, " is lost") != 1 || !stepped.MatchString(errs) {
 		t.Errorf("it is not told once, with the step:\n%s", errs)
 	}

@@ -101,10 +101,10 @@ func TestDifferentRanks(t *testing.T) {
 	address, ticket := freeport.Address(t), ticket()
 	zero := byHand(t, "train mlp "+small, "0", address, ticket)
 	one := start(t, "train mlp "+small+"--np 3 --rank 2 --rendezvous "+address, ticket)
-	one.checkEnd(exitFailed, "the job has 3 ranks, but it has 2")
-	eventually(t, "rank 0 to tell whom it refused", func() bool { return strings.Contains(zero.errs.String(), "the job has 3 ranks, but it has 2") })
+	one.checkEnd(exitFailed, "for a job of 3 ranks, but the job has 2")
+	eventually(t, "rank 0 to tell whom it refused", func() bool { return strings.Contains(zero.errs.String(), "for a job of 3 ranks, but the job has 2") })
 	zero.cmd.Process.Signal(os.Interrupt)
-	zero.checkEnd(exitInterrupted, "the job has 3 ranks, but it has 2", "interrupted")
+	zero.checkEnd(exitInterrupted, "for a job of 3 ranks, but the job has 2", "interrupted")
 }
 
 // What keeps a rank that is started by hand from joining.

@@ -144,7 +144,7 @@ func second(_ int, out, _ string) string { return out }
 // Servers answer and take commands at the job's address.
 func TestKeepersOverHTTP(t *testing.T) {
 	dir := t.TempDir()
-	p := start(t, endless+"--np 2 --servers 2 --sync async --ps-durability checkpoint --http 127.0.0.1:0 --ps-dir "+dir)
+	p := start(t, endless+"--verbose --np 2 --servers 2 --sync async --ps-durability checkpoint --http 127.0.0.1:0 --ps-dir "+dir)
 	p.await(&p.out, "epoch       2/")
 	url := pageAddress.FindStringSubmatch(p.errs.String())[1]
 	for server := range 2 {

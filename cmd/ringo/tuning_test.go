@@ -86,7 +86,7 @@ func TestTuneUsage(t *testing.T) {
 func TestTrainAuto(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "job.json")
-	const run = "train mlp --data synthetic --np 2 --transport mem --threads 1 --batch 16 --train-limit 1280 --eval-limit 64 --epochs 1 --strategy auto --spars 0.1 --json - "
+	const run = "train mlp --data synthetic --np 2 --transport mem --threads 1 --batch 16 --train-limit 1280 --eval-limit 64 --epochs 1 --strategy auto --spars 0.1 --verbose --json - "
 	status, out, errs := command(t, run+"--tune --cost-profile "+file)
 	if status != 0 {
 		t.Fatalf("status %d, %s", status, errs)

@@ -131,7 +131,7 @@ func TestEncoding(t *testing.T) {
 	if err != nil || !slices.Equal(new.Values, []float32{2}) || !slices.Equal(new.IDs, []int32{0, 5}) || len(new.Targets) != 0 {
 		t.Errorf("%+v, %v", new, err)
 	}
-	if err := again.Encode(text(t, "sex,age\nm,1\n"), false, 1<<20, func(int64) *Samples { return &new }, strict); err == nil || !strings.Contains(err.Error(), `column "city": there is no such column`) {
+	if err := again.Encode(text(t, "sex,age\nm,1\n"), false, 1<<20, func(int64) *Samples { return &new }, strict); err == nil || !strings.Contains(err.Error(), `column "city": no such column`) {
 		t.Errorf("a column is missing: %v", err)
 	}
 }
