@@ -4,4 +4,5 @@ package bytesview
 
 // Payloads, checkpoints, logs and shared memory hold values in the byte order of memory, which is
 // little-endian. Big-endian platforms are rejected at compile time.
+
 var _ = ringoNeedsALittleEndianPlatform

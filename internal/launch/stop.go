@@ -18,7 +18,9 @@ func StopLine(at cluster.StoppedError, within time.Duration) string {
 }
 
 func (j *job) told(name string) {
-	j.stopRequest = &cluster.StoppedError{Reason: name, Step: -1}
+	if j.stopRequest == nil { // else the ranks have agreed, after a signal to one of them
+		j.stopRequest = &cluster.StoppedError{Reason: name, Step: -1}
+	}
 	if j.coordinator != nil && j.coordinator.Stop(name) {
 		j.late.Reset(j.cfg.StopWithin)
 		return
