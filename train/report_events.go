@@ -238,7 +238,8 @@ type Info struct {
 	Omitted               int
 	Epochs, StepsPerEpoch int
 	Optimizer             string
-	// Schedule describes the learning rate. UsualRate is the model's default rate and its batch.
+	// Schedule describes the learning rate. UsualRate is the model's default
+	// rate, with the batch for which it is meant.
 	Schedule  string
 	UsualRate UsualRate
 	Seed      uint64

@@ -9,8 +9,9 @@ import (
 // errFound ends a pass over a table.
 var errFound = errors.New("found")
 
-// Rows returns file and line, or row, of each of some rows of a table, and the values of its first
-// columns as NAME=VALUE; "" and nil for a row that cannot be read. Cost: a pass up to the last row.
+// Rows returns, for each of the given rows of a table, its place (file and line, or file and row)
+// and the values of the first columns as NAME=VALUE; "" and nil for a row that cannot be read. Cost:
+// a pass up to the last row.
 func Rows(r Reader, rows []int64, columns int) (places []string, values [][]string) {
 	places, values = make([]string, len(rows)), make([][]string, len(rows))
 	names := r.Columns()

@@ -121,9 +121,10 @@ func Scan(s Step) Plan {
 //
 //	F[j] = min over i < j of max(F[i], R[j]) + t_c(i..j)
 //
-// with R[j] the time of layers 1..j being final: O(L²). F is the channel's time for an endless
-// computation, see Contention. With selection, or exchanges that slow the computation, groups also
-// delay the compute path, and two times describe a prefix, see exactFront.
+// with R[j] the time of layers 1..j being final: O(L²). F[i] is the time at which the channel would
+// end with layers 1..i if the computation never ended, see Contention. With selection, or exchanges
+// that slow the computation, groups also delay the compute path, and two times describe a prefix,
+// see exactFront.
 func Exact(s Step) Plan {
 	if len(s.Layers) == 0 {
 		return nil

@@ -16,8 +16,8 @@ type Profiler struct {
 	layers int
 	places int // kept steps and the current step
 	steps  int // number of ended steps
-	// ready is, by place and layer, the time of the final gradient without excluded time; forward
-	// is by place.
+	// ready[place*layers+layer] is the time at which the gradient of a layer was final, and
+	// forward[place] the duration of forward, both without excluded time.
 	ready    []time.Duration
 	forward  []time.Duration
 	excluded time.Duration // excluded time of this step

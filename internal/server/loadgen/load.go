@@ -321,8 +321,8 @@ func (l *Load) traffic() (sent, read int64) {
 	return sent, read
 }
 
-// reserve gives all clients gradients for batches of a size. The gradient at an index never
-// changes.
+// reserve makes the clients' gradients long enough for batches of a size. Larger ones begin with
+// the values of smaller ones.
 func (l *Load) reserve(batch int) {
 	dim, width := l.cfg.Table.Dim, l.clients[0].width
 	need := batch * width

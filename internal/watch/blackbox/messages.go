@@ -43,8 +43,9 @@ func (b *File) within(f *Finding) *Finding {
 	return out
 }
 
-// message returns the first message that the process was in, or failed in, and the last ended
-// operation of the same group before, which precedes the operation of f, if any.
+// message returns m, the first message that the process was in or failed in, and before, the last
+// operation that m's group has ended. in is false without such a message, and if the operation of f
+// does not follow before; f may be nil.
 func (p *Process) message(f *Finding) (before, m Entry, in bool) {
 	all := slices.Concat(p.Ended, p.Open)
 	for _, e := range all {
