@@ -40,6 +40,7 @@ func (c *evalCommand) command() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, words []string) error { return withCheckpoint(cmd, words, c.execute) },
 	}
 	c.register(cmd.Flags(), setting.Eval)
+	cmd.Flags().BoolVar(&c.verbose, "verbose", false, "print the transport, kernels and notes about columns, too")
 	cmd.Flags().IntVar(&c.worst, "worst", 0, "print the `N` samples with the largest loss: file and row, or image, prediction and truth")
 	cmd.Flags().IntVar(&c.importance, "importance", 0, "print the rise of the loss if each column's values are permuted among the samples, the mean of `N` permutations; without a number: 5")
 	cmd.Flags().Lookup("importance").NoOptDefVal = "5"
@@ -152,6 +153,7 @@ func (c *evalCommand) evaluate(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 	if err != nil {
 		return err
 	}
+	rep.Show(c.verbose, false)
 	cfg.Observer = progress.Evaluating{Reporter: rep}
 	e, err := train.Evaluate(cmd.Context(), job, cfg.Model, nil, cfg)
 	if err == nil {

@@ -22,7 +22,9 @@ func (j *job) told(name string) {
 		j.stopRequest = &cluster.StoppedError{Reason: name, Step: -1}
 	}
 	if j.coordinator != nil && j.coordinator.Stop(name) {
-		j.late.Reset(j.cfg.StopWithin)
+		if j.leading > 0 { // else all ranks have ended, and servers have a limit of their own
+			j.late.Reset(j.cfg.StopWithin)
+		}
 		return
 	}
 	j.interrupted = true

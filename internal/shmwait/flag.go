@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"unsafe"
+
+	_ "github.com/ringo-ml/ringo/internal/bytesview" // rejects big-endian platforms
 )
 
 // FlagBytes is the size and the alignment of a Flag: a cache line.

@@ -112,20 +112,13 @@ func (t Type) float(b []byte) float64 {
 
 // Half returns the value of a float16.
 func Half(h uint16) float64 {
-	mantissa, exponent := float64(h&0x3ff), int(h>>10&0x1f)
-	var v float64
+	sign, exponent, mantissa := uint32(h)>>15<<31, uint32(h)>>10&31, uint32(h)&1023
+	bits := sign | (exponent+112)<<23 | mantissa<<13
 	switch exponent {
-	case 0:
-		v = math.Ldexp(mantissa, -24)
 	case 31:
-		if v = math.Inf(1); mantissa != 0 {
-			v = math.NaN()
-		}
-	default:
-		v = math.Ldexp(1024+mantissa, exponent-25)
+		bits = sign | 0xff<<23 | mantissa<<13
+	case 0:
+		bits = sign | math.Float32bits(float32(mantissa)/(1<<24))
 	}
-	if h>>15 == 1 {
-		return -v
-	}
-	return v
+	return float64(math.Float32frombits(bits))
 }

@@ -71,8 +71,8 @@ type Config struct {
 	Policy Policy
 	// Shrinker ages and deletes rows by days; nil: neither.
 	Shrinker Shrinker
-	// Deltas retains the data for SaveDelta: the rows' Usage, and deleted keys (8 bytes) until
-	// Committed.
+	// Deltas retains the data for Save since an epoch: the rows' Usage, and deleted keys (8 bytes)
+	// until Committed.
 	Deltas bool
 }
 

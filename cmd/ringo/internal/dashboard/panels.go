@@ -342,6 +342,9 @@ func (h *Collector) head() head {
 		out.Facts = append(out.Facts, fmt.Sprintf("%s, %s each, over %s", cli.Counted(i.NP, "rank"), cli.Counted(i.Threads, "thread"), over),
 			fmt.Sprintf("data %s, %s + %s samples", i.DataSet, cli.Grouped(i.TrainSamples), cli.Grouped(i.EvalSamples)),
 			fmt.Sprintf("strategy %s, plan %s in %s", i.Strategy, i.Plan, cli.Counted(i.Buckets, "bucket")), fmt.Sprintf("seed %d", i.Seed))
+		if i.Fold > 0 {
+			out.Facts = append(out.Facts, fmt.Sprintf("fold %d", i.Fold))
+		}
 	}
 	h.at(&out, i)
 	for _, f := range h.figures() {
@@ -383,8 +386,7 @@ func (h *Collector) at(out *head, i runlog.Info) {
 		epoch += float64(p.Done)/float64(p.Total) - 1
 	}
 	out.Share = min(1, epoch/float64(max(1, p.Epochs, i.Epochs)))
-	if gone := out.Share - h.origin.share; !h.origin.at.IsZero() && gone > 0 && h.state == "training" {
-		left := time.Duration(float64(h.moved.Sub(h.origin.at)) * (1 - out.Share) / gone)
+	if left := h.remaining(out.Share); left >= 0 && h.state == "training" {
 		out.At += ", about " + quantity.Duration(left) + " left"
 	}
 }

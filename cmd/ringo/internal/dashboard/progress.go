@@ -36,21 +36,35 @@ func (h *Collector) Progress() Progress {
 	if len(all) == 0 {
 		return Progress{}
 	}
-	run, share := all[len(all)-1], h.share()
-	seeds := len(all)
-	if run.Job != nil {
+	share := h.share()
+	return Progress{
+		Known: true, Share: (float64(len(all)-1) + share) / float64(h.expected()), TimeRemaining: h.remaining(share),
+		Figures: newestOf(all[len(all)-1], h.now),
+	}
+}
+
+// expected returns the number of runs of the job: one for each seed or fold.
+func (h *Collector) expected() int {
+	all := h.log.Runs()
+	runs := len(all)
+	if job := all[runs-1].Job; job != nil {
 		for _, path := range []string{"training.seeds", "training.folds"} {
-			n, _ := strconv.Atoi(run.Job.Settings[path])
-			seeds = max(seeds, n)
+			n, _ := strconv.Atoi(job.Settings[path])
+			runs = max(runs, n)
 		}
 	}
-	out := Progress{Known: true, Share: (float64(len(all)-1) + share) / float64(seeds), TimeRemaining: -1}
-	if gone := share - h.origin.share; !h.origin.at.IsZero() && gone > 0 {
-		rest := float64(seeds-len(all)) + 1 - share
-		out.TimeRemaining = time.Duration(min(float64(h.moved.Sub(h.origin.at))*rest/gone, math.MaxInt64/2))
+	return runs
+}
+
+// remaining estimates the time to the end of all runs, from the share of the last one; negative
+// means unknown.
+func (h *Collector) remaining(share float64) time.Duration {
+	gone := share - h.origin.share
+	if h.origin.at.IsZero() || gone <= 0 {
+		return -1
 	}
-	out.Figures = newestOf(run, h.now)
-	return out
+	rest := float64(h.expected()-len(h.log.Runs())) + 1 - share
+	return time.Duration(min(float64(h.moved.Sub(h.origin.at))*rest/gone, math.MaxInt64/2))
 }
 
 func (h *Collector) share() float64 {

@@ -43,7 +43,7 @@ func TestProgress(t *testing.T) {
 	wants(0, "unknown")
 	at(110, 2, 0) // a quarter in ten seconds: 30 s of this run are left, and 40 s of the next one
 	wants(0.125, "1m10s")
-	if at := h.head().At; at != "epoch 2 of 4, train 0 of 10, about 30s left" {
+	if at := h.head().At; at != "epoch 2 of 4, train 0 of 10, about 1m10s left" {
 		t.Errorf("the head has %q", at)
 	}
 	now = now.Add(time.Hour) // nothing was told meanwhile

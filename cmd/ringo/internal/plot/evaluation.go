@@ -69,7 +69,7 @@ func Evaluation(record []byte) (heat *Heat, reliability *Lines) {
 	switch {
 	case e.Classes != nil:
 		return e.confusion(), nil
-	case e.Numbers != nil && e.Numbers.Joint != nil:
+	case e.Numbers != nil && e.Numbers.Joint != nil && len(e.Numbers.Joint.Counts) > 0:
 		j, unit := e.Numbers.Joint, cmp.Or(e.Numbers.Unit, "target")
 		h := &Heat{RowsAre: "true " + unit, ColumnsAre: "predicted " + unit}
 		for i := len(j.Counts) - 1; i >= 0; i-- { // large numbers at the top, as on an axis
@@ -98,6 +98,9 @@ func binName(low, width float64, i int) string {
 // confusion returns the matrix, nil if the record is damaged.
 func (e *evaluation) confusion() *Heat {
 	classes := e.Classes.Classes
+	if len(classes) == 0 || len(e.Classes.Confusion) == 0 {
+		return nil
+	}
 	order := make([]int, len(classes))
 	for i := range order {
 		order[i] = i
@@ -185,6 +188,9 @@ func Cards(columns []any) (out []Card) {
 			card.Labels, card.Counts = append(card.Labels, w.Word), append(card.Counts, w.Rows)
 		}
 		out = append(out, card)
+	}
+	if n := len(all) - maxCards; n > 0 {
+		out = append(out, Card{Name: "…", Text: fmt.Sprintf("%d more columns", n)})
 	}
 	return out
 }

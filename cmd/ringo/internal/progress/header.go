@@ -32,8 +32,11 @@ func (r *Reporter) Start(i train.Info) {
 	if advice := i.UsualRate.Advice(i.GlobalBatch, i.Optimizer); advice != "" {
 		rate += " (" + advice + ")"
 	}
-	r.section("training", fmt.Sprintf("%s, learning rate %s; batch %d per rank, %s per epoch; seed %d",
-		i.Optimizer, rate, i.Batch, cli.Counted(i.StepsPerEpoch, "step"), i.Seed))
+	training := fmt.Sprintf("%s, learning rate %s; batch %d per rank, %s per epoch; seed %d", i.Optimizer, rate, i.Batch, cli.Counted(i.StepsPerEpoch, "step"), i.Seed)
+	if i.Fold > 0 {
+		training += fmt.Sprintf("; fold %d", i.Fold)
+	}
+	r.section("training", training)
 	r.processes(i, fmt.Sprintf("strategy %s%s, plan %s (%s, sha256 %.8s)", i.Strategy, cli.After(" ", parenthesis(i.Codec)), i.Plan, merged(i), i.PlanSHA256), cli.After("entries of ", i.Exchange))
 	if i.Resumed != "" {
 		fmt.Fprintf(r.out.Lines, "resumed after %s from %s\n", cli.Counted(int(i.Steps), "step"), i.Resumed)
@@ -62,10 +65,10 @@ func (r *Reporter) processes(i train.Info, exchange ...string) {
 	}
 }
 
-// notes prints remarks about the parameters and the data, except for those that Columns repeat.
+// notes prints remarks about the parameters and the data, except for those that the header repeats.
 func (r *Reporter) notes(notes []string, i train.Info) {
 	for _, note := range notes {
-		if r.verbose || !slices.Contains(i.ColumnNotes, note) {
+		if r.verbose || len(i.Columns) > maxColumns || !slices.Contains(i.ColumnNotes, note) {
 			fmt.Fprintln(r.out.Lines, note)
 		}
 	}
@@ -126,7 +129,7 @@ func columnLines(all []table.Found) (lines []string) {
 		lines = append(lines, clipped(strings.TrimRight(line, " "), lineWidth-labelWidth))
 	}
 	if n := len(all) - len(shown); n > 0 {
-		lines = append(lines, fmt.Sprintf("and %s more: --json has all", cli.Counted(n, "column")))
+		lines = append(lines, fmt.Sprintf("and %s more, listed below", cli.Counted(n, "column")))
 	}
 	return lines
 }

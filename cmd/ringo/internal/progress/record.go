@@ -32,13 +32,17 @@ const maxShownTables = 1 << 14
 // tellEvaluation reports the tables of an epoch to the function of Also alone: the summary has
 // those of the last epoch, and tables in each epoch would swell the file.
 func (r *Reporter) tellEvaluation(e train.Epoch) {
-	if c := e.Report.Classes; r.also == nil || c != nil && len(c.Confusion) > maxShownTables {
+	if r.also == nil {
 		return
+	}
+	tables := e.Report
+	if c := tables.Classes; c != nil && len(c.Confusion) > maxShownTables {
+		tables = evalmetrics.Report{} // replaces the tables of an earlier epoch
 	}
 	r.also(struct {
 		Event string `json:"event"`
 		evalmetrics.Report
-	}{"evaluation", e.Report})
+	}{"evaluation", tables})
 }
 
 // newInfo returns the record of the data known before the first step.

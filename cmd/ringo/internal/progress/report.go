@@ -43,7 +43,8 @@ type Reporter struct {
 	phase   string
 	begun   time.Time     // start of the phase
 	first   int           // steps of the phase at its start
-	began   time.Time     // start of the epoch
+	began   time.Time     // start of the epoch, or of the run within it
+	whole   float64       // duration of the whole epoch as a multiple of the part after began; 0: unknown
 	lasted  time.Duration // of the last epoch; 0 in the first one
 	printed time.Time     // time of the last plain line, or of the bar's last text
 	samples int           // samples of the phase
@@ -72,13 +73,13 @@ func (r *Reporter) tellLeft(left []data.LeftOut) {
 
 // begin prepares for a run.
 func (r *Reporter) begin(i train.Info) {
-	r.info, r.began, r.lasted = i, time.Now(), 0
+	r.info, r.began, r.lasted, r.whole = i, time.Now(), 0, 0
 	r.table = newTable(i, r.shown(), r.verbose)
 }
 
 // follow notes the end of an epoch, for predictions.
 func (r *Reporter) follow() {
-	r.lasted, r.began = time.Since(r.began), time.Now()
+	r.lasted, r.began, r.whole = time.Duration(float64(time.Since(r.began))*max(1, r.whole)), time.Now(), 0
 }
 
 // Progress updates the bar, or prints a plain line periodically. The first batch of a phase only
@@ -94,7 +95,7 @@ func (r *Reporter) Progress(p train.Progress) {
 	case r.bar != nil:
 		if time.Since(r.printed) >= time.Second {
 			r.printed = time.Now()
-			r.bar.Describe(fmt.Sprintf("%s, %s left", title(p), quantity.Duration(r.left(p))))
+			r.bar.Describe(title(p) + ", " + r.leftText(p))
 		}
 		_ = r.bar.Add(p.Samples) // terminal write errors are ignored
 	case r.style == "plain" && time.Since(r.printed) >= cli.PlainEvery:
@@ -103,8 +104,16 @@ func (r *Reporter) Progress(p train.Progress) {
 		if p.Phase == "train" {
 			text += fmt.Sprintf(", loss %.4f", p.Loss)
 		}
-		fmt.Fprintf(r.status, "%s, %s left\n", text, quantity.Duration(r.left(p)))
+		fmt.Fprintf(r.status, "%s%s, %s\n", text, lastSamples(p.Progressive), r.leftText(p))
 	}
+}
+
+func (r *Reporter) leftText(p train.Progress) string {
+	text := quantity.Duration(r.left(p)) + " left"
+	if r.info.Fold > 0 {
+		text += " in this fold"
+	}
+	return text
 }
 
 // left predicts the time to the end of the run, from the duration of the last epoch, or in the
@@ -112,17 +121,22 @@ func (r *Reporter) Progress(p train.Progress) {
 func (r *Reporter) left(p train.Progress) time.Duration {
 	step := time.Since(r.begun) / time.Duration(p.Done-r.first)
 	phase := step * time.Duration(p.Total-p.Done)
-	epoch, spent := r.lasted, time.Since(r.began)
+	epoch, rest, spent := r.lasted, phase, time.Since(r.began)
 	if epoch == 0 {
-		epoch = spent + phase
+		epoch = time.Duration(float64(spent+phase) * max(1, r.whole))
+	} else if r.whole == 1 {
+		rest = max(phase, epoch-spent)
 	}
-	return max(phase, epoch-spent) + time.Duration(p.Epochs-p.Epoch)*epoch
+	return rest + time.Duration(p.Epochs-p.Epoch)*epoch
 }
 
 func (r *Reporter) beginPhase(p train.Progress) {
 	r.endPhase()
 	r.phase, r.begun, r.samples, r.first = p.Phase, time.Now(), 0, p.Done
 	r.printed = r.begun
+	if r.whole == 0 && p.Done <= p.Total { // the first batch of the epoch: above 1 in a run resumed within it
+		r.whole = float64(p.Total) / float64(p.Total-p.Done+1)
+	}
 	if r.style != "bar" || p.Total == p.Done {
 		return
 	}
@@ -212,7 +226,11 @@ func (r *Reporter) Summary(s train.Summary) {
 	if b := s.Best; b != nil {
 		fmt.Fprintf(r.out.Lines, "best %s %s in epoch %d (*), after step %d\n", bestOf(b.Metric), quantity.FloatDigits(b.Value, 6), b.Epoch, b.Step)
 	} else if b := r.table.best; b.Epoch > 0 && r.info.Epochs > 1 {
-		fmt.Fprintf(r.out.Lines, "best %s %s in epoch %d (*)\n", bestOf(r.table.monitor.Label()), r.table.monitor.Text(b.Value), b.Epoch)
+		since := ""
+		if r.info.Resumed != "" && r.info.Best.Epoch == 0 {
+			since = " since the resumption"
+		}
+		fmt.Fprintf(r.out.Lines, "best %s %s in epoch %d%s (*)\n", bestOf(r.table.monitor.Label()), r.table.monitor.Text(b.Value), b.Epoch, since)
 	}
 	if s.DistinctKeys > 0 {
 		fmt.Fprintf(r.out.Lines, "trained on about %s different keys\n", cli.Grouped(int(s.DistinctKeys)))

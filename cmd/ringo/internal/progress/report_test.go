@@ -309,3 +309,22 @@ func TestReportProgressive(t *testing.T) {
 		t.Errorf("%s lacks %s", json.String(), says)
 	}
 }
+
+// TestTimeLeftOfAResumedEpoch: the part of an epoch that a resumed run does predicts whole ones.
+func TestTimeLeftOfAResumedEpoch(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
+		r := New(cli.Output{Lines: io.Discard}, "none", nil, 0)
+		r.Start(train.Info{Epochs: 3, StepsPerEpoch: 100, PerSample: 1, Resumed: "a checkpoint"})
+		for epoch, done := 1, 91; epoch <= 2; epoch, done = epoch+1, 1 { // 90 steps of the first epoch were done before
+			for ; done <= 100; done++ {
+				time.Sleep(time.Second)
+				p := train.Progress{Phase: "train", Epoch: epoch, Epochs: 3, Done: done, Total: 100, Samples: 1}
+				r.Progress(p)
+				if want := time.Duration(100-done+100*(3-epoch)) * time.Second; done%5 == 0 && r.left(p) != want {
+					t.Errorf("epoch %d, step %d: %v left, want %v", epoch, done, r.left(p), want)
+				}
+			}
+			r.Epoch(train.Epoch{Epoch: epoch})
+		}
+	})
+}

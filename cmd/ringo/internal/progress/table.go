@@ -3,6 +3,7 @@ package progress
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -62,13 +63,20 @@ func newTable(i train.Info, shown []model.Metric, verbose bool) (t epochTable) {
 		if m.Training() {
 			t.columns = append(t.columns, column{"train " + m.Label(), width, func(e train.Epoch) string { return text(m, e.Train) }, 2})
 		}
-		t.columns = append(t.columns, column{"test " + m.Label(), width, func(e train.Epoch) string { return text(m, e.Eval) }, min(k, 1)})
+		extra := min(k, 1)
+		if m.Name == t.monitor.Name {
+			extra = 0
+		}
+		t.columns = append(t.columns, column{"test " + m.Label(), width, func(e train.Epoch) string { return text(m, e.Eval) }, extra})
 	}
-	if len(shown) == 0 {
+	if len(shown) == 0 || t.monitor.Name == "loss" {
 		t.columns = append(t.columns, column{title: "test loss", width: 7, text: func(e train.Epoch) string { return fmt.Sprintf("%.4f", e.EvalLoss) }})
 	}
 	if slices.ContainsFunc(i.Metrics, func(m model.Metric) bool { return m.Score != nil }) {
 		t.columns = append(t.columns, column{"progressive AUC", 7, progressiveAUC, 1})
+	}
+	if name := t.monitor.Name; name != "loss" && !slices.ContainsFunc(shown, func(m model.Metric) bool { return m.Name == name }) {
+		t.columns = append(t.columns, column{bestOf(t.monitor.Label()), max(7, 3+t.monitor.Digits), t.monitored, 0})
 	}
 	t.columns = append(t.columns,
 		column{title: i.Unit + "/s", width: 9, text: func(e train.Epoch) string { return cli.Rated(cmp.Or(e.TokensPerS.Value, e.SamplesPerS)) }},
@@ -149,10 +157,9 @@ func (t *epochTable) row(e train.Epoch, epochs int) string {
 	return out
 }
 
-// better reports whether an epoch is better than all before, and notes it. A table without a known
-// metric compares losses.
-func (t *epochTable) better(e train.Epoch) bool {
-	v, known := e.Eval[t.monitor.Name]
+// value returns the metric by which epochs are compared; false if unknown or not finite.
+func (t *epochTable) value(e train.Epoch) (v float64, known bool) {
+	v, known = e.Eval[t.monitor.Name]
 	switch p := e.Progressive; {
 	case t.monitor.Name == "loss":
 		v, known = e.EvalLoss, true
@@ -162,6 +169,21 @@ func (t *epochTable) better(e train.Epoch) bool {
 	case t.monitor.Name == "progressive_logloss":
 		v, known = p.LogLoss, true
 	}
+	return v, known && !math.IsNaN(v) && !math.IsInf(v, 0)
+}
+
+// monitored returns the text of the value.
+func (t *epochTable) monitored(e train.Epoch) string {
+	if v, known := t.value(e); known {
+		return t.monitor.Text(v)
+	}
+	return "unknown"
+}
+
+// better reports whether an epoch is better than all before, and notes it. A table without a known
+// metric compares losses.
+func (t *epochTable) better(e train.Epoch) bool {
+	v, known := t.value(e)
 	if !known || t.best.Epoch > 0 && !(t.monitor.Lower && v < t.best.Value || !t.monitor.Lower && v > t.best.Value) {
 		return false
 	}

@@ -2,6 +2,7 @@ package progress
 
 import (
 	"bytes"
+	"math"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -85,6 +86,37 @@ func TestBestEpochIsMarked(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%+v: marks %s, want %s", c.best, got, c.want)
+		}
+	}
+}
+
+// TestUndefinedEpochIsNotBest: an epoch whose metric is not finite is never the best one.
+func TestUndefinedEpochIsNotBest(t *testing.T) {
+	table := newTable(train.Info{Epochs: 3}, nil, false)
+	for k, loss := range []float64{math.NaN(), 2, math.Inf(1)} {
+		if got := table.better(train.Epoch{Epoch: k + 1, EvalLoss: loss}); got != (k == 1) {
+			t.Errorf("loss %v: better %v", loss, got)
+		}
+	}
+}
+
+// TestMonitorHasAColumn: the metric by which epochs are compared is shown, however many others there are.
+func TestMonitorHasAColumn(t *testing.T) {
+	var metrics []model.Metric
+	for _, name := range []string{"accuracy", "second", "third", "fourth", "fifth", "sixth"} {
+		metrics = append(metrics, model.Metric{Name: name, Digits: 4})
+	}
+	detail := append(metrics[:1:1], model.Metric{Name: "hidden", Digits: 4, Detail: true})
+	for _, c := range []struct {
+		monitor string
+		metrics []model.Metric
+	}{{"sixth", metrics}, {"loss", metrics}, {"hidden", detail}, {"progressive_logloss", detail}} {
+		var lines bytes.Buffer
+		r := New(cli.Output{Lines: &lines}, "none", nil, 0)
+		r.Start(train.Info{Epochs: 2, Metrics: c.metrics, Best: train.BestEpoch{Metric: c.monitor}})
+		r.Epoch(train.Epoch{Epoch: 1, EvalLoss: 0.125, Eval: model.Metrics{"sixth": 0.125, "hidden": 0.125}, Progressive: &train.Progressive{LogLoss: 0.125}})
+		if text := lines.String(); !strings.Contains(text, "0.1250") {
+			t.Errorf("monitor %s: no value in\n%s", c.monitor, text)
 		}
 	}
 }

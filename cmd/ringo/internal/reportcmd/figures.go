@@ -76,6 +76,9 @@ func (q question) evaluations() (out []figure) {
 		if len(q.groups) > 1 {
 			of = ", " + g.Label
 		}
+		if n := len(g.Runs); n > 1 {
+			of += fmt.Sprintf(", last of %d runs", n)
+		}
 		heat, reliability := plot.Evaluation(last.Evaluation)
 		if heat != nil {
 			out = append(out, figure{Name: fmt.Sprintf("evaluation-%d", k), Title: fmt.Sprintf("Last evaluation: %s against %s%s", heat.ColumnsAre, heat.RowsAre, of), Kind: "heat", Heat: heat})
