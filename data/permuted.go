@@ -14,7 +14,8 @@ type input struct {
 	id, slot int // -1: none
 }
 
-// inputs returns the columns of a table or the numbers and slots of clicks; nil for other sets.
+// inputs returns the columns of a table or the numbers and slots of clicks; nil for other sets, and
+// for clicks that are read again from a file: each row of a random order would read a part.
 func (s *Dataset) inputs() (out []input) {
 	value, id := 0, 0
 	add := func(name string, values int) {
@@ -39,7 +40,7 @@ func (s *Dataset) inputs() (out []input) {
 		return out
 	}
 	shape := s.Eval.Shape()
-	if s.Name != "criteo" && s.Name != "clicks" {
+	if _, reread := s.Eval.(*clickFileSource); reread || s.Name != "criteo" && s.Name != "clicks" {
 		return nil
 	}
 	for i := range shape.Size() {
@@ -63,7 +64,7 @@ type permuted struct {
 
 // Permuted returns the name of an input, a column of a table or a number or slot of clicks, and the
 // evaluation samples with the input's values permuted among them, at random by seed. The name is ""
-// after the last input, and for sets without named inputs.
+// after the last input, for sets without named inputs, and for rows of a stream in a file.
 func (s *Dataset) Permuted(column int, seed uint64) (name string, eval Source) {
 	all := s.inputs()
 	if column >= len(all) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/internal/evalmetrics"
+	"github.com/ringo-ml/ringo/internal/setting"
 )
 
 // maxJudged limits Config.Worst and Config.Importance.
@@ -18,8 +19,10 @@ func (l *epochLoop) checkJudge() error {
 	worst, repeats := l.cfg.Worst, l.cfg.Importance
 	l.tableWords = savedTableWords
 	l.judges = worst > 0 || repeats > 0
-	plan := l.tablePlan()
-	name, _ := l.data.set.Permuted(0, 0)
+	plan, name := l.tablePlan(), ""
+	if repeats > 0 {
+		name, _ = l.data.set.Permuted(0, 0)
+	}
 	switch {
 	case worst < 0 || worst > maxJudged || repeats < 0 || repeats > maxJudged:
 		return fmt.Errorf("%d worst samples, %d permutations of each input: want 0 to %d", worst, repeats, maxJudged)
@@ -31,6 +34,8 @@ func (l *epochLoop) checkJudge() error {
 		return fmt.Errorf("%d samples to evaluate on, more than worst samples and importance allow: name fewer with data.eval-limit", l.data.shares.eval)
 	case len(l.data.shares.ranks) > 0 && len(l.data.shares.ranks) < l.job.Size():
 		return errors.New("ranks have separate data sets: worst samples and importance need one for all ranks")
+	case repeats > 0 && name == "" && len(l.data.set.Files) > 0:
+		return setting.Errorf("data.stream", "true: importance reads each row with the values of other rows, and the evaluation rows are in a file: set it to false, or name a compressed file (.gz, .zst), which is read into memory, with %v", setting.Path("data.eval-file"))
 	case repeats > 0 && name == "":
 		return fmt.Errorf("data set %s has no columns: importance is of the columns of tables and the slots of clicks", l.data.set.Name)
 	}
@@ -57,20 +62,19 @@ func (l *epochLoop) judge(r *evalmetrics.Report) error {
 	if l.cfg.Importance == 0 {
 		return nil
 	}
-	eval := l.data.set.Eval
-	l.permutes = true
-	defer func() { l.data.set.Eval, l.permutes = eval, false }()
+	set, own := l.data.set, *l.data.set // ranks of one process can share the set
+	l.data.set, l.permutes = &own, true
+	defer func() { l.data.set, l.permutes = set, false }()
 	for column := 0; ; column++ {
 		rises := make([]float64, l.cfg.Importance)
 		var input string
 		for i := range rises {
-			l.data.set.Eval = eval
-			name, permuted := l.data.set.Permuted(column, uint64(i))
+			name, permuted := set.Permuted(column, uint64(i))
 			if name == "" {
 				slices.SortStableFunc(r.Importance, func(a, b evalmetrics.Importance) int { return cmp.Compare(b.Rise, a.Rise) })
 				return nil
 			}
-			l.data.set.Eval, input = permuted, name
+			own.Eval, input = permuted, name
 			whole, err := l.evaluateSaved()
 			if err != nil {
 				return fmt.Errorf("importance of %q: %w", name, err)

@@ -100,6 +100,61 @@ func TestImportanceEqualsNaiveTwin(t *testing.T) {
 	}
 }
 
+// TestImportanceOnRanksWithOneSet has the same report if ranks of a process share a set, which stays
+// unchanged, and samples per second do not count the importance.
+func TestImportanceOnRanksWithOneSet(t *testing.T) {
+	cfg := Defaults(zoo("mlp"), houses(t, 300))
+	cfg.Epochs, cfg.Batch, cfg.LR, cfg.Checkpoint.Dir = 2, 32, 0.05, filepath.Join(t.TempDir(), "saved")
+	onRanks(t, 1, cfg)
+	cfg.Worst, cfg.Importance = 2, 2
+	want := evaluatedBy(t, 1, cfg)
+	set, err := data.Open("table", cfg.dataOf())
+	if err != nil {
+		t.Fatal(err)
+	}
+	eval := set.Eval
+	err = ringo.Local(context.Background(), 3, ringo.Config{}, func(job *ringo.Job) error {
+		e, err := Evaluate(context.Background(), job, cfg.Model, set, cfg)
+		if err == nil && !reflect.DeepEqual(e.Report, want.Report) {
+			t.Errorf("rank %d reports %+v, want %+v", job.Rank(), e.Report, want.Report)
+		}
+		if err == nil && e.SamplesPerS < 2*float64(e.Samples)/e.WallS {
+			t.Errorf("%v samples per second, and %d samples in %v s with 5 evaluations", e.SamplesPerS, e.Samples, e.WallS)
+		}
+		return err
+	})
+	if err != nil || !reflect.DeepEqual(set.Eval, eval) {
+		t.Errorf("%v, the set is evaluated on %T", err, set.Eval)
+	}
+}
+
+// TestImportanceRejectsRowsReadAgain names the settings that read evaluation rows of a stream into
+// memory, where each gives a report.
+func TestImportanceRejectsRowsReadAgain(t *testing.T) {
+	cfg := custom(tinyClick())
+	cfg.TrainLimit, cfg.EvalLimit = 0, 0
+	cfg.Data, cfg.Stream, cfg.SkipBad, cfg.Checkpoint.Dir = clickFiles(t), true, 3, filepath.Join(t.TempDir(), "saved")
+	onRanks(t, 1, cfg)
+	cfg.Importance = 1
+	err := ringo.Local(context.Background(), 1, ringo.Config{}, func(job *ringo.Job) error {
+		_, err := Evaluate(context.Background(), job, cfg.Model, nil, cfg)
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "data.stream true: importance reads each row with the values of other rows") {
+		t.Fatal(err)
+	}
+	packed := cfg
+	packed.EvalFile = filepath.Join(cfg.Data, "train_10.tsv.gz")
+	whole := cfg
+	whole.Stream, whole.TrainFile, whole.EvalFile = false, filepath.Join(cfg.Data, "train_9.tsv"), filepath.Join(cfg.Data, "test.tsv")
+	whole.Data = ""
+	for _, cfg := range []Config{packed, whole} {
+		if e := evaluatedBy(t, 1, cfg); len(e.Importance) != 39 {
+			t.Errorf("importance of %d inputs, want 39", len(e.Importance))
+		}
+	}
+}
+
 // TestJudgeRejectsOtherModels names the reason for a model or data without a loss for each sample or
 // without columns.
 func TestJudgeRejectsOtherModels(t *testing.T) {

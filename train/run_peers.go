@@ -292,6 +292,7 @@ func (e *runEnv) agreeConfig() error {
 		return err
 	}
 	v["checkpoint.resume"], v["tuning.tune"] = strconv.FormatBool(e.cfg.Checkpoint.Resume), strconv.FormatBool(e.cfg.Tuning.Measure)
+	v["--worst"], v["--importance"], v["training.folds"] = strconv.Itoa(e.cfg.Worst), strconv.Itoa(e.cfg.Importance), strconv.Itoa(e.cfg.folds)
 	if e.cfg.Checkpoint.Dir != "" {
 		v["checkpoint.dir"] = "a folder"
 	}

@@ -46,7 +46,7 @@ type SavedEvaluation struct {
 	Eval model.Metrics `json:"-"`
 	// Report has the tables of classes, numbers or clicks, if the model has any of these.
 	evalmetrics.Report
-	// SamplesPerS counts all ranks, over the time spent evaluating.
+	// SamplesPerS counts all ranks, over the time of the evaluation, without that of Importance.
 	SamplesPerS float64 `json:"samples_per_s"`
 	WallS       float64 `json:"wall_s"`
 }
@@ -75,18 +75,19 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 	info := r.info()
 	info.Resumed = "" // a loaded model does not continue its run
 	r.obs.Start(info)
-	start := time.Now()
 	if err := r.loop.checkJudge(); err != nil {
 		return e, err
 	}
+	start := time.Now()
 	whole, err := r.loop.evaluateSaved()
+	seconds := time.Since(start).Seconds()
 	if err == nil {
 		err = r.loop.judge(&whole.report)
 	}
 	if err != nil {
 		return e, err
 	}
-	f, seconds := r.resumption.found, time.Since(start).Seconds()
+	f := r.resumption.found
 	e = SavedEvaluation{
 		Event: "evaluation", Model: cfg.name(), Checkpoint: f.File, Step: f.Step, Epoch: f.Epoch, TrainedNP: f.NP, NP: job.Size(), DataSet: cfg.source(),
 		Samples: r.data.shares.eval, LeftOut: r.data.shares.excluded, Unseen: r.data.set.Unseen, EvalLoss: whole.counts.Loss / whole.counts.Terms, Eval: r.replica.evaluated(whole).Figures, Report: whole.report,

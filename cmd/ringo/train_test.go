@@ -248,6 +248,28 @@ func TestTrainSeeds(t *testing.T) {
 	}
 }
 
+// The folds of a numeric target differ in the unit of losses, which a line says.
+func TestTrainFoldsOfNumbers(t *testing.T) {
+	t.Parallel()
+	file, text := filepath.Join(t.TempDir(), "t.csv"), "x,y\n"
+	for i := range 200 {
+		text += fmt.Sprintf("%d,%d.5\n", i%97, 3*(i%97))
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const line = "each fold has its own deviation, of its training rows: compare folds by rmse and mae"
+	for _, c := range []struct {
+		set  string
+		want bool
+	}{{"training.folds=2", true}, {"training.seeds=2", false}} {
+		status, out, errs := command(t, "train mlp --data "+file+" --set data.target=y --epochs 1 --set "+c.set)
+		if status != 0 || strings.Contains(out, line) != c.want || !strings.Contains(out, "of the tables: mae ") {
+			t.Errorf("%s: status %d, %s, %s", c.set, status, out, errs)
+		}
+	}
+}
+
 // A cross-validation evaluates each row of a table in one fold, on any number of ranks, and reports
 // mean and spread of the runs; TensorBoard has a folder per fold.
 func TestTrainFolds(t *testing.T) {

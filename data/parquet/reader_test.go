@@ -355,3 +355,18 @@ func TestColumnsAreAsLongAsTheirBatch(t *testing.T) {
 		t.Error("no page that says it has 23 values was told of as a column longer than its batch")
 	}
 }
+
+// Places of rows and values of other columns are known beside a column of an unsupported type.
+func TestPlacesBesideUnsupportedColumn(t *testing.T) {
+	path := write(t, compress.Codecs.Snappy, cut(100, 40)...)
+	r, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for columns, want := range map[int]string{3: "[area=21 rooms=2 town=Chur]", 6: "[area=21 rooms=2 town=Chur new=true kind=Bern price=0]"} {
+		places, values := table.Rows(r, []int64{42}, columns)
+		if !strings.HasPrefix(places[0], path+": row 4") || fmt.Sprint(values[0]) != want {
+			t.Errorf("%d columns: %q, %v, want %s", columns, places, values, want)
+		}
+	}
+}

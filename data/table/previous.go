@@ -10,17 +10,17 @@ import (
 var errFound = errors.New("found")
 
 // Rows returns, for each of the given rows of a table, its place (file and line, or file and row)
-// and the values of the first columns as NAME=VALUE; "" and nil for a row that cannot be read. Cost:
-// a pass up to the last row.
+// and the values of the first columns as NAME=VALUE; "" and nil for a row that cannot be read.
+// Columns of unsupported types are passed over. Cost: a pass up to the last row.
 func Rows(r Reader, rows []int64, columns int) (places []string, values [][]string) {
 	places, values = make([]string, len(rows)), make([][]string, len(rows))
-	names := r.Columns()
+	missing, names := len(rows), r.Columns()
 	want := make([]int, min(columns, len(names)))
 	for i := range want {
 		want[i] = i
 	}
-	missing := len(rows)
-	_ = r.Scan(want, func(error) error { return errFound }, func(c *Chunk) error {
+	end := func(error) error { return errFound }
+	visit := func(c *Chunk) error {
 		for k, row := range rows {
 			i := int(row - c.First)
 			if i < 0 || i >= c.N {
@@ -28,7 +28,7 @@ func Rows(r Reader, rows []int64, columns int) (places []string, values [][]stri
 			}
 			places[k] = c.place(r.Name(), i, "", "").place()
 			for at := range want {
-				values[k] = append(values[k], names[at]+"="+c.Columns[at].shown(i))
+				values[k] = append(values[k], names[want[at]]+"="+c.Columns[at].shown(i))
 			}
 			missing--
 		}
@@ -36,8 +36,23 @@ func Rows(r Reader, rows []int64, columns int) (places []string, values [][]stri
 			return errFound
 		}
 		return nil
-	})
+	}
+	if err := r.Scan(want, end, visit); err != nil && !errors.Is(err, errFound) && missing == len(rows) {
+		want = readable(r, columns)
+		_ = r.Scan(want, end, visit)
+	}
 	return places, values
+}
+
+// readable returns the first columns, at most n, of which a chunk can be read.
+func readable(r Reader, n int) (columns []int) {
+	for i := 0; i < len(r.Columns()) && len(columns) < n; i++ {
+		err := r.Scan([]int{i}, func(error) error { return errFound }, func(*Chunk) error { return errFound })
+		if err == nil || errors.Is(err, errFound) {
+			columns = append(columns, i)
+		}
+	}
+	return columns
 }
 
 // shown returns row i's value as text; "" if missing.

@@ -302,6 +302,9 @@ func (r *Reporter) Seeds(s train.Seeds) {
 	if len(tables) > 0 {
 		fmt.Fprintf(r.out.Lines, "of the tables: %s\n", strings.Join(tables, ", "))
 	}
+	if s.Event == "folds" && strings.Contains(strings.Join(parts, ""), " in deviations ") {
+		fmt.Fprintln(r.out.Lines, "each fold has its own deviation, of its training rows: compare folds by rmse and mae, in the unit of the target, and not by losses")
+	}
 	r.write(s)
 }
 
