@@ -477,3 +477,26 @@ func TestImageFoldersAreSplitByPath(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestArchiveComesBeforeClassFolders reads the archive of a folder that also has a folder with an
+// image, and rejects an archive of class folders with the remedy.
+func TestArchiveComesBeforeClassFolders(t *testing.T) {
+	good := datatest.EncodePNG(datatest.Colourful(8, 8, 1))
+	parts := map[string][]byte{"train/a/1.png": good, "train/b/1.png": good, "val/a/1.png": good}
+	classes := map[string][]byte{"a/1.png": good, "a/2.png": good, "b/1.png": good}
+	dir := datatest.WriteTree(t, map[string][]byte{
+		"preview/a.png": good, "set.tgz": datatest.Compress(datatest.Pack(t, "", parts)),
+	})
+	set, err := Open("images", Config{Dir: dir, ImageSize: 8})
+	if err != nil || !slices.Equal(set.Words, []string{"a", "b"}) || set.Train.Len() != 2 {
+		t.Errorf("%+v, %v", set, err)
+	}
+	dir = datatest.WriteTree(t, map[string][]byte{"set.tgz": datatest.Compress(datatest.Pack(t, "", classes))})
+	if _, err := Open("images", Config{Dir: filepath.Join(dir, "set.tgz")}); err == nil || !strings.Contains(err.Error(), "unpack an archive of CLASS/NAME.jpg, and name the folder") {
+		t.Errorf("%v", err)
+	}
+	deep := map[string][]byte{"a/x/1.png": good, "a/x/2.png": good, "b/x/1.png": good}
+	if _, err := Open("images", Config{Dir: datatest.WriteTree(t, deep)}); err == nil || !strings.Contains(err.Error(), "holds no such set") {
+		t.Errorf("images two levels down: %v", err)
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/evalmetrics"
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 )
@@ -205,10 +206,16 @@ func layoutName(l *layout.Layout) string {
 // evaluated on the held-out rows, another file on all rows.
 func (d *runData) openSetOf(s checkpointInfo) (*data.Dataset, error) {
 	cfg := d.cfg
-	if cfg.encoder = s.About.Encoder; cfg.encoder == nil {
-		return openSet(cfg)
-	}
 	now := files{cfg.Data, cfg.TrainFile, cfg.EvalFile}
+	if cfg.encoder = s.About.Encoder; cfg.encoder == nil {
+		set, err := openSet(cfg)
+		if now.absolute() != s.Files.absolute() && refusesShare(err) {
+			d.remark(0, "the run's data.eval-split %s has no effect: these data have evaluation samples", quantity.Exact(cfg.Split))
+			cfg.Split = 0
+			return openSet(cfg)
+		}
+		return set, err
+	}
 	if now.absolute() == s.Files.absolute() { // later rows are held out by the same rule
 		return openSet(cfg)
 	}
@@ -227,6 +234,12 @@ func (d *runData) openSetOf(s checkpointInfo) (*data.Dataset, error) {
 		d.remark(0, "evaluating all %s of %s, which is another file than the training data", quantity.Count(set.Eval.Len(), "row"), other)
 	}
 	return set, err
+}
+
+// refusesShare reports whether data have evaluation samples, beside which none are held out.
+func refusesShare(err error) bool {
+	var e *setting.Error
+	return errors.As(err, &e) && e.Path == "data.eval-split"
 }
 
 // loadSaved fills every rank's memory with the checkpoint's values that all ranks share. The call

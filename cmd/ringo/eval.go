@@ -81,8 +81,14 @@ func (g *commandSettings) reading(given []setting.Assignment) ([]setting.Assignm
 		return nil, cli.Usagef("%s: no checkpoint is there; name a file, or the folder of --checkpoint", g.checkpointPath)
 	}
 	saved := slices.DeleteFunc(file.Assignments, notForEval)
-	if slices.ContainsFunc(given, func(a setting.Assignment) bool { return a.Path == "data.dir" }) { // replaces the files
+	gives := func(p setting.Path) bool {
+		return slices.ContainsFunc(given, func(a setting.Assignment) bool { return a.Path == p })
+	}
+	if gives("data.dir") { // replaces the files
 		saved = slices.DeleteFunc(saved, func(a setting.Assignment) bool { return a.Path == "data.train-file" || a.Path == "data.eval-file" })
+	}
+	if gives("data.eval-file") { // replaces the share
+		saved = slices.DeleteFunc(saved, func(a setting.Assignment) bool { return a.Path == "data.eval-split" })
 	}
 	if g.serves || !needsServers(saved, given) {
 		saved = withoutServers(saved)

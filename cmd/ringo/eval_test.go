@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/data/datatest"
 )
 
 // lastObject is the last line of JSON of a text.
@@ -119,6 +121,42 @@ func TestEvalRefuses(t *testing.T) {
 			t.Errorf("ringo %s: status %d, stdout %q, stderr %q, want %q", c.line, status, out, errs, c.want)
 		}
 	}
+}
+
+// Data with an evaluation part are evaluated on it, also if the run held out a share.
+func TestEvalOfDataWithEvaluationPart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	saved, held, parts := filepath.Join(dir, "saved"), filepath.Join(dir, "held"), filepath.Join(dir, "parts")
+	paint := func(folder string, n int) {
+		for class := range 2 {
+			below := filepath.Join(folder, fmt.Sprint("c", class))
+			if err := os.MkdirAll(below, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			for i := range n {
+				if err := os.WriteFile(filepath.Join(below, fmt.Sprint(i, ".png")), datatest.EncodePNG(datatest.Colourful(8, 8, uint64(2*i+class))), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	paint(held, 20)
+	paint(filepath.Join(parts, "train"), 2)
+	paint(filepath.Join(parts, "val"), 7)
+	if status, _, errs := command(t, "train mlp --data "+held+" --image-size 8 --eval-split 0.3 --batch 4 --epochs 1 --progress none --checkpoint "+saved); status != 0 {
+		t.Fatal(errs)
+	}
+	for np := 1; np <= 2; np++ {
+		status, out, errs := command(t, fmt.Sprintf("eval %s --data %s --np %d --progress none --json -", saved, parts, np))
+		if status != 0 || !strings.Contains(out+errs, "the run's data.eval-split 0.3 has no effect: these data have evaluation samples") {
+			t.Fatalf("status %d, %s", status, errs)
+		}
+		if n := lastObject(t, out)["samples"]; n != 14. {
+			t.Errorf("%v samples, want the 14 of val", n)
+		}
+	}
+	checkRefused(t, exitFailed, "train mlp --data "+parts+" --image-size 8 --eval-split 0.3", "eval-split 0.3: no samples are held out")
 }
 
 // TestEvalPrintsWorstSamplesAndImportance prints the worst rows with file and line, and the columns

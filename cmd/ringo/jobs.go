@@ -62,13 +62,16 @@ func (g *commandSettings) writeJob(path string, chosen ...setting.Assignment) er
 }
 
 // chosen returns the settings that a run has chosen by measurements, and turns the measurements
-// off.
-func chosen(job *ringo.Job, s train.Summary) []setting.Assignment {
+// off. Each of several seeds or folds measures and chooses for itself.
+func (c *trainCommand) chosen(job *ringo.Job, s train.Summary) []setting.Assignment {
 	rules, _ := job.Group().Rules().MarshalText() // never fails
 	made, _ := s.Choices.MarshalText()
 	var scaled []setting.Assignment
 	if s.LR > 0 {
 		scaled = []setting.Assignment{{Path: "training.lr", Text: strconv.FormatFloat(s.LR, 'g', -1, 64)}, {Path: "training.warmup", Text: s.Warmup.String()}}
+	}
+	if c.Seeds > 1 || c.Folds > 0 {
+		return scaled
 	}
 	return append(scaled, []setting.Assignment{
 		{Path: "tuning.choices", Text: string(made)}, {Path: "tuning.algorithms", Text: string(rules)}, {Path: "tuning.tune", Text: "false"}, {Path: "tuning.profile"},

@@ -207,7 +207,7 @@ func (c *trainCommand) trainOn(cmd *cobra.Command, job *ringo.Job, cfg train.Con
 	cfg.Observer = feed.Observe(rep)
 	err = c.train(job, cfg, func(s train.Summary) { rep.Summary(s); last = s }, rep.Seeds)
 	if err == nil {
-		err = errors.Join(c.tuning.unsaved(), c.writeJob(c.write, chosen(job, last)...))
+		err = errors.Join(c.tuning.unsaved(), c.writeJob(c.write, c.chosen(job, last)...))
 	}
 	return errors.Join(err, rep.Finish())
 }

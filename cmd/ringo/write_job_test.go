@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -20,6 +21,7 @@ func TestWrittenJobsRepeat(t *testing.T) {
 		"another optimizer": mlp + "--optimizer adamw --warmup 10 --lr-schedule cosine:0.0001 --accumulate 2",
 		"dlgs":              mlp + "--strategy dlgs --spars 0.1 --set exchange.dlgs-every=7 --momentum 0 --set exchange.momentum-correction=0.9",
 		"auto":              mlp + "--strategy auto --spars 0.1",
+		"seeds":             mlp + "--strategy auto --spars 0.1 --set training.seeds=2",
 		"tuned":             mlp + "--tune --plan exact --transport tcp",
 		"partial":           mlp + "--strategy partialUpdate --set exchange.partitions=3 --np 3 --collective-algorithm ring",
 		"sum":               mlp + "--sync aggregate --servers 2 --strategy int8 --clip-norm 1",
@@ -33,8 +35,8 @@ func TestWrittenJobsRepeat(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "job.yaml")
 			first := runSummary(t, line+" --progress none --write-job "+file)
 			second := runSummary(t, "train --job "+file+" --progress none --threads 1")
-			for _, field := range []string{"params_sha256", "plan_sha256", "strategy", "np"} {
-				if first[field] != second[field] {
+			for _, field := range []string{"params_sha256", "plan_sha256", "strategy", "np", "train_loss"} {
+				if !reflect.DeepEqual(first[field], second[field]) {
 					text, _ := os.ReadFile(file)
 					t.Errorf("%s: %v, by the file %v:\n%s", field, first[field], second[field], text)
 				}

@@ -31,12 +31,13 @@ type Picture struct {
 
 // Tree is an image folder: the pictures of each part (train, val, …).
 type Tree struct {
-	root    string
-	parts   map[string][]Picture
-	Skipped datafile.LeftOuts // files and folders of parts without a sample
-	folders map[string]bool   // all class folders, as PART/CLASS
-	hidden  map[string]bool   // counted hidden folders
-	room    int64             // remaining bytes for encoded images in memory
+	root     string
+	archived bool // root is an archive
+	parts    map[string][]Picture
+	Skipped  datafile.LeftOuts // files and folders of parts without a sample
+	folders  map[string]bool   // all class folders, as PART/CLASS
+	hidden   map[string]bool   // counted hidden folders
+	room     int64             // remaining bytes for encoded images in memory
 }
 
 // maxKept limits the encoded images of an archive, in bytes of memory: a small file can decompress
@@ -313,7 +314,7 @@ func locate(set, dir string, inside func(dir string) bool) (path string, archive
 }
 
 func imageAlternatives(set, dir string) error {
-	const tree = "CLASS/NAME.jpg, or train/CLASS/NAME.jpg and test/CLASS/NAME.jpg (or val/…; .png too; a .tar.gz of that is read as it is)"
+	const tree = "CLASS/NAME.jpg, or train/CLASS/NAME.jpg and test/CLASS/NAME.jpg (or val/…; .png too; a .tar.gz with train/ is read as it is)"
 	if set == "cifar10" {
 		return setting.Errorf("", "want data_batch_1.bin to data_batch_5.bin and test_batch.bin, cifar-10-binary.tar.gz, or %s; fetch them with `ringo data cifar10 --out %s`, or train on images drawn by the program with %v %s", tree, dir, datafile.DirPath, datafile.Synthetic)
 	}
@@ -329,11 +330,11 @@ func hasTree(dir string) bool {
 // isTree reports whether a folder has the parts of a tree, or no part and folders of classes.
 func isTree(dir string) bool { return hasTree(dir) || len(classFolders(dir)) > 0 }
 
-// classFolders returns the folders of a folder without parts that have an image.
+// classFolders returns the folders of a folder without parts and archives that have an image.
 func classFolders(dir string) (names []string) {
 	entries, _ := os.ReadDir(dir) // without entries on error
 	for _, e := range entries {
-		if isPart(e.Name()) {
+		if isPart(e.Name()) || !e.IsDir() && datafile.IsArchive(e.Name()) {
 			return nil
 		}
 		below, _ := os.ReadDir(filepath.Join(dir, e.Name()))
@@ -360,6 +361,7 @@ func OpenTree(set, dir string) (*Tree, error) {
 		return openTreeFolder(path)
 	}
 	t := newTree(path)
+	t.archived = true
 	err = datafile.WalkArchive(path, t.keep(path), t.addSpecial)
 	return t.finish(), err
 }

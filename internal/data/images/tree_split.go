@@ -39,6 +39,9 @@ func (t *Tree) Split(held func(key string) bool) (train, eval []Picture, classes
 		}
 	}
 	if len(train) == 0 || len(eval) == 0 {
+		if len(train) == 0 && t.archived {
+			return nil, nil, nil, fmt.Errorf("%s has no image in a folder train, and classes of an archive are in train/CLASS/…: unpack an archive of CLASS/NAME.jpg, and name the folder", t.root)
+		}
 		left := strings.Join(append([]string{""}, t.Skipped.Sentences()...), "; ")
 		return nil, nil, nil, fmt.Errorf("%s has %s to train on in train/CLASS/… and %d to evaluate on, held out of these or in test, val, validation or eval: both are needed (.jpg, .jpeg or .png)%s",
 			t.root, quantity.Count(len(train), "image"), len(eval), left)
