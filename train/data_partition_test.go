@@ -154,6 +154,14 @@ func TestRanksWithTheirOwnTables(t *testing.T) {
 		if err == nil && s.Eval["accuracy"] < 0.9 {
 			t.Errorf("rank %d: %+v", job.Rank(), s.Eval)
 		}
+		if err != nil {
+			return err
+		}
+		_, err = RunSeeds(job.Context(), job, cfg.Model, nil, cfg, 2, func(seed Summary) {
+			if seed.Seed == s.Seed && seed.ParamsSHA256 != s.ParamsSHA256 {
+				t.Errorf("rank %d: %s as one of several seeds, alone %s", job.Rank(), seed.ParamsSHA256, s.ParamsSHA256)
+			}
+		})
 		return err
 	})
 	if err != nil {

@@ -58,9 +58,14 @@ func RunSeeds(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 			if err = cfg.follow(job); err != nil {
 				return Seeds{}, err
 			}
-			if set, err = openSet(cfg); err != nil {
+			own := cfg
+			if cfg.Partition == PartitionFixed && !job.ServersOnly() {
+				own.gather = peersOf(job).gather
+			}
+			if set, err = openSet(own); err != nil {
 				return Seeds{}, err
 			}
+			defer set.Close() // once: later seeds use the set
 		}
 		s, err := runOn(ctx, job, cfg, set)
 		if err != nil {
