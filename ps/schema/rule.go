@@ -17,8 +17,8 @@ type Rule struct {
 	// LR is the initial learning rate.
 	LR float64 `json:"lr"`
 	// Settings override defaults, by name: momentum, weight_decay, initial, eps, beta, beta1,
-	// beta2, l1, l2, bound, rate (for row rules: multiplies the learning rate, also after changes of
-	// the rate), and the settings of a click policy.
+	// beta2, l1, l2, bound, rate (for row rules: multiplies the learning rate, also after
+	// changes of the rate), and the settings of a click policy.
 	Settings map[string]float64 `json:"settings,omitempty"`
 }
 
