@@ -197,7 +197,7 @@ func TestCostsDocument(t *testing.T) {
 	}
 	for _, limit := range []string{
 		fmt.Sprintf("A segment is %d KiB;", defaultSegment>>10), fmt.Sprintf("at most %d MiB for all other ranks", rowCache>>20),
-		fmt.Sprintf("K is %d MiB or more).", zeroCopyMin>>20), fmt.Sprintf("above %d KiB the sender", eager>>10),
+		fmt.Sprintf("K is %d MiB or more).", zeroCopyMin>>20), fmt.Sprintf("Above %d KiB the sender", eager>>10),
 	} {
 		if !strings.Contains(string(doc), limit) {
 			t.Errorf("docs/costs.md lacks %q", limit)
