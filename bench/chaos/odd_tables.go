@@ -265,7 +265,7 @@ var oddTables = []oddity{
 			o.rows[i] = append(r, strconv.Itoa(o.trap.rng.IntN(1000)))
 		}
 		o.head = append(o.head, "noise")
-	}), say: []string{"noise   target"}},
+	}), say: []string{"noise  target"}},
 	{name: "table: no such target", make: withPrice(func(o *oddTable) { o.args = []string{"--set", "data.target=prize"} }), blame: []string{"prize"}},
 	{name: "table: a schema of a column that is not there", make: withPrice(func(o *oddTable) { o.args = []string{"--set", "data.schema=towm=category"} }), blame: []string{"towm"}},
 	{name: "table: a schema that words contradict", make: withPrice(func(o *oddTable) { o.args = []string{"--set", "data.schema=town=number"} }), blame: aLine},
