@@ -241,7 +241,7 @@ func (c *Column) detail() string {
 	case Date:
 		return fmt.Sprintf("%s: %s", c.Format, strings.Join(partNames(*c), ", "))
 	case Label:
-		return fmt.Sprintf("%s: %s", quantity.Count(len(c.Words), "class"), some(c.Words, 5))
+		return fmt.Sprintf("one of %s: %s", quantity.Count(len(c.Words), "class"), some(c.Words, 5))
 	case Category:
 		return fmt.Sprintf("%s: %s", quantity.Count(len(c.Words), "word"), some(c.Words, 5))
 	}
