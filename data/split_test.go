@@ -12,8 +12,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/datatest"
 )
 
-// numbersOf returns the number of every sample, by the value that a test gave its row, and the mean of
-// the first inputs.
+// numbersOf returns the number of every sample, by the value that a test gave its row, and the
+// mean of the first inputs.
 func numbersOf(t *testing.T, src Source, number func(b *Batch) float64) (out []int, mean float64) {
 	t.Helper()
 	var b Batch

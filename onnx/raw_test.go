@@ -262,8 +262,8 @@ func dateRows(n int, seed uint64) string {
 	return b.String()
 }
 
-// A graph of raw dates computes from their seconds what the encoder and the model compute from their text. A date
-// outside the years 0 to 9999 makes the row's outputs NaN.
+// A graph of raw dates computes from their seconds what the encoder and the model compute from
+// their text. A date outside the years 0 to 9999 makes the row's outputs NaN.
 func TestRawDatesAgree(t *testing.T) {
 	c := newRawTableOf(t, table.Label, inferred(t, dateRows(300, 1), table.Label))
 	const n = 200

@@ -100,8 +100,8 @@ func TestImportanceEqualsNaiveTwin(t *testing.T) {
 	}
 }
 
-// TestImportanceOnRanksWithOneSet has the same report if ranks of a process share a set, which stays
-// unchanged, and samples per second do not count the importance.
+// TestImportanceOnRanksWithOneSet has the same report if ranks of a process share a set, which
+// stays unchanged, and samples per second do not count the importance.
 func TestImportanceOnRanksWithOneSet(t *testing.T) {
 	cfg := Defaults(zoo("mlp"), houses(t, 300))
 	cfg.Epochs, cfg.Batch, cfg.LR, cfg.Checkpoint.Dir = 2, 32, 0.05, filepath.Join(t.TempDir(), "saved")
@@ -155,8 +155,8 @@ func TestImportanceRejectsRowsReadAgain(t *testing.T) {
 	}
 }
 
-// TestJudgeRejectsOtherModels names the reason for a model or data without a loss for each sample or
-// without columns.
+// TestJudgeRejectsOtherModels names the reason for a model or data without a loss for each
+// sample or without columns.
 func TestJudgeRejectsOtherModels(t *testing.T) {
 	for want, c := range map[string]struct {
 		cfg               Config

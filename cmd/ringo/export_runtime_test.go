@@ -16,8 +16,8 @@ import (
 
 var onnxRuntime = flag.String("onnxruntime", "", "`folder` with node_modules/onnxruntime-node, with which exported graphs are compared")
 
-// mixedRows writes rows of numbers, words and dates, some of which are missing or, with unknown, absent
-// from training.
+// mixedRows writes rows of numbers, words and dates, some of which are missing or, with unknown,
+// absent from training.
 func mixedRows(rows int, seed uint64, unknown bool) string {
 	r := rand.New(rand.NewPCG(seed, 2))
 	pick := func(words ...string) string { return words[r.IntN(len(words))] }

@@ -10,14 +10,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// mostFlags is how many flags train may have: what few people need is given by its path. Of the last five, --init-from,
-// --partition and --image-size, each is what somebody types who begins with other weights, files or images, and --tensorboard
-// --http and --log-dir what somebody types who watches, --hosts what starts a job on several, --layout, beside --data, what
-// one types who has clicks, --heter how many of a job's processes are heter-trainers, and --verbose what one types who looks
-// for a fault.
+// mostFlags is the largest number of flags of train: other settings are given by their paths. A
+// flag is for what somebody types who begins with other weights, files or images (--init-from, --partition,
+// --image-size, --layout), who watches a job (--tensorboard, --http, --log-dir, --verbose), or who
+// starts one on several hosts or of several kinds of processes (--hosts, --heter).
 const mostFlags = 65
 
-// Every flag of train is a setting, but for those that say where settings are, and how much to print; they stay few.
+// Every flag of train is a setting, but for those that say where settings are, and how much to
+// print; they stay few.
 func TestFlagsOfTrainAreSettings(t *testing.T) {
 	cmd, n := newTrain(), 0
 	cmd.InitDefaultHelpFlag()

@@ -20,7 +20,8 @@ function parse(text) {
   return records.filter((r) => r.length > 1 || r[0] !== "");
 }
 
-// number returns a number, or the seconds since 1970 of a date such as 2024-02-29 or 2024-02-29 17:30:00.
+// number returns a number, or the seconds since 1970 of a date such as 2024-02-29 or 2024-02-29
+// 17:30:00.
 function number(word) {
   if (missing.has(word)) return NaN;
   const date = /^(\d{4}-\d\d-\d\d)(?:[ T](.+))?$/.exec(word);

@@ -90,8 +90,8 @@ func direct(t *testing.T) (n int) {
 	return n
 }
 
-// countLines counts files by their lines. Generated code does not count; a package that only tests import counts as
-// a test.
+// countLines counts files by their lines. Generated code does not count; a package that only
+// tests import counts as a test.
 func countLines(t *testing.T, files []file, got map[string]int) {
 	tests, longest := 0, ""
 	linked := linkedPackages(files)
@@ -114,7 +114,8 @@ func countLines(t *testing.T, files []file, got map[string]int) {
 	t.Logf("%d lines of source outside bench/, %d of tests; the longest file is %s", got[sourceLines], tests, longest)
 }
 
-// linkedPackages returns the folders of programs, of public packages, and of what they import outside tests.
+// linkedPackages returns the folders of programs, of public packages, and of what they import
+// outside tests.
 func linkedPackages(files []file) map[string]bool {
 	imports, linked := ourImports(files), map[string]bool{}
 	for _, f := range files {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestBigEndianPlatformsAreRejected: exactly the big-endian platforms of Go compile the file that does not compile.
+// TestBigEndianPlatformsAreRejected: exactly the big-endian platforms of Go compile the file
+// that does not compile.
 func TestBigEndianPlatformsAreRejected(t *testing.T) {
 	list, err := exec.Command("go", "tool", "dist", "list").Output()
 	if err != nil {

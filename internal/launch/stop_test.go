@@ -50,7 +50,8 @@ func playStopper(env RankEnv, args []string) int {
 // ready is what a rank reports that can be told to stop: the coordinator hears of that before.
 func ready(env RankEnv) string { return fmt.Sprintf("rank %d is ready", env.Rank) }
 
-// stop launches two ranks that can stop and tells them to when both are ready, and again when they have agreed.
+// stop launches two ranks that can stop and tells them to when both are ready, and again when
+// they have agreed.
 func stop(t *testing.T, args []string, within time.Duration) launched {
 	t.Helper()
 	asks := make(chan string, 1)

@@ -21,7 +21,8 @@ func TestStoppedWhenItHadLeft(t *testing.T) {
 	}
 }
 
-// A member that is continued within the maximum silence is not lost, nor one that takes longer without being stopped.
+// A member that is continued within the maximum silence is not lost, nor one that takes longer
+// without being stopped.
 func TestContinuedWhenItHadLeft(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("who is stopped is not known here")

@@ -100,7 +100,8 @@ func TestUndefinedEpochIsNotBest(t *testing.T) {
 	}
 }
 
-// TestMonitorHasAColumn: the metric by which epochs are compared is shown, however many others there are.
+// TestMonitorHasAColumn: the metric by which epochs are compared is shown, however many others
+// there are.
 func TestMonitorHasAColumn(t *testing.T) {
 	var metrics []model.Metric
 	for _, name := range []string{"accuracy", "second", "third", "fourth", "fifth", "sixth"} {
