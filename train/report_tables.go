@@ -56,7 +56,10 @@ func (l *epochLoop) tablePlan() (p evalmetrics.Plan) {
 	case l.spec.Task == model.Classify && classes > 1:
 		p.Kind, p.Classes, p.Names = evalmetrics.Classes, classes, l.data.set.Words
 	}
-	if p.Losses = l.judges; !l.permutes {
+	if p.Losses = l.judges; l.judges {
+		each += 4 // loss and number, their order, and the sorted losses
+	}
+	if !l.permutes {
 		p.Worst = l.cfg.Worst
 	}
 	p.Samples = l.data.shares.eval <= l.tableWords/each

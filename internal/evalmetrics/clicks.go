@@ -93,9 +93,8 @@ func clickReport(words []uint64) *ClickReport {
 		samples[i], scores[i] = chance{float64(p), event}, Scored(p, event)
 		if event {
 			r.Events++
-			x = -x
 		}
-		r.LogLoss += max(x, 0) + math.Log1p(math.Exp(-math.Abs(x)))
+		r.LogLoss += logLoss(x, event)
 		r.Predicted += float64(p)
 	}
 	n := float64(len(words))

@@ -49,11 +49,7 @@ func (c *Counter) addLosses(p Pass) {
 			d := c.plan.value(out[0]) - c.plan.value(p.Targets[i])
 			loss = d * d
 		case len(p.Labels) == n && width == 1:
-			x := float64(out[0])
-			if p.Labels[i] == 1 {
-				x = -x
-			}
-			loss = max(x, 0) + math.Log1p(math.Exp(-math.Abs(x)))
+			loss = logLoss(float64(out[0]), p.Labels[i] == 1)
 		case len(p.Labels) == n && int(p.Labels[i]) < width:
 			loss = crossEntropy(out, p.Labels[i])
 		default:
@@ -62,6 +58,14 @@ func (c *Counter) addLosses(p Pass) {
 		c.losses[0] = append(c.losses[0], math.Float64bits(max(loss, 0)))
 		c.losses[1] = append(c.losses[1], uint64(number))
 	}
+}
+
+// logLoss returns the negative logarithm of the probability of a click's outcome.
+func logLoss(logit float64, event bool) float64 {
+	if event {
+		logit = -logit
+	}
+	return max(logit, 0) + math.Log1p(math.Exp(-math.Abs(logit)))
 }
 
 // crossEntropy returns the negative logarithm of the label's probability.
@@ -93,6 +97,9 @@ func (p Plan) reportLosses(r *Report, losses, numbers, outcomes []uint64) {
 		total += math.Float64frombits(w)
 	}
 	r.MeanLoss = known(total / float64(len(sorted)))
+	if p.Worst == 0 {
+		return
+	}
 	order := make([]int, len(losses))
 	for i := range order {
 		order[i] = i

@@ -81,13 +81,8 @@ func (r *reader) Scan(want []int, _ func(error) error, visit func(*table.Chunk) 
 
 // pixels prepares images of bytes, which are normalised as the training's images.
 func (c *Codec) pixels(d data.Description) {
-	tables := images.ImageNetStatistics().Tables()
-	switch d.Name {
-	case "mnist":
-		tables = images.MNISTStatistics().Tables()
-	case "cifar10":
-		tables = images.CIFARStatistics().Tables()
-	}
+	mean, deviation, _ := d.Normalisation()
+	tables := images.Statistics{Mean: mean, Deviation: deviation}.Tables()
 	c.fields = []Field{{Name: "pixels", Kind: Pixels, Shape: d.Shape.Values}}
 	c.encode = func(in *columns) (*Rows, error) {
 		src := make([]uint8, len(in.numbers[0]))
