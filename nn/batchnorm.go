@@ -3,6 +3,7 @@ package nn
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/ringo-ml/ringo/internal/simd"
 )
@@ -119,20 +120,8 @@ func (o *batchNormOp) check() {
 	l.require(len(x.Shape) > 0 && x.Shape[len(x.Shape)-1] == c && len(x.Data) > 0, name, "an input whose last axis is the layer's channels", x.Shape...)
 	l.require(o.act == Identity || o.act == ReLU, name, "Identity or ReLU", int(o.act))
 	if o.r != nil {
-		l.require(sameShape(o.r, x), name, "a residual of the input's shape", o.r.Shape...)
+		l.require(slices.Equal(o.r.Shape, x.Shape), name, "a residual of the input's shape", o.r.Shape...)
 	}
-}
-
-func sameShape(a, b *Tensor) bool {
-	if len(a.Shape) != len(b.Shape) {
-		return false
-	}
-	for i, d := range a.Shape {
-		if d != b.Shape[i] {
-			return false
-		}
-	}
-	return true
 }
 
 func (o *batchNormOp) channels() int { return len(o.l.Gamma.Data) }

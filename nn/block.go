@@ -1,5 +1,7 @@
 package nn
 
+import "slices"
+
 // Block is a part of a model, from one tensor to another. Methods of Tape with one operand, such as
 // (*Tape).ReLU and (*Tape).Flatten, are Blocks.
 type Block func(t *Tape, x *Tensor) *Tensor
@@ -22,7 +24,7 @@ func Residual(block, shortcut Block) Block {
 		if shortcut != nil {
 			x = shortcut(t, x)
 		}
-		requireOf(sameShape(x, y), "residual", "a block's result of the shortcut's shape", x.Shape, y.Shape...)
+		requireOf(slices.Equal(x.Shape, y.Shape), "residual", "a block's result of the shortcut's shape", x.Shape, y.Shape...)
 		return t.Add(y, x)
 	}
 }

@@ -35,6 +35,7 @@ type dropoutOp struct {
 	threshold uint32
 	scale     float32
 	dst, src  []float32 // slices of the pass in progress
+	job       passJob[dropoutOp]
 }
 
 // Dropout sets each value to zero with probability p, and multiplies the remaining values by
@@ -68,13 +69,9 @@ const dropoutPart = 16 << 10
 
 func (o *dropoutOp) run(t *Tape, dst, src []float32) {
 	o.dst, o.src = dst, src
-	t.pool.run(o, (len(dst)+dropoutPart-1)/dropoutPart)
-}
-
-func (o *dropoutOp) part(w *worker, i int) {
-	lo := i * dropoutPart
-	hi := min(lo+dropoutPart, len(o.dst))
-	w.k.Dropout(o.dst[lo:hi], o.src[lo:hi], o.key, uint32(lo), o.threshold, o.scale)
+	o.job.each(t, o, func(o *dropoutOp, w *worker, _, lo, hi int) {
+		w.k.Dropout(o.dst[lo:hi], o.src[lo:hi], o.key, uint32(lo), o.threshold, o.scale)
+	}, len(dst), dropoutPart)
 }
 
 func (o *dropoutOp) backward(t *Tape) {

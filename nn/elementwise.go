@@ -1,12 +1,16 @@
 package nn
 
-import "github.com/ringo-ml/ringo/internal/simd"
+import (
+	"slices"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+)
 
 type addOp struct{ binary }
 
 // Add is a + b, elementwise, with broadcasting as of Subtract.
 func (t *Tape) Add(a, b *Tensor) *Tensor {
-	if !sameShape(a, b) {
+	if !slices.Equal(a.Shape, b.Shape) {
 		return t.binary(addition, a, b)
 	}
 	o := record[addOp](t)

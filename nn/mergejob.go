@@ -125,44 +125,38 @@ const (
 	radix     = 1 << radixBits
 )
 
-// fill makes a key of each of o's lookups of ids lo to hi-1.
+// fill makes a key of each of o's lookups of ids lo to hi-1. Rows of a bag have one gradient, and
+// rows of a sample adjacent ones.
 func (r *rowKeys) fill(o *tableLookupOp, lo, hi int32) {
 	n, cols, dim := o.y.Shape[0], o.y.Shape[1], o.tab.Dim
 	if cap(r.keys) <= len(o.ids) {
 		r.keys, r.spare = make([]uint64, len(o.ids)+1), make([]uint64, len(o.ids)+1)
 	}
-	keys, found, width := r.keys[:len(o.ids)+1], 0, uint32(hi-lo)
+	r.keys = r.keys[:0]
 	if o.slots > 0 {
 		for i := range o.scales {
-			ids := o.ids[o.offsets[i]:o.offsets[i+1]]
-			if len(ids) == 0 {
-				continue
-			}
-			at := uint64(o.place(i))
-			for _, id := range ids {
-				keys[found] = uint64(id)<<32 | at
-				in := 0
-				if uint32(id-lo) < width {
-					in = 1
-				}
-				found += in
-			}
+			r.add(o.ids[o.offsets[i]:o.offsets[i+1]], lo, hi, o.place(i), 0)
 		}
-		r.keys = keys[:found]
 		return
 	}
 	each := len(o.ids) / n
 	for s := range n {
-		at := s * cols
-		for _, id := range o.ids[s*each:][:each] {
-			keys[found] = uint64(id)<<32 | uint64(at)
-			in := 0 // without a branch, which would be unpredictable
-			if uint32(id-lo) < width {
-				in = 1
-			}
-			found += in
-			at += dim
+		r.add(o.ids[s*each:][:each], lo, hi, s*cols, dim)
+	}
+}
+
+// add makes keys of ids lo to hi-1, with gradients from at on, step values apart.
+func (r *rowKeys) add(ids []int32, lo, hi int32, at, step int) {
+	found, width := len(r.keys), uint32(hi-lo)
+	keys := r.keys[:found+len(ids)+1]
+	for _, id := range ids {
+		keys[found] = uint64(id)<<32 | uint64(at)
+		in := 0 // without a branch, which would be unpredictable
+		if uint32(id-lo) < width {
+			in = 1
 		}
+		found += in
+		at += step
 	}
 	r.keys = keys[:found]
 }

@@ -2,6 +2,7 @@ package nn
 
 import (
 	"math"
+	"slices"
 
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
@@ -83,7 +84,7 @@ func (t *Tape) BinaryCrossEntropyTo(logits *Tensor, labels []int32) *Tensor {
 }
 
 func (t *Tape) pairLoss(kind pairKind, x, z *Tensor, delta float32) *Tensor {
-	requireOf(sameShape(x, z), kind.String(), "a target of shape", x.Shape, z.Shape...)
+	requireOf(slices.Equal(x.Shape, z.Shape), kind.String(), "a target of shape", x.Shape, z.Shape...)
 	return t.measure(record[pairLossOp](t), kind, x, z, delta)
 }
 

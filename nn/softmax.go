@@ -1,6 +1,9 @@
 package nn
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 type rowOp struct {
 	binary
@@ -41,7 +44,7 @@ func (t *Tape) Normalize(x *Tensor) *Tensor { return t.byRows(rowNormalize, x, n
 // RowDot is the sum of a·b over the last axis: for two tensors [..., dim] it is [...], or [1]
 // without another axis.
 func (t *Tape) RowDot(a, b *Tensor) *Tensor {
-	requireOf(sameShape(a, b), rowDot.String(), "the same shape as", a.Shape, b.Shape...)
+	requireOf(slices.Equal(a.Shape, b.Shape), rowDot.String(), "the same shape as", a.Shape, b.Shape...)
 	return t.byRows(rowDot, a, b)
 }
 

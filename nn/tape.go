@@ -169,19 +169,18 @@ func record[T any, P interface {
 	op
 }](t *Tape) P {
 	if t.n < len(t.ops) {
-		if old, ok := t.ops[t.n].(P); ok {
-			t.watch.begin(t, old, t.n, "forward")
-			t.operation(old, t.n, forwardPass, false)
-			t.n++
-			return old
+		if _, ok := t.ops[t.n].(P); !ok { // the model has changed: later operations are useless
+			clear(t.ops[t.n:])
+			t.ops = t.ops[:t.n]
 		}
-		clear(t.ops[t.n:]) // the model has changed: later operations are useless
-		t.ops = t.ops[:t.n]
 	}
-	o := P(new(T))
-	t.ops = append(t.ops, o)
+	isNew := t.n == len(t.ops)
+	if isNew {
+		t.ops = append(t.ops, P(new(T)))
+	}
+	o := t.ops[t.n].(P)
 	t.watch.begin(t, o, t.n, "forward")
-	t.operation(o, t.n, forwardPass, true)
+	t.operation(o, t.n, forwardPass, isNew)
 	t.n++
 	return o
 }
