@@ -25,7 +25,7 @@ func compared(step, best int64, monitor string) State {
 func TestChooseTakesTheBest(t *testing.T) {
 	best, plain, other, same := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
 	for _, step := range []int64{10, 20, 30} {
-		save(t, best, compared(step, min(step, 20), "auc"))
+		save(t, best, compared(step, min(step, 20), "auc:patience=3"))
 		save(t, plain, compared(step, 20, ""))
 		save(t, other, compared(step, 20, "loss"))
 		save(t, same, compared(step, step, "auc"))

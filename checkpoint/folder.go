@@ -353,7 +353,8 @@ func (h Header) BestStep() (step int64, text string) {
 		return 0, "" // resuming reports the error
 	}
 	now, _ := h.Settings.Current() // settings that no longer exist are reported elsewhere
-	if b := past.Best; b.Metric != "" && b.Metric == now["training.monitor"] {
+	metric, _, _ := strings.Cut(now["training.monitor"], ":patience=")
+	if b := past.Best; b.Metric != "" && b.Metric == metric {
 		return b.Step, fmt.Sprintf("the best one by %s, %s of epoch %d", b.Metric, quantity.FloatDigits(b.Value, 6), b.Epoch)
 	}
 	return 0, ""

@@ -285,7 +285,7 @@ func (c Config) Validate() error {
 	}
 	f.Add(c.AUCWindow < 0 || c.AUCWindow > maxAUCWindow, aucWindow, "%d: want 1 to %d samples, or 0 for %d", c.AUCWindow, maxAUCWindow, usualAUCWindow)
 	f.Add(c.LogEvery < 0, "output.log-every", "%d: want at least 1 step, or 0", c.LogEvery)
-	f.Add(c.Best.Patience < 0, "training.patience", "%d: want at least 1 epoch, or 0", c.Best.Patience)
+	f.Add(c.Best.Patience < 0 || c.Best.Patience > 0 && c.Best.Metric == "", "training.monitor", "patience=%d: want a metric, and at least 1 epoch, or 0", c.Best.Patience)
 	if c.Model.Build == nil {
 		f.Join(fmt.Errorf("train: model %q has no Build, which makes its parameters", c.name()))
 	} else {

@@ -113,7 +113,7 @@ func TestEveryFieldHasARow(t *testing.T) {
 func TestTextsThatAreNoValues(t *testing.T) {
 	for p, texts := range map[setting.Path][]string{
 		"training.optimizer": {"", "adma"}, "training.lr-schedule": {"1", "2:1,1:1", "cosine:", "cosine:x", "cosine:nan"}, "training.warmup": {"x", "-1epochs"}, "training.class-weights": {"a", "=1", "a=0", "a=-1", "a=nan", "a=1e7", "a=1,a=2", "a=1,", "Balanced"}, "training.dropout": {"", "1", "-0.1", "nan", "none"},
-		"exchange.warmup-density": {"0.1,", "nan", "a"}, "ps.click": {"decay", "decay=1,decay=1", "speed=1", "decay=2", "=1"},
+		"training.monitor": {":patience=3", "loss:patience=", "loss:patience=x"}, "exchange.warmup-density": {"0.1,", "nan", "a"}, "ps.click": {"decay", "decay=1,decay=1", "speed=1", "decay=2", "=1"},
 		"exchange.strategy": {"custom", "tpok"}, "exchange.plan": {"x"}, "exchange.dlgs-rule": {"x"}, "ps.wire-dtype": {"fp8"}, "training.freeze": {"a,,b"}, "training.lr-multipliers": {"a", "a=", "a=1,,b=2", "=x"},
 	} {
 		for _, text := range texts {

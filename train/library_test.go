@@ -109,6 +109,7 @@ func TestRunRefuses(t *testing.T) {
 		{model.Spec{Name: "none"}, set, Config{}, `"none" has no Build`},
 		{mine(), set, Config{Batch: 4, Best: Best{Metric: "auc"}}, "training.monitor auc: the evaluation of mine has loss, accuracy"},
 		{mine(), set, Config{Batch: 4, LogEvery: -1, Best: Best{Metric: "loss", Patience: -1}}, "output.log-every -1"},
+		{mine(), set, Config{Batch: 4, Best: Best{Patience: 3}}, "training.monitor patience=3: want a metric"},
 	} {
 		err := ringo.Local(context.Background(), 1, ringo.Config{}, func(job *ringo.Job) error {
 			_, err := Run(job.Context(), job, c.m, c.set, c.cfg)

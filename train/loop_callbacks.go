@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/panics"
@@ -84,13 +85,28 @@ type Best struct {
 }
 
 func (b *Best) settings() []setting.Row {
-	metric := setting.Enabled("training.monitor")
-	return []setting.Row{
-		{Path: "training.monitor", Unit: "metric", Scope: setting.JobMutable, Value: setting.Text(&b.Metric),
-			About: "evaluation metric that compares epochs, such as accuracy, auc or loss, or progressive_auc of click models' training; the best epoch's checkpoint is kept"},
-		{Path: "training.patience", Unit: "epochs", Scope: setting.JobMutable, Needs: metric, Value: setting.Int(&b.Patience),
-			About: "number of epochs without a better training.monitor after which the run ends; 0: never"},
+	return []setting.Row{{Path: "training.monitor", Unit: "metric", Scope: setting.JobMutable, Value: setting.Parsed(b, parseBest, Best.text),
+		About: "evaluation metric that compares epochs, such as accuracy, auc or loss, or progressive_auc of click models' training; the best epoch's checkpoint is kept; with loss:patience=5 the run ends after 5 epochs without a better one"}}
+}
+
+// parseBest reads METRIC or METRIC:patience=EPOCHS; an empty text disables the comparison.
+func parseBest(text string) (b Best, err error) {
+	metric, epochs, found := strings.Cut(text, ":patience=")
+	b.Metric = metric
+	if !found {
+		return b, nil
 	}
+	if b.Patience, err = strconv.Atoi(epochs); err != nil || metric == "" {
+		return b, fmt.Errorf("want METRIC or METRIC:patience=EPOCHS, such as loss:patience=5")
+	}
+	return b, nil
+}
+
+func (b Best) text() string {
+	if b.Patience == 0 {
+		return b.Metric
+	}
+	return fmt.Sprintf("%s:patience=%d", b.Metric, b.Patience)
 }
 
 // BestEpoch is the best epoch of a run until now.

@@ -63,7 +63,7 @@ func (p *Previous) current(told []setting.Assignment) (out []setting.Assignment)
 			p.removed = err
 		}
 	}
-	return out
+	return setting.Join(out)
 }
 
 // CheckChanges reports all settings of a resumed run that differ from the checkpoint and cannot

@@ -62,7 +62,7 @@ func oneCheckpoint(cmd *cobra.Command, words []string) error {
 // settings of saving, tuning, initial weights and heter-trainers.
 func notForEval(a setting.Assignment) bool {
 	return job.GroupOf(a.Path) == "heter" || slices.Contains([]setting.Path{
-		"checkpoint.every", "checkpoint.keep", "ps.dir", "ps.durability", "ps.fsync", "ps.checkpoint-every",
+		"checkpoint.every", "checkpoint.keep", "ps.dir", "ps.durability", "ps.checkpoint-every",
 		"ps.failure-policy", "ps.shrink-every", "ps.delete-after-unseen-days", "tuning.tune", "tuning.profile", "training.seeds", "training.folds", "training.init-from", "training.init-except", "training.average", "training.class-weights", "training.label-smoothing",
 	}, a.Path)
 }

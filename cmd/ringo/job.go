@@ -261,7 +261,7 @@ func (g *commandSettings) roles(ranks launch.Role, self string) launch.Config {
 	if n := g.ParameterServers(); n > 0 {
 		servers := launch.ParameterServers(n, self, serverCommand)
 		servers.Grace, servers.Stateless = g.SaveGrace(), g.ParameterServer.Durability == engine.None
-		if g.ParameterServer.Durability == engine.WAL {
+		if g.ParameterServer.Durability.Logged() {
 			servers.Restarts = g.MaxRestarts
 		}
 		cfg.Roles[0].Mesh, cfg.Roles[0].ContinueWithout = !g.ContinueOnLoss(), g.ContinueOnLoss()

@@ -17,7 +17,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/launch/hosts"
 	"github.com/ringo-ml/ringo/internal/remote"
-	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/train"
 )
@@ -151,8 +150,8 @@ func (g *commandSettings) asSaidOf(all []setting.Assignment, paths []setting.Pat
 
 // awayFault reports settings that are invalid with remote folders.
 func (g *commandSettings) awayFault() error {
-	if g.remote.spools["ps.dir"] != nil && g.ParameterServer.Durability == engine.WAL {
-		return setting.Errorf("ps.durability", "wal with a %v that lies elsewhere: a change is on a disk before it is acknowledged, and checkpoints alone are carried: say checkpoint, or name a folder", setting.Path("ps.dir"))
+	if g.remote.spools["ps.dir"] != nil && g.ParameterServer.Durability.Logged() {
+		return setting.Errorf("ps.durability", "%s with a %v that lies elsewhere: a change is on a disk before it is acknowledged, and checkpoints alone are carried: say checkpoint, or name a folder", g.ParameterServer.Durability, setting.Path("ps.dir"))
 	}
 	if g.remote.spools["checkpoint.dir"] != nil && g.Hosts != "" && g.Sync.UsesParameterServers() {
 		return setting.Errorf("checkpoint.dir", "servers on other hosts would save there what this host has to carry: name a folder that all hosts have")

@@ -240,7 +240,7 @@ func (g *commandSettings) gather(cmd *cobra.Command, told job.LaunchSpec, model 
 	if model != "" {
 		said = append(said, setting.Assignment{Path: "model", Text: model, Origin: "the command line"})
 	}
-	if said, err = g.hosted(resumed(append(said, g.flags...))); err != nil {
+	if said, err = g.hosted(resumed(setting.Join(append(said, g.flags...)))); err != nil {
 		return nil, err
 	}
 	placed, err := g.externalSettings(said)

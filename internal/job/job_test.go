@@ -98,7 +98,7 @@ func TestResolvedRoundTrip(t *testing.T) {
 		{"model=mnist", "data.dir=synthetic", "training.optimizer=adamw", "training.warmup=2epochs", "training.lr-schedule=1:0.5,2:0.1", "job.ranks=3", "job.transport=tcp"},
 		{"model=cifar-resnet20", "data.dir=synthetic", "exchange.strategy=dlgs", "exchange.dlgs-every=7", "exchange.warmup-density=0.25,0.1", "training.momentum=0"},
 		{"model=ctr-dnn", "data.dir=synthetic", "sync=geo", "servers.count=3", "ps.wire-dtype=fp16", "training.dropout=0"},
-		{"model=ctr-dnn", "data.dir=synthetic", "sync=ssp", "ps.staleness=4", "ps.admission=count:3,share:0.5", "ps.durability=wal", "ps.dir=x y", "ps.fsync=true"},
+		{"model=ctr-dnn", "data.dir=synthetic", "sync=ssp", "ps.staleness=4", "ps.admission=count:3,share:0.5", "ps.durability=wal-fsync", "ps.dir=x y"},
 		{"model=mnist", "data.dir=synthetic", "sync=aggregate", "servers.count=2", "output.json=x", "job.rank=0", "job.rendezvous=h:1"},
 	} {
 		s, table := newJob(t, words...)

@@ -41,11 +41,10 @@ type Config struct {
 	Index, Servers, Trainers int
 	// Sessions is the number of sessions per trainer; 0: 1.
 	Sessions int
-	// Mode, Staleness, Durability, Fsync and OnLost are as in engine.Config.
+	// Mode, Staleness, Durability and OnLost are as in engine.Config.
 	Mode       engine.Mode
 	Staleness  int
 	Durability engine.Durability
-	Fsync      bool
 	OnLost     engine.FailurePolicy
 	// Dir is a folder that servers may share; each has a subfolder.
 	Dir string
@@ -163,7 +162,7 @@ func (c Config) tables() engine.Config {
 	t := engine.Config{
 		Job:   hex.EncodeToString(job[:8]), // equal after a restart, different for another job
 		Index: c.Index, Servers: c.Servers, Trainers: c.Trainers, Sessions: c.Sessions, Mode: c.Mode, Staleness: c.Staleness,
-		Durability: c.Durability, Fsync: c.Fsync, Lost: c.OnLost,
+		Durability: c.Durability, Lost: c.OnLost,
 	}
 	if c.Job != "" && c.Durability == engine.None {
 		t.Durability, t.Ordered = engine.Checkpoint, true
@@ -207,7 +206,7 @@ func Run(ctx context.Context, cfg Config) (Stats, error) {
 	if cfg.Admin != nil {
 		beside.Go(func() { s.serveAdmin(ctx) })
 	}
-	if cfg.SaveEvery > 0 || cfg.Durability == engine.WAL {
+	if cfg.SaveEvery > 0 || cfg.Durability.Logged() {
 		beside.Go(func() {
 			if e := s.await(ctx); e != nil {
 				s.checkpointLoop(ctx, e, fullPause, cancel)
@@ -245,7 +244,7 @@ func Run(ctx context.Context, cfg Config) (Stats, error) {
 // Unreadable data are an error when the tables are opened.
 func (c Config) begun() *schema.Schema {
 	t := c.tables()
-	if t.Durability != engine.WAL {
+	if !t.Durability.Logged() {
 		return nil
 	}
 	id, err := engine.IdentityOf(t.Dir)

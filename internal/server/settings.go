@@ -51,8 +51,8 @@ func (c *Config) keeping() []setting.Row {
 	return []setting.Row{
 		{
 			Path: pathDurability, Flag: "ps-durability", Scope: setting.JobMutable, Needs: keeps(),
-			About: "state that survives the loss of a server: none, checkpoint (the server's last checkpoint) or wal (all changes that the server has acknowledged)",
-			Value: setting.Choice(&c.Durability, engine.None, engine.Checkpoint, engine.WAL),
+			About: "state that survives the loss of a server: none, checkpoint (the server's last checkpoint), wal (a log of all changes that the server has acknowledged) or wal-fsync (also after a loss of power: each group of changes waits for the disk)",
+			Value: setting.Choice(&c.Durability, engine.None, engine.Checkpoint, engine.WAL, engine.WALFsync),
 		},
 		{
 			Path: pathDir, Flag: "ps-dir", Unit: "DIR", Scope: setting.PerProcess, Needs: keeps(setting.Any(setting.Enabled(pathDurability), setting.Enabled(pathMemory))),
@@ -68,11 +68,6 @@ func (c *Config) keeping() []setting.Row {
 			Path: pathDisk, Unit: "SIZE", Scope: setting.PerProcess, Needs: keeps(setting.Enabled(pathMemory)),
 			About: "maximum disk space of each server for rows beyond its memory, such as 100GiB; 0: no limit",
 			Value: setting.Bytes(&c.DiskBytes),
-		},
-		{
-			Path: "ps.fsync", Scope: setting.PerProcess, Needs: keeps(setting.Equals(pathDurability, string(engine.WAL))),
-			About: "durability of the log also after a loss of power: each group of changes waits for the disk",
-			Value: setting.Bool(&c.Fsync),
 		},
 		{
 			Path: pathSaveEvery, Unit: "TIME", Scope: setting.PerProcess, Needs: keeps(setting.Enabled(pathDurability)),

@@ -38,12 +38,11 @@ func TestSettingsThatHaveNoEffect(t *testing.T) {
 		mode, optimizer, given string
 		idle                   string // of the first, "" for none
 	}{
-		{"ssp", "sgd", "durability=wal dir=x fsync=true checkpoint-every=1m init-from=y failure-policy=continue admission=count:2 memory=1GiB disk=2GiB delete-after-unseen-days=3 shrink-every=24h", ""},
+		{"ssp", "sgd", "durability=wal-fsync dir=x checkpoint-every=1m init-from=y failure-policy=continue admission=count:2 memory=1GiB disk=2GiB delete-after-unseen-days=3 shrink-every=24h", ""},
 		{"allreduce", "sgd", "durability=wal", "ps.durability has no effect: " + keeps},
 		{"sum", "sgd", "failure-policy=continue", "ps.failure-policy has no effect: " + keeps},
 		{"async", "sgd", "dir=x", "ps.dir has no effect: it needs ps.durability or ps.memory"},
 		{"async", "sgd", "dir=x memory=1GiB", ""},
-		{"async", "sgd", "durability=checkpoint fsync=true", "ps.fsync has no effect: it needs ps.durability wal"},
 		{"async", "sgd", "disk=1GiB", "ps.disk has no effect: it needs ps.memory"},
 		{"async", "sgd", "checkpoint-every=1m", "ps.checkpoint-every has no effect: it needs ps.durability"},
 		{"async", "sgd", "shrink-every=1h", "ps.shrink-every has no effect: it needs ps.delete-after-unseen-days or training.optimizer click"},
@@ -75,7 +74,6 @@ func TestSettingsAreCheckedBeforeThePlaceIsKnown(t *testing.T) {
 		{"init-from=./x dir=x durability=wal", `ps.init-from and ps.dir are both "x": the new job needs a separate folder`},
 		{"delete-after-unseen-days=-1", "ps.delete-after-unseen-days -1: want 0 or more days"},
 		{"shrink-every=-1s", "ps.shrink-every -1s: want 0 or more, such as 24h"},
-		{"fsync=true", "ps.fsync has no effect with ps.durability none: it is for ps.durability wal alone"},
 	} {
 		cfg, table := newSettings(t, "async", "sgd")
 		cfg.Servers = 3

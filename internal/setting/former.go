@@ -15,6 +15,7 @@ type former struct {
 	now   Path              // path of the replacement; empty if removed
 	words map[string]string // new names of values; "" means the new setting's default
 	host  string            // HOST of an address without a host
+	adds  string            // if part of now's value today: text to append to it, with {} for this value
 	usual []string          // values without replacement that equal today's behaviour
 	same  bool              // no value changes results: a resumed run ignores its checkpoint's
 	hint  string            // remedy for the other values
@@ -28,6 +29,7 @@ var formers = sync.OnceValue(func() []former { return append(renamed(), removed(
 
 // renamed returns the settings with another name today.
 func renamed() []former {
+	off := map[string]string{"": "", "0": "", "false": ""}
 	return []former{
 		{path: "sync", now: "sync", words: map[string]string{"sum": "aggregate"}},
 		{path: "servers.addresses", flag: "ps-addrs", now: "ps.addresses"},
@@ -36,7 +38,9 @@ func renamed() []former {
 		{path: "servers.disk", now: "ps.disk"},
 		{path: "ps.max-restarts", now: "job.max-restarts"},
 		{path: "heter.max-restarts", now: "job.max-restarts"},
-		{path: "servers.fsync", now: "ps.fsync"},
+		{path: "servers.fsync", now: "ps.durability", adds: "-fsync", words: off},
+		{path: "ps.fsync", now: "ps.durability", adds: "-fsync", words: off},
+		{path: "training.patience", now: "training.monitor", adds: ":patience={}", words: off},
 		{path: "servers.click", now: "ps.click"},
 		{path: "servers.durability", flag: "durability", now: "ps.durability"},
 		{path: "servers.staleness", now: "ps.staleness"},
@@ -132,13 +136,18 @@ func Current(a Assignment) (now Assignment, note string, exists bool, err error)
 		a.Text = f.host + a.Text
 	}
 	word, renamed := f.words[a.Text]
-	if f.now == f.path {
+	switch {
+	case f.adds != "":
+		note = fmt.Sprintf("%s is a part of %s", f.path, f.now)
+	case f.now == f.path:
 		note = fmt.Sprintf("%s %s is %s %s", f.path, a.Text, f.now, word)
-	} else {
+	default:
 		note = fmt.Sprintf("%s is %s", f.path, f.now)
 	}
 	if renamed {
 		a.Text = word
+	} else if f.adds != "" {
+		a.Text, a.appends = strings.ReplaceAll(f.adds, "{}", a.Text), true
 	}
 	return a, note, !renamed || word != "", nil
 }
@@ -158,14 +167,42 @@ func (v Values) Current() (Values, error) {
 	if v == nil {
 		return nil, nil
 	}
-	out, faults := Values{}, ErrorList(nil)
+	out, added, faults := Values{}, []Assignment(nil), ErrorList(nil)
 	for _, p := range slices.Sorted(maps.Keys(v)) {
 		a, _, exists, err := Current(Assignment{Path: p, Text: v[p]})
 		if err != nil && !Harmless(p) {
 			faults = append(faults, err.(*Error))
+		} else if a.appends {
+			added = append(added, a)
 		} else if exists && (out[a.Path] == "" || a.Path != p && a.Text != "") {
 			out[a.Path] = a.Text
 		}
 	}
+	for _, a := range added {
+		out[a.Path] += a.Text
+	}
 	return out, faults.Err()
+}
+
+// Join returns assignments without those by Current of earlier settings that are parts of a
+// setting's value today: each extends the last value that all gives the setting.
+func Join(all []Assignment) (out []Assignment) {
+	added := []Assignment(nil)
+	for _, a := range all {
+		if a.appends {
+			added = append(added, a)
+		} else {
+			out = append(out, a)
+		}
+	}
+	for _, a := range added {
+		for _, b := range slices.Backward(out) {
+			if b.Path == a.Path {
+				a.Text = b.Text + a.Text
+				break
+			}
+		}
+		out = append(out, Assignment{Path: a.Path, Text: a.Text, Origin: a.Origin})
+	}
+	return out
 }

@@ -113,6 +113,8 @@ type Assignment struct {
 	Path   Path   `json:"Path"`
 	Text   string `json:"Text"`
 	Origin Origin `json:"Origin"`
+
+	appends bool // Text continues the value given before: see Join
 }
 
 // Table holds the settings of a configuration, in order.

@@ -37,7 +37,7 @@ type Engine struct {
 	dense    []*dense
 	sessions []session
 	clocks   *clocks
-	log      *wal.Log // nil unless Durability is WAL
+	log      *wal.Log // nil unless Durability is Logged
 	most     int      // maximum bytes of a change in the log
 	bound    logBound
 

@@ -142,7 +142,7 @@ func TestSyncIsExact(t *testing.T) {
 func TestEveryPushOnce(t *testing.T) {
 	for _, c := range []Config{
 		{Mode: Async, Durability: None}, {Mode: SSP, Staleness: 2, Durability: None}, {Mode: Geo, Durability: None},
-		{Mode: Async, Durability: WAL}, {Mode: SSP, Durability: WAL, Fsync: true}, {Mode: Geo, Durability: Checkpoint},
+		{Mode: Async, Durability: WAL}, {Mode: SSP, Durability: WALFsync}, {Mode: Geo, Durability: Checkpoint},
 	} {
 		t.Run(name("%s %s", c.Mode, c.Durability), func(t *testing.T) {
 			leakcheck.Check(t)

@@ -39,7 +39,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.claim(); err != nil {
 		return err
 	}
-	if e.cfg.Durability == WAL {
+	if e.cfg.Durability.Logged() {
 		if e.log, err = wal.Open(LogDir(e.cfg.Dir), e.logConfig()); err != nil {
 			return err
 		}

@@ -41,6 +41,7 @@ func TestRecoversExactly(t *testing.T) {
 						must(t, err)
 					}
 					must(t, e.Close())
+					c.Durability = WALFsync // from the first restart on
 					e = open(t, c, s)
 					for session := range seq {
 						if e.Last(session) != seq[session] {

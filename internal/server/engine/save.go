@@ -13,6 +13,9 @@ import (
 
 func (e *Engine) identity() Identity {
 	c := e.cfg
+	if c.Durability.Logged() {
+		c.Durability = WAL // flushes may begin or end with a restart
+	}
 	return Identity{c.Job, e.hash, c.Index, c.Servers, c.Trainers, c.Sessions, c.Mode, c.Durability, e.folder}
 }
 

@@ -124,11 +124,11 @@ func TestPeek(t *testing.T) {
 }
 
 func TestConfigFaultsTogether(t *testing.T) {
-	_, err := Open(Config{Index: 3, Servers: 2, Trainers: 0, Sessions: 2000, Mode: "both", Staleness: -1, Durability: "raid", Fsync: true, Keep: -1, WaitLimit: -1, MaxRows: -1, LogBuffer: 3}, schema.Schema{})
+	_, err := Open(Config{Index: 3, Servers: 2, Trainers: 0, Sessions: 2000, Mode: "both", Staleness: -1, Durability: "raid", Keep: -1, WaitLimit: -1, MaxRows: -1, LogBuffer: 3}, schema.Schema{})
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"server 3 of 2", "0 trainers", `sync "both"`, "ps.staleness -1", `ps.durability "raid"`, "ps.dir is missing", "ps.fsync has no effect with ps.durability raid", "-1 checkpoints", "wait limit", "-1 rows", "buffer of 3 bytes", "nothing to serve"} {
+	for _, want := range []string{"server 3 of 2", "0 trainers", `sync "both"`, "ps.staleness -1", `ps.durability "raid"`, "ps.dir is missing", "-1 checkpoints", "wait limit", "-1 rows", "buffer of 3 bytes", "nothing to serve"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not reported in:\n%v", want, err)
 		}

@@ -81,7 +81,11 @@ const (
 	None       Durability = "none"
 	Checkpoint Durability = "checkpoint"
 	WAL        Durability = "wal"
+	WALFsync   Durability = "wal-fsync" // also after a loss of power, by a disk flush per group of changes
 )
+
+// Logged reports whether the server has a log.
+func (d Durability) Logged() bool { return d == WAL || d == WALFsync }
 
 // Settings that several errors name.
 const (
@@ -114,9 +118,6 @@ type Config struct {
 	// Staleness is SSP's maximum lead over the slowest trainer, in steps, at least 0.
 	Staleness  int
 	Durability Durability
-	// Fsync makes the log survive a loss of power, at the cost of a disk flush per group of
-	// changes.
-	Fsync bool
 	// Dir is the server's directory, created if missing, and required unless Durability is None.
 	Dir string
 	// From has the directories of all servers of a job, of any number, with the newest checkpoints
@@ -209,9 +210,8 @@ func (c Config) Validate() error {
 	set(c.Mode == BSP || c.Mode == Async || c.Mode == SSP || c.Mode == Geo, pathMode, "%q: want bsp, async, ssp or geo", c.Mode)
 	set(c.Staleness >= 0, "ps.staleness", "%d: want 0 or more", c.Staleness)
 	set(c.Staleness <= 0 || c.Mode == SSP, "ps.staleness", "%d has no effect with %v %s: it is for %[2]v ssp alone", c.Staleness, pathMode, c.Mode)
-	set(c.Durability == None || c.Durability == Checkpoint || c.Durability == WAL, pathDurability, "%q: want none, checkpoint or wal", c.Durability)
+	set(c.Durability == None || c.Durability == Checkpoint || c.Durability.Logged(), pathDurability, "%q: want none, checkpoint, wal or wal-fsync", c.Durability)
 	set(c.Dir != "" || c.Durability == None, pathDir, "is missing: %v %s stores the surviving state in a folder", pathDurability, c.Durability)
-	set(!c.Fsync || c.Durability == WAL, "ps.fsync", "has no effect with %v %s: it is for %[1]v wal alone", pathDurability, c.Durability)
 	set(c.Lost == "" || c.Lost == FailJob || c.Lost == ContinueJob, "ps.failure-policy", "%q: want fail or continue", c.Lost)
 	want(len(c.FromNumbers) == 0 || len(c.FromNumbers) == len(c.From), "%d numbers of checkpoints for %d directories: want one for each, or none", len(c.FromNumbers), len(c.From))
 	want(!c.Ordered || c.Durability == Checkpoint, "checkpoints to order only with durability %q: it is for checkpoint alone", c.Durability)
@@ -227,7 +227,7 @@ func (c Config) Validate() error {
 
 func (c Config) wal() wal.Config {
 	segment := min(wal.DefaultSegmentBytes, c.LogFloor/4) // only whole segments are removed
-	return wal.Config{Sync: c.Fsync, BufferBytes: c.LogBuffer, SegmentBytes: max(segment, 2*int64(c.LogBuffer))}
+	return wal.Config{Sync: c.Durability == WALFsync, BufferBytes: c.LogBuffer, SegmentBytes: max(segment, 2*int64(c.LogBuffer))}
 }
 
 func (c Config) rowsConfig(t schema.Sparse) (rows.Config, error) {
