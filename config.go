@@ -80,7 +80,8 @@ type Config struct {
 	// Network configures the connections between ranks of different processes.
 	Network Network
 	// Collective configures the group of all ranks. Empty Hosts means the hosts detected by the
-	// ranks. Ranks and ID must be empty.
+	// ranks. An empty Algorithm, or auto, means RINGO_COLLECTIVE_ALGORITHM; any other must equal
+	// that variable. Ranks and ID must be empty.
 	Collective collective.Config
 	// Metrics is the folder of this rank's metrics, read by the host's metrics server (package
 	// internal/watch/metrics/scrape). nil means RINGO_METRICS, or else no metrics.
@@ -237,6 +238,23 @@ func (c Config) fromExternal(lookup func(string) (string, bool)) (launch.RankEnv
 		c.Report(fmt.Sprintf("%s placed by %v", quantity.Count(env.WorldSize, "rank"), place))
 	}
 	return env, present, err
+}
+
+// takeAlgorithm sets the algorithm of a launcher's variable. Errors: an unknown name, and another
+// algorithm of the program.
+func (c *Config) takeAlgorithm(name string) error {
+	own := &c.Collective.Algorithm
+	if name == "" {
+		return nil
+	}
+	if err := (collective.Config{Algorithm: name}).Validate(); err != nil {
+		return fmt.Errorf("%s=%s: want one of %s, %s", launch.AlgorithmVar, name, collective.Auto, strings.Join(collective.Algorithms(), ", "))
+	}
+	if *own != "" && *own != collective.Auto && *own != name {
+		return fmt.Errorf("%s=%s, but the program sets %s: remove one of the two", launch.AlgorithmVar, name, *own)
+	}
+	*own = name
+	return nil
 }
 
 // byHand returns the launcher's variables with the place of c in front.

@@ -75,6 +75,9 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 // join makes this process the rank or the aggregation server of env.
 func join(ctx context.Context, env launch.RankEnv, cfg Config) (*Job, error) {
 	cfg.Times = cfg.Times.WithDefaults()
+	if err := cfg.takeAlgorithm(env.Algorithm); err != nil {
+		return nil, fmt.Errorf("joining the job: %w", err)
+	}
 	j := newJob(env, cfg)
 	if err := j.records.openMetrics(env.Metrics, &cfg); err != nil {
 		return nil, err

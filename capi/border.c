@@ -163,6 +163,12 @@ int ringo_group_close(ringo_group *group) { return forked ? refuse_forked() : bo
 int ringo_group_rank(ringo_group *group) { return forked ? refuse_forked() : borderAskGroup(group, BORDER_RANK, last()); }
 int ringo_group_size(ringo_group *group) { return forked ? refuse_forked() : borderAskGroup(group, BORDER_SIZE, last()); }
 
+const char *ringo_group_algorithm(ringo_group *group) { /* the numbers of collective.Algorithms, from 1 */
+  static const char *const names[] = {"auto", "ring", "doubling", "halving", "tree", "hierarchical", "exchange", "direct", "pairwise", "naive"};
+  int i = forked ? refuse_forked() : borderAskGroup(group, BORDER_ALGORITHM, last());
+  return i < 0 ? NULL : names[i];
+}
+
 int ringo_alloc(ringo_job *job, size_t bytes, void **memory) {
   if (forked) return refuse_forked();
   if (memory == NULL) return refuse(RINGO_ERROR_INVALID, "ringo_alloc: memory is NULL");

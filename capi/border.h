@@ -38,6 +38,6 @@ enum { /* the numbers of internal/bindings.Kind */
   BORDER_ALLGATHER_TO
 };
 
-enum { BORDER_RANK, BORDER_SIZE, BORDER_LOCAL_RANK, BORDER_TRANSPORT, BORDER_SERVERS }; /* what can be asked of a job */
+enum { BORDER_RANK, BORDER_SIZE, BORDER_LOCAL_RANK, BORDER_TRANSPORT, BORDER_SERVERS, BORDER_ALGORITHM }; /* what can be asked of a job */
 
 #endif

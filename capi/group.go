@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"runtime/cgo"
+	"slices"
 	"unsafe"
 
 	"github.com/ringo-ml/ringo/collective"
@@ -76,8 +77,11 @@ func borderAskGroup(h *C.ringo_group, what C.int, f *C.border_fault) (code C.int
 	if err != nil {
 		return report(f, err)
 	}
-	if what == C.BORDER_RANK {
+	switch what {
+	case C.BORDER_RANK:
 		return C.int(g.Rank())
+	case C.BORDER_ALGORITHM:
+		return C.int(1 + slices.Index(collective.Algorithms(), g.Algorithm()))
 	}
 	return C.int(g.Size())
 }

@@ -54,7 +54,7 @@ func placeOf(o *C.ringo_options) bindings.Place {
 	return bindings.Place{
 		Size: int(o.size), Rank: int(o.rank), Rendezvous: text(o.rendezvous),
 		Ticket: text(o.ticket), TicketFile: text(o.ticket_file),
-		Transport: text(o.transport), Bind: text(o.bind),
+		Transport: text(o.transport), Bind: text(o.bind), Algorithm: text(o.algorithm),
 		Timeout: milliseconds(o.timeout_ms), JoinTimeout: milliseconds(o.join_timeout_ms),
 	}
 }

@@ -102,9 +102,10 @@ typedef struct ringo_options {
   const char *bind;         /* by hand: "auto", "core": bind to processors; NULL or "none": leave threads as they are */
   int64_t timeout_ms;       /* bounds each wait for another rank within an operation; 0: 10 minutes */
   int64_t join_timeout_ms;  /* bounds the wait for all ranks at the start; 0: 60 seconds */
+  const char *algorithm;    /* "ring", "doubling" or another name of docs/costs.md, for all operations that have it, on all ranks; NULL: the launcher's choice, or "auto" */
 } ringo_options;
 
-#define RINGO_OPTIONS_INIT { sizeof(ringo_options), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0 }
+#define RINGO_OPTIONS_INIT { sizeof(ringo_options), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL }
 
 /* ringo_join makes this process a rank and returns when all are there. options may be NULL: then the variables say where it
  * belongs that `ringo run` sets (RINGO_RANK and others, as getenv() finds them now), or those of another launcher that docs/cluster.md
@@ -151,6 +152,9 @@ int ringo_group_close(ringo_group *group);
 
 int ringo_group_rank(ringo_group *group); /* this rank's number in the group */
 int ringo_group_size(ringo_group *group);
+
+/* ringo_group_algorithm is the algorithm of the group's operations that have it, such as "ring"; "auto": chosen by ranks and bytes. NULL on a fault. */
+const char *ringo_group_algorithm(ringo_group *group);
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
 

@@ -133,7 +133,7 @@ func (c Config) Validate() error {
 func (c *Config) Settings() []setting.Row {
 	return []setting.Row{
 		{
-			Path: pathAlgorithm, Commands: setting.AllCommands &^ setting.Run, Flag: "collective-algorithm", Scope: setting.JobFixed,
+			Path: pathAlgorithm, Commands: setting.AllCommands, Flag: "collective-algorithm", Scope: setting.JobFixed,
 			About: "algorithm of sums and gathers, for operations that have it; auto: chosen by the number of ranks and bytes",
 			Value: setting.Choice(&c.Algorithm, append([]string{Auto}, Algorithms()...)...),
 		},

@@ -379,7 +379,10 @@ int main(int argc, char **argv) {
   CHECK(strcmp(ringo_last_error(), "") == 0 && ringo_last_error_rank() == -1, "there is a fault already");
   ringo_options o = RINGO_OPTIONS_INIT;
   o.transport = argc > 1 ? argv[1] : NULL;
+  const char *algorithm = argc > 2 ? argv[2] : "auto";
+  if (argc > 3) o.algorithm = argv[3]; /* not the launcher's */
   ringo_job *job = join(&o);
+  CHECK(strcmp(ringo_group_algorithm(ringo_world(job)), algorithm) == 0, "the algorithm is %s", ringo_group_algorithm(ringo_world(job)));
   if (argc > 1) CHECK(strcmp(ringo_transport(job), argv[1]) == 0, "the transport is %s", ringo_transport(job));
   CHECK(ringo_local_rank(job) == check_rank, "local rank %d", ringo_local_rank(job));
 
@@ -405,6 +408,10 @@ int main(int argc, char **argv) {
   OK(ringo_barrier(all));
   OK(ringo_leave(job));
   WANT(RINGO_ERROR_INVALID, ringo_rank(job));
+  CHECK(ringo_group_algorithm(all) == NULL, "a closed group has an algorithm");
+  o.algorithm = "rng";
+  WANT(RINGO_ERROR_INVALID, ringo_join(&o, &job));
+  CHECK(strstr(ringo_last_error(), "want one of auto, ring, doubling") != NULL, "%s", ringo_last_error());
   WANT(RINGO_ERROR_INVALID, ringo_barrier(all));
   WANT(RINGO_ERROR_INVALID, ringo_leave(job));
   free(a);

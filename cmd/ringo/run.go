@@ -75,7 +75,10 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 		cfg.Times = cluster.Times{Join: c.Times.Join} // the program sets the other times
 	}
 	if c.isGiven("job.transport") {
-		cfg.Env = []string{launch.TransportVar + "=" + c.Transport}
+		cfg.Env = append(cfg.Env, launch.TransportVar+"="+c.Transport)
+	}
+	if c.isGiven("job.collective-algorithm") {
+		cfg.Env = append(cfg.Env, launch.AlgorithmVar+"="+c.Collective.Algorithm)
 	}
 	if err := c.saving(&cfg); err != nil {
 		return err

@@ -69,6 +69,41 @@ func TestRunTellsTheTransport(t *testing.T) {
 	}
 }
 
+// TestRunPassesTheAlgorithm: ranks of any program use the algorithm of the launcher, whose results
+// have the bits of that algorithm, and reject another one.
+func TestRunPassesTheAlgorithm(t *testing.T) {
+	t.Parallel()
+	for flags, want := range map[string]string{"--collective-algorithm ring ": "ring\n", "--algorithm naive ": "naive\n", "": ""} {
+		status, out, errs := command(t, "run --np 1 "+flags+"-- printenv RINGO_COLLECTIVE_ALGORITHM")
+		if out != want || want != "" && status != 0 {
+			t.Errorf("%q: status %d, stdout %q, stderr %q, want stdout %q", flags, status, out, errs, want)
+		}
+	}
+	train := os.Args[0] + " train mlp " + small
+	hashes := map[any]bool{}
+	for _, name := range []string{"ring", "naive"} {
+		want := runSummary(t, "train mlp "+small+"--np 3 --transport mem --collective-algorithm "+name)["params_sha256"]
+		status, out, errs := command(t, "run --np 3 --collective-algorithm "+name+" -- "+train)
+		if status != 0 || sha(t, out) != want {
+			t.Errorf("%s: status %d, stdout %q, stderr %q, want sha256 %v", name, status, out, errs, want)
+		}
+		hashes[want] = true
+	}
+	if len(hashes) != 2 {
+		t.Errorf("both algorithms have sha256 %v: the bits do not tell them apart", hashes)
+	}
+	status, _, errs := command(t, "run --np 2 --collective-algorithm ring -- "+train+"--collective-algorithm naive")
+	if status != exitFailed {
+		t.Errorf("two algorithms: status %d", status)
+	}
+	checkHolds(t, "stderr", errs, "RINGO_COLLECTIVE_ALGORITHM=ring, but the program sets naive: remove one of the two")
+	status, _, errs = command(t, "run --np 2 --collective-algorithm rng -- "+train)
+	if status != exitUsage {
+		t.Errorf("an unknown algorithm: status %d", status)
+	}
+	checkHolds(t, "stderr", errs, "--collective-algorithm rng: want one of auto, ring, doubling, halving, tree, hierarchical, exchange, direct, pairwise, naive")
+}
+
 // Its servers know of a lost rank, and the others go on, where the program says so too.
 func TestRunTablesLost(t *testing.T) {
 	t.Parallel()

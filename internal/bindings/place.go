@@ -23,6 +23,8 @@ type Place struct {
 	// Bind is as in ringo.Config, but empty means none, as the threads belong to the caller's
 	// program.
 	Bind string
+	// Algorithm is as in collective.Config.
+	Algorithm string
 	// Timeout bounds each wait for another rank, JoinTimeout the wait for all at the start. 0: the
 	// defaults.
 	Timeout, JoinTimeout time.Duration
@@ -35,7 +37,7 @@ func (p Place) Config(lookup func(string) (string, bool)) (ringo.Config, error) 
 		return ringo.Config{}, err
 	}
 	c := ringo.Config{Size: p.Size, Rank: p.Rank, Rendezvous: p.Rendezvous, TicketFile: p.TicketFile, Transport: p.Transport, Bind: launch.Bind(p.Bind)}
-	c.Collective.Timeout, c.Times.Join = p.Timeout, p.JoinTimeout
+	c.Collective.Algorithm, c.Collective.Timeout, c.Times.Join = p.Algorithm, p.Timeout, p.JoinTimeout
 	c.Lookup = func(name string) (string, bool) {
 		switch {
 		case ticket != "" && name == launch.TicketVar:

@@ -108,6 +108,36 @@ func TestToldNotToShare(t *testing.T) {
 	}
 }
 
+// TestAlgorithmOfTheVariable: a program without an algorithm takes that of the variable, reports it,
+// and rejects unknown and other names.
+func TestAlgorithmOfTheVariable(t *testing.T) {
+	for _, c := range []struct{ cfg, env, want, fault string }{
+		{"", "ring", "ring", ""},
+		{collective.Auto, "naive", "naive", ""},
+		{"ring", "ring", "ring", ""},
+		{"ring", "", "ring", ""},
+		{"", "auto", "", ""},
+		{"", "rng", "", "RINGO_COLLECTIVE_ALGORITHM=rng: want one of auto, ring, doubling"},
+		{"naive", "ring", "", "RINGO_COLLECTIVE_ALGORITHM=ring, but the program sets naive"},
+	} {
+		t.Setenv(launch.AlgorithmVar, c.env)
+		cfgs := byHand(t, 2)
+		for r := range cfgs {
+			cfgs[r].Collective.Algorithm = c.cfg
+		}
+		for _, err := range runAll(t, cfgs, func(job *ringo.Job) error {
+			if got := job.Group().Algorithm(); got != c.want {
+				return fmt.Errorf("the algorithm is %q", got)
+			}
+			return exchange(job)
+		}) {
+			if c.fault == "" && err != nil || c.fault != "" && (err == nil || !strings.Contains(err.Error(), c.fault)) {
+				t.Errorf("%+v: %v", c, err)
+			}
+		}
+	}
+}
+
 // One rank that does not take part: all go on over TCP, know why, and it is said
 // once, whichever rank it is.
 func TestFallbackIsReported(t *testing.T) {

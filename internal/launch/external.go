@@ -53,6 +53,7 @@ func FromExternal(lookup func(string) (string, bool), ranks int, rendezvous stri
 	env = RankEnv{Rank: place.Rank, WorldSize: place.Size, LocalRank: place.LocalRank, Job: place.Job, OneHost: place.OneHost(), Bind: r.bind(), Threads: ThreadsFromEnv(lookup)}
 	env.Metrics, _ = lookup(MetricsVar)
 	env.Transport = r.transport()
+	env.Algorithm, _ = lookup(AlgorithmVar)
 	if ranks == 0 {
 		if v, _ := lookup(WorldSizeVar); v != "" {
 			ranks = r.number(WorldSizeVar, 1)

@@ -40,6 +40,9 @@ const (
 	// JobVar holds the settings of the whole job, the same text for each of its processes, or is
 	// unset. JobVar never holds the ticket: see JobSpecFromEnv.
 	JobVar = "RINGO_JOB"
+	// AlgorithmVar names the algorithm of collective operations, see collective.Algorithms, or is
+	// unset.
+	AlgorithmVar = "RINGO_COLLECTIVE_ALGORITHM"
 	// AdminTokenVar holds the token of the job's HTTP address, if the user chose one.
 	AdminTokenVar = "RINGO_HTTP_TOKEN"
 	// formerTokenVar is AdminTokenVar of earlier versions, read until 1.0.
@@ -115,6 +118,8 @@ type RankEnv struct {
 	Columns int
 	// Transport is "shm", "tcp" or empty.
 	Transport string
+	// Algorithm is AlgorithmVar, unchecked.
+	Algorithm string
 	// Tables are the addresses of the parameter servers, and Heters those of heter-trainers.
 	Tables, Heters []string
 	// Bind selects the binding of a rank without a launcher; empty means unset.
@@ -179,6 +184,7 @@ func RankFromEnv(lookup func(string) (string, bool)) (env RankEnv, present bool,
 	env.Placed, _ = lookup(PlacementVar)
 	env.Metrics, _ = lookup(MetricsVar)
 	env.Transport, env.Saving = r.transport(), r.saving()
+	env.Algorithm, _ = lookup(AlgorithmVar)
 	return env, true, errors.Join(r.errs...)
 }
 
@@ -306,6 +312,7 @@ func (e RankEnv) Strings() []string {
 		out.text(CoordinatorVar, launcher)
 	}
 	out.text(TransportVar, e.Transport)
+	out.text(AlgorithmVar, e.Algorithm)
 	out.text(PlacementVar, e.Placed)
 	out.text(MetricsVar, e.Metrics)
 	out.number(ColumnsVar, e.Columns)

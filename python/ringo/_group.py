@@ -23,6 +23,7 @@ class Group:
 
     Each operation is there twice: allreduce returns when it has ended, start_allreduce at once, with a Work. All ranks of a group
     start the same operations in the same order. Arrays must be contiguous; results are written to those that are given.
+    algorithm is that of the operations that have it, such as "ring"; "auto": chosen by ranks and bytes.
     """
 
     def __init__(self, job: Job, handle: c_void_p, ranks: Sequence[int]) -> None:
@@ -30,6 +31,7 @@ class Group:
         self.ranks = tuple(ranks)
         self.size = len(self.ranks)
         self.rank = self.ranks.index(job.rank)
+        self.algorithm: str = library().ringo_group_algorithm(handle).decode()
         self._handle: c_void_p | None = handle
         self._unfinished = Unfinished()
 

@@ -126,17 +126,18 @@ def join(
     bind: str | None = None,
     timeout: float = 0,
     join_timeout: float = 0,
+    algorithm: str | None = None,
 ) -> Job:
     """Makes this process a rank and returns when all are there.
 
     Without arguments the variables say where it belongs that `ringo run` sets, or mpirun, srun, torchrun and others; without these it
     is a job of one rank. Variables that place it only in part are an error. A process joins the job of `ringo run` once. By hand: size, rank, rendezvous (HOST:PORT, where rank 0 listens, see address) and ticket, the job's secret,
     or ticket_file, which has it. timeout bounds each wait for another rank, in seconds, 0: 10 minutes; join_timeout the wait for
-    all at the start, 0: 60 seconds. transport and bind are as ringo.h has them.
+    all at the start, 0: 60 seconds. transport, bind and algorithm are as ringo.h has them.
     """
     lib = library()
     options = Options(struct_size=ctypes.sizeof(Options), size=size, rank=rank)
-    texts = {"rendezvous": rendezvous, "ticket": ticket, "ticket_file": ticket_file, "transport": transport, "bind": bind}
+    texts = {"rendezvous": rendezvous, "ticket": ticket, "ticket_file": ticket_file, "transport": transport, "bind": bind, "algorithm": algorithm}
     for name, text in texts.items():
         setattr(options, name, None if text is None else text.encode())
     options.timeout_ms, options.join_timeout_ms = round(timeout * 1000), round(join_timeout * 1000)

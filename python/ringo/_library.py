@@ -28,6 +28,7 @@ class Options(ctypes.Structure):
         ("bind", c_char_p),
         ("timeout_ms", c_int64),
         ("join_timeout_ms", c_int64),
+        ("algorithm", c_char_p),
     ]
 
 
@@ -85,6 +86,7 @@ _OTHERS: dict[str, tuple[list[type], type]] = {
     "group_close": ([c_void_p], c_int),
     "group_rank": ([c_void_p], c_int),
     "group_size": ([c_void_p], c_int),
+    "group_algorithm": ([c_void_p], c_char_p),
     "alloc": ([c_void_p, c_size_t, POINTER(c_void_p)], c_int),
     "free": ([c_void_p, c_void_p], c_int),
     "strategy_open": ([c_void_p, c_char_p, c_double, POINTER(c_char_p), _COUNTS, c_size_t, POINTER(c_void_p)], c_int),

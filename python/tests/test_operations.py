@@ -48,6 +48,20 @@ class Operations(unittest.TestCase):
 
         self.everywhere(body)
 
+    def test_algorithms(self) -> None:
+        def body(job: ringo.Job) -> None:
+            group = job.subgroup(range(job.size))
+            self.assertEqual((job.world.algorithm, group.algorithm), (want, want))
+            for w in (job.world, group):
+                x = values(w.rank, 1000, "float32")
+                w.allreduce(x)
+                np.testing.assert_array_equal(x, fold(np.add, [values(r, 1000, "float32") for r in range(w.size)]))
+
+        for want, options in {"ring": {"algorithm": "ring"}, "naive": {"algorithm": "naive"}, "auto": {}}.items():
+            self.everywhere(body, **options)
+        with self.assertRaisesRegex(ringo.InvalidError, '"rng" is not known .*: want one of auto, ring, doubling'):
+            ringo.join(algorithm="rng")
+
     def test_moves(self) -> None:
         def body(job: ringo.Job) -> None:
             w, n = job.world, 30

@@ -33,15 +33,17 @@ class Options:
     host: an address of rank 0's host by which the other ranks reach it. "": 127.0.0.1 where all ranks are on one host, else that of its name.
     transport: "shm" or "tcp". "": shm where ranks share a host.
     join_timeout: bounds the wait for all ranks at the start, in seconds.
+    algorithm: "ring" or another algorithm of docs/costs.md, for operations that have it. "": chosen by ranks and bytes.
 
     `ringo run`, mpirun and srun place ranks by their own variables: ticket_file, host and join_timeout have no effect on the first process
-    group there, and transport "tcp" is an error where the launcher's ranks share memory.
+    group there, transport "tcp" is an error where the launcher's ranks share memory, and so is another algorithm than the launcher's.
     """
 
     ticket_file: str = ""
     host: str = ""
     transport: str = ""
     join_timeout: float = 60
+    algorithm: str = ""
 
 
 _world: weakref.ref[Job] | None = None  # the job of the default process group
@@ -65,6 +67,11 @@ def create(backend: Any, pg_options: Options | None) -> ProcessGroup:
         _served = weakref.ref(job) if job.servers else None
         if options.transport == "tcp" and job.transport == "shm":
             raise ValueError("init_process_group: transport 'tcp': the launcher's ranks use 'shm': set RINGO_TRANSPORT=tcp, or ringo run --transport tcp")
+        if job.size > 1 and options.algorithm not in ("", job.world.algorithm):
+            raise ValueError(
+                f"init_process_group: algorithm {options.algorithm!r}: the launcher's ranks use {job.world.algorithm!r}: "
+                f"set RINGO_COLLECTIVE_ALGORITHM={options.algorithm}, or ringo run --collective-algorithm {options.algorithm}"
+            )
     else:
         job = _meet(backend.store, backend.group_rank, backend.group_size, timeout, options)
     _timeouts[job] = timeout
@@ -97,6 +104,7 @@ def _meet(store: Any, rank: int, size: int, timeout: float, options: Options) ->
         transport=options.transport or None,
         timeout=timeout,
         join_timeout=options.join_timeout,
+        algorithm=options.algorithm or None,
     )
 
 

@@ -100,6 +100,16 @@ class Start(unittest.TestCase):
         self.assertIn("init_process_group: rank 1: its process has ended", done.stdout)
 
     @unittest.skipUnless(shutil.which("ringo"), "there is no ringo")
+    def test_another_algorithm_than_the_launchers_is_refused(self) -> None:
+        program = (
+            'import ringo.torch as t, torch, torch.distributed as d; d.init_process_group("ringo", pg_options=t.Options(algorithm="ring")); '
+            'x = torch.ones(5); d.all_reduce(x); assert x[0] == 2'
+        )
+        for algorithm, status in (("naive", 1), ("ring", 0)):
+            done = run("ringo", "run", "--np", "2", "--collective-algorithm", algorithm, "--", sys.executable, "-c", program)
+            self.assertEqual(done.returncode, status, done.stdout)
+            self.assertEqual("algorithm 'ring': the launcher's ranks use 'naive'" in done.stdout, status == 1, done.stdout)
+
     def test_another_transport_than_the_launchers_is_refused(self) -> None:
         program = 'import ringo.torch as t, torch.distributed as d; d.init_process_group("ringo", pg_options=t.Options(transport="tcp"))'
         for transport, status in (("shm", 1), ("tcp", 0)):
