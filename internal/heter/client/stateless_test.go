@@ -68,12 +68,18 @@ func (d *toldLender) Gradients(dst []float32) error {
 	return d.Client.Gradients(dst)
 }
 
-// runLent does all steps of all trainers, each with an evaluation before and after, and compares.
+// runLent does all steps of all trainers, each with an evaluation before and after, and compares. All
+// trainers are connected before the first step: trainers of this mode do not wait for each other, and
+// a heter-trainer that ends meanwhile refuses those that come.
 func (r *rig) runLent(micros int, same bool, at func(step int, place string)) {
 	r.t.Helper()
+	var clients []*Client
+	for i := range r.config.Trainers {
+		clients = append(clients, r.dial(i))
+	}
 	r.all(func(i int) error {
 		want, values := r.whole(i)
-		c, l := r.dial(i), r.lender(i)
+		c, l := clients[i], r.lender(i)
 		tell := func(step int, place string) {
 			if i == 0 {
 				at(step, place)
