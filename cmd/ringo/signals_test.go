@@ -41,18 +41,19 @@ func checkStopped(p *program, sig syscall.Signal, dir string) {
 // A job that a signal has stopped goes on from where it was stopped, and ends with the parameters of one that never was.
 func TestStoppedAndResumed(t *testing.T) {
 	t.Parallel()
-	job := "train mlp --data synthetic --epochs 3 --batch 16 --train-limit 9600 --eval-limit 33 --threads 1 --progress none --momentum 0.9 "
-	ctr := clicks + "--np 2 --set data.table-rows=5000 --epochs 4 --train-limit 3200 --eval-limit 64 --sync bsp --servers 2 "
+	job := endless + "--momentum 0.9 "
+	ctr := strings.Replace(fewClicks, "--epochs 1 ", "--epochs 1000000 ", 1) + "--np 2 --sync bsp --servers 2 "
 	for _, c := range []struct {
 		name, line string
+		perEpoch   int64
 		sig        syscall.Signal
 		long       bool
 	}{
-		{"one process", job, syscall.SIGHUP, false},
-		{"goroutines", job + "--np 2 --transport mem ", syscall.SIGINT, true},
-		{"processes", job + "--np 2 --strategy dlgs --spars 0.02 --set exchange.dlgs-every=5 ", syscall.SIGTERM, false},
-		{"servers that sum", job + "--np 2 --sync aggregate --servers 1 ", syscall.SIGINT, true},
-		{"servers that keep parameters", ctr, syscall.SIGTERM, false},
+		{"one process", job, 100, syscall.SIGHUP, false},
+		{"goroutines", job + "--np 2 --transport mem ", 50, syscall.SIGINT, true},
+		{"processes", job + "--np 2 --strategy dlgs --spars 0.02 --set exchange.dlgs-every=5 ", 50, syscall.SIGTERM, false},
+		{"servers that sum", job + "--np 2 --sync aggregate --servers 1 ", 50, syscall.SIGINT, true},
+		{"servers that keep parameters", ctr, 7, syscall.SIGTERM, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.long && testing.Short() {
@@ -60,12 +61,15 @@ func TestStoppedAndResumed(t *testing.T) {
 			}
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "saved")
-			want, flags := hashOf(t, c.line), c.line+"--checkpoint "+dir+" --checkpoint-every 37 "
-			p := start(t, flags)
+			p := start(t, c.line+"--checkpoint "+dir+" --checkpoint-every 37 ")
 			awaitSteps(p, dir, 1)
 			p.cmd.Process.Signal(c.sig)
 			checkStopped(p, c.sig, dir)
-			status, out, errs := command(t, flags+"--resume")
+			// The job is endless, and the run that never stopped as long as the resumed one: an epoch more than was begun.
+			epochs := fmt.Sprintf("--epochs %d ", lastStep(dir)/c.perEpoch+2)
+			line := strings.Replace(c.line, "--epochs 1000000 ", epochs, 1)
+			want := hashOf(t, line)
+			status, out, errs := command(t, line+"--checkpoint "+dir+" --resume")
 			if status != 0 || sha(t, out) != want {
 				t.Errorf("status %d, stderr %s, stdout %s, want sha256 %s", status, errs, out, want)
 			}
