@@ -74,7 +74,7 @@ func TestClickTableKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("TestKeeperKilled with another table")
 	}
-	line := strings.Replace(clickRun, "--epochs 1", "--epochs 25", 1) + "--sync bsp "
+	line := strings.Replace(clickRun, "--epochs 1", "--epochs 14", 1) + "--sync bsp "
 	want := runSummary(t, line)["params_sha256"]
 	p := start(t, line+"--ps-durability wal --set job.max-restarts=3 --set ps.checkpoint-every=50ms --ps-dir "+t.TempDir())
 	for i, epoch := range []string{"epoch  2/", "epoch  5/"} {

@@ -43,9 +43,9 @@ func TestEvalRepeatsTheRun(t *testing.T) {
 	}
 	for name, line := range map[string]string{
 		"table":      "mlp --data " + table + " --batch 32",
-		"images":     "mlp --data synthetic --batch 512 --train-limit 10000 --eval-limit 3001",
-		"clicks":     "ctr-dnn --data synthetic --batch 2048 --train-limit 10000 --eval-limit 3001 --set data.table-rows=20000",
-		"on servers": "ctr-dnn --data synthetic --batch 2048 --train-limit 10000 --eval-limit 3001 --set data.table-rows=20000 --sync bsp",
+		"images":     "mlp --data synthetic --batch 64 --train-limit 1300 --eval-limit 401",
+		"clicks":     "ctr-dnn --data synthetic --batch 128 --train-limit 1300 --eval-limit 401 --set data.table-rows=5000",
+		"on servers": "ctr-dnn --data synthetic --batch 128 --train-limit 1300 --eval-limit 401 --set data.table-rows=5000 --sync bsp",
 		"batch norm": "cifar-resnet20 --data synthetic --batch 8 --set data.train-limit=48 --set data.eval-limit=33",
 		"copies":     "ctr-dnn --data synthetic --batch 64 --set data.train-limit=640 --set data.eval-limit=333 --sync geo --set ps.geo-steps=2",
 		"text":       "lstm --train-file " + text + " --eval-file " + text + " --batch 2",

@@ -187,6 +187,7 @@ var varies = []struct{ what, stands string }{
 
 // What the terminal shows of each kind of fault, and the exit status: the text to read where a sentence is to become better.
 func TestFaultsAreToldInWords(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems have other words")
 	}

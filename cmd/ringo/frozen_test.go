@@ -56,7 +56,7 @@ func TestFrozenKeeper(t *testing.T) {
 // Where it may be started again the job goes on with the same bits, under ringo run too, and no rank is put out.
 func TestFrozenKeeperComesBack(t *testing.T) {
 	t.Parallel()
-	line := "train mlp --data synthetic --epochs 30 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none "
+	line := "train mlp:20 --data synthetic --epochs 30 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none "
 	want := runSummary(t, line+"--np 2 --transport mem --collective-algorithm naive")["params_sha256"]
 	flags := lostAtOnce + "--np 2 --servers 2 --sync bsp --ps-durability wal --set job.max-restarts=1 "
 	runs := []string{
@@ -140,7 +140,7 @@ func TestTimeoutOfKeepers(t *testing.T) {
 // where servers alone say who lives.
 func TestSuspendedJob(t *testing.T) {
 	t.Parallel()
-	line := "train mlp --data synthetic --epochs 30 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none "
+	line := "train mlp:20 --data synthetic --epochs 30 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none "
 	want := runSummary(t, line+"--np 2 --transport mem --collective-algorithm naive")["params_sha256"]
 	for _, lost := range []string{"fail", "continue"} {
 		p := start(t, line+"--heartbeat-timeout 2s --np 2 --servers 2 --sync bsp --ps-failure-policy "+lost)

@@ -62,8 +62,8 @@ func TestGoesOnWithoutHeter(t *testing.T) {
 	for _, c := range []struct {
 		sig        syscall.Signal
 		sync, done string
-	}{{syscall.SIGKILL, "bsp", "84 steps, "}, {syscall.SIGSTOP, "bsp", "84 steps, "}, {syscall.SIGKILL, "async", ""}} {
-		p := start(t, strings.Replace(splitClicks, "--sync bsp", "--sync "+c.sync, 1)+"--epochs 12 --heartbeat-timeout 2s")
+	}{{syscall.SIGKILL, "bsp", "70 steps, "}, {syscall.SIGSTOP, "bsp", "70 steps, "}, {syscall.SIGKILL, "async", ""}} {
+		p := start(t, strings.Replace(splitClicks, "--sync bsp", "--sync "+c.sync, 1)+"--epochs 10 --heartbeat-timeout 2s")
 		p.await(&p.out, "epoch  2")
 		if err := syscall.Kill(p.process("RINGO_HETER_INDEX", 1), c.sig); err != nil {
 			t.Fatal(err)
@@ -75,7 +75,7 @@ func TestGoesOnWithoutHeter(t *testing.T) {
 // A heter-trainer that is lost is started again, learns its part from the other one, and then stands in for that.
 func TestHeterStartedAgain(t *testing.T) {
 	t.Parallel()
-	p := start(t, splitClicks+"--epochs 100 --heartbeat-timeout 2s --set job.max-restarts=1")
+	p := start(t, splitClicks+"--epochs 45 --heartbeat-timeout 2s --set job.max-restarts=1")
 	for _, which := range []int{1, 0} {
 		p.await(&p.out, "epoch  ")
 		if err := syscall.Kill(p.process("RINGO_HETER_INDEX", which), syscall.SIGKILL); err != nil {
@@ -95,7 +95,7 @@ func TestHeterByHand(t *testing.T) {
 	heter := func(i int) *program {
 		return start(t, fmt.Sprintf("heter --index %d --set model=ctr-dnn --np 2 %s--set data.table-rows=5000 --set heter.addresses=%s", i, soon, heters), mark)
 	}
-	line := fmt.Sprintf("%s%s--epochs 60 --servers 1 --ps-addresses %s --set heter.addresses=%s", fewClicks, soon, servers, heters)
+	line := fmt.Sprintf("%s%s--epochs 30 --servers 1 --ps-addresses %s --set heter.addresses=%s", fewClicks, soon, servers, heters)
 	one, other := heter(1), heter(0)
 	server := start(t, "server --index 0 --np 2 --sync bsp "+soon+"--ps-addresses "+servers, mark)
 	ranks := []*program{byHand(t, line, "0", meet, mark), byHand(t, line, "1", meet, mark)}

@@ -90,6 +90,7 @@ func TestMetricsOfAJob(t *testing.T) {
 
 // A real Prometheus reads a job of 8 ranks and 2 servers, of which it goes on without one rank that is killed.
 func TestPrometheusReadsAJob(t *testing.T) {
+	t.Parallel()
 	tool, err := exec.LookPath("prometheus")
 	if err != nil {
 		t.Skip("SKIPPED: there is no prometheus to read a job with (Debian: apt-get install prometheus)")

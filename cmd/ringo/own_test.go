@@ -15,7 +15,7 @@ func likes(t *testing.T) (program, spoilt string) {
 	t.Helper()
 	dir := t.TempDir()
 	program, spoilt = filepath.Join(dir, "likes"), filepath.Join(dir, "spoilt")
-	if out, err := exec.Command("go", "build", "-o", program, "../../examples/heter").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "../../examples/heter").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	script := "#!/bin/sh\n[ \"$RINGO_HETER_INDEX\" = 1 ] && set -- -hidden 16\nexec " + program + " \"$@\"\n"
@@ -28,6 +28,7 @@ func likes(t *testing.T) (program, spoilt string) {
 // `ringo run --heter` starts a program as ranks and heter-trainers: in each mode, on hosts, saved and resumed, told to end, and with
 // heter-trainers that are lost or another program.
 func TestRunHeter(t *testing.T) {
+	t.Parallel()
 	likely, spoilt := likes(t)
 	two := func(sync, flags string) string {
 		return fmt.Sprintf("run --np 2 --servers 1 --heter 2 --sync %s %s -- %s -sync %[1]s ", sync, flags, likely)
@@ -73,7 +74,7 @@ func TestRunHeter(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			p := start(t, two("bsp", "--set job.max-restarts=2 --heartbeat-timeout 2s")+"-epochs 25")
+			p := start(t, two("bsp", "--set job.max-restarts=2 --heartbeat-timeout 2s")+"-epochs 8")
 			p.await(&p.errs, "heter-trainer 1 of 2 is up")
 			p.await(&p.errs, "from them  the output")
 			if err := syscall.Kill(p.process("RINGO_HETER_INDEX", 1), sig); err != nil {

@@ -168,7 +168,7 @@ func (p *program) keeper(index int) (pid int) { return p.process(launch.TableVar
 // with the bits of a run that nothing has disturbed. Without a log it ends the job, by name.
 func TestKeeperKilled(t *testing.T) {
 	t.Parallel()
-	line := "train mlp --data synthetic --epochs 40 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 "
+	line := "train mlp:20 --data synthetic --epochs 40 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 "
 	want := runSummary(t, line+"--transport mem --collective-algorithm naive")["params_sha256"]
 	p := start(t, line+"--servers 2 --sync bsp --ps-durability wal --set job.max-restarts=3 --ps-dir "+t.TempDir())
 	for i, epoch := range []string{"epoch  2/", "epoch  7/", "epoch 12/"} {
@@ -200,7 +200,7 @@ func TestKeeperKilledInGeo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("TestKeeperKilled in another mode")
 	}
-	line := strings.Replace(clicks, "--epochs 1", "--epochs 25", 1) + "--set data.table-rows=5000 --np 1 --servers 2 --sync geo --geo-steps 3 "
+	line := strings.Replace(clicks, "--epochs 1", "--epochs 14", 1) + "--set data.table-rows=5000 --np 1 --servers 2 --sync geo --geo-steps 3 "
 	want := runSummary(t, line)["params_sha256"]
 	p := start(t, line+"--ps-durability wal --set job.max-restarts=3 --ps-dir "+t.TempDir())
 	for i, epoch := range []string{"epoch  2/", "epoch  5/"} {

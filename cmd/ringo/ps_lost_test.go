@@ -18,7 +18,7 @@ import (
 const lostSoon = "--heartbeat-timeout 6s "
 
 // goingOn is a run of a while whose ranks may be lost.
-const goingOn = "train mlp --data synthetic --epochs 40 --batch 16 --train-limit 640 --eval-limit 101 --threads 1 --progress none --verbose --np 3 --servers 2 --ps-failure-policy continue " + lostSoon
+const goingOn = "train mlp:20 --data synthetic --epochs 40 --batch 16 --train-limit 640 --eval-limit 101 --threads 1 --progress none --verbose --np 3 --servers 2 --ps-failure-policy continue " + lostSoon
 
 // hit sends a rank a signal in the middle of training.
 func (p *program) hit(rank int, sig syscall.Signal) {
@@ -68,6 +68,7 @@ func checkLost(t *testing.T, p *program, file string) {
 // The others go on without a rank that is killed, whatever the consistency, and evaluate all
 // samples.
 func TestLostRankIsDoneWithout(t *testing.T) {
+	t.Parallel()
 	modes := []string{"bsp", "async", "ssp --staleness 2"}
 	if testing.Short() {
 		modes = modes[:1]

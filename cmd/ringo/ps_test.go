@@ -96,7 +96,7 @@ func TestKeeperKilledOften(t *testing.T) {
 	if testing.Short() {
 		t.Skip("TestKeeperKilled, again and again")
 	}
-	line := "train mlp --data synthetic --epochs 45 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 "
+	line := "train mlp:20 --data synthetic --epochs 45 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 "
 	want := runSummary(t, line+"--transport mem --collective-algorithm naive")["params_sha256"]
 	dir := t.TempDir()
 	p := start(t, line+"--servers 1 --sync bsp --ps-durability wal --set ps.checkpoint-every=20ms --set job.max-restarts=9 --ps-dir "+dir)

@@ -53,7 +53,7 @@ func TestPresetsTrain(t *testing.T) {
 	}
 	t.Chdir(t.TempDir()) // one of them has a folder
 	for _, name := range job.Presets() {
-		got := runSummary(t, "train --job "+name+" --train-limit 320 --eval-limit 33 --batch 16 --epochs 1 --progress none --threads 1")
+		got := runSummary(t, "train --job "+name+" --train-limit 128 --eval-limit 33 --batch 16 --epochs 1 --progress none --threads 1")
 		if got["params_sha256"] == nil {
 			t.Errorf("%s: %v", name, got)
 		}
