@@ -12,10 +12,7 @@ import (
 func TestModelsAreAsDescribed(t *testing.T) {
 	for _, s := range All() {
 		t.Run(s.Name, func(t *testing.T) {
-			if s.Params > 1e8 && testing.Short() {
-				t.Skip("takes gigabytes")
-			}
-			ps := nn.NewParams(1)
+			ps := nn.NewOutline() // of the same slots and counts: nn.TestOutline
 			m := s.Build(ps, model.Options{Batch: 2})
 			b := s.Sample(2)
 			b.Labels[0] = int32(s.Classes - 1)
