@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,6 +59,10 @@ type Servers struct {
 	// makes both an error. (Package train does not import ps/offline, which needs a storage
 	// engine.)
 	OpenServerCheckpoint func(dir string, step uint64, numbers []uint64) (ServerCheckpoint, error)
+	// Live, if set, connects a client.Config.Reader to running servers of a schema. NewPredictor
+	// then reads rows and dense parameters there, for each batch. Without the servers Forward
+	// fails, and the next call connects again.
+	Live func(context.Context, schema.Schema) (*client.Client, error)
 }
 
 // sharedSettings returns the settings that ranks and servers must have in common.

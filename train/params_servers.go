@@ -118,15 +118,7 @@ func (p *serverParams) fetch(b model.Batch, training bool) (model.Batch, error) 
 	if err := get(trainer.Batch{IDs: b.IDs, Keys: b.Bags.Keys, Offsets: b.Bags.Offsets, N: b.N}); err != nil {
 		return b, err
 	}
-	for i, t := range p.replica.Params.Tables() {
-		switch at, rows := p.trainer.Rows(i); {
-		case t.Slots != nil:
-			t.Hold(rows, at)
-		case len(at) > 0:
-			t.Hold(rows, nil)
-			b.IDs = at
-		}
-	}
+	b = heldRows(p.trainer, p.replica.Params.Tables(), b)
 	if f := p.following; f != nil {
 		p.following = nil
 		return b, p.prefetch(func() error {
@@ -134,6 +126,21 @@ func (p *serverParams) fetch(b model.Batch, training bool) (model.Batch, error) 
 		})
 	}
 	return b, nil
+}
+
+// heldRows gives the tables the rows that t has fetched for a batch, and returns the batch with
+// rows instead of ids.
+func heldRows(t *trainer.Trainer, tables []*nn.Table, b model.Batch) model.Batch {
+	for i, table := range tables {
+		switch at, rows := t.Rows(i); {
+		case table.Slots != nil:
+			table.Hold(rows, at)
+		case len(at) > 0:
+			table.Hold(rows, nil)
+			b.IDs = at
+		}
+	}
+	return b
 }
 
 // rowsReady pushes the gradients of rows and, for a table that counts, shows and clicks. Gradients

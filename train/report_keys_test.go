@@ -259,7 +259,9 @@ func serveRun(t *testing.T, n, servers int, cfg Config, set *data.Dataset, chang
 				},
 			}, func(job *ringo.Job) error {
 				c := cfg
-				c.Observer = own
+				if c.Observer = own; rank == 0 && cfg.Observer != nil {
+					c.Observer = cfg.Observer
+				}
 				s, err := Run(ctx, job, cfg.Model, set, c)
 				mu.Lock()
 				defer mu.Unlock()

@@ -125,9 +125,16 @@ func (r *run) prepareSaved(openData func(saved checkpointInfo) error) error {
 	}
 	r.prepares("building the model")
 	opts, place := r.data.options(), placement(r.cfg, r.peers)
+	if r.cfg.Servers.Live != nil && saved.Servers == nil {
+		return errors.New(saved.File + " has all parameters: its run had no parameter servers to read from")
+	}
 	if saved.Servers != nil {
 		r.cfg.saved = saved.Params
-		if r.cfg.Servers.Consistency == "" { // without servers
+		if r.cfg.Servers.Live != nil {
+			place = func(m *Replica) paramPlacement {
+				return &liveParams{replicatedParams: replicatedParams{replica: m}, ctx: r.ctx, dial: r.cfg.Servers.Live}
+			}
+		} else if r.cfg.Servers.Consistency == "" { // without servers
 			place = func(m *Replica) paramPlacement {
 				return &checkpointParams{replicatedParams: replicatedParams{replica: m}, ctx: r.ctx, saved: saved}
 			}
@@ -318,7 +325,9 @@ func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config)
 	if err := r.prepareSaved(r.data.describedBySaved); err != nil {
 		return nil, err
 	}
-	r.replica.constant(cfg)
+	if cfg.Servers.Live == nil { // dense parameters change
+		r.replica.constant(cfg)
+	}
 	return &Predictor{r: r}, nil
 }
 

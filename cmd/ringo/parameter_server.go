@@ -13,6 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/cluster"
 	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
+	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/server"
 	"github.com/ringo-ml/ringo/internal/setting"
@@ -30,12 +31,26 @@ func (c *serverRole) serveTables(cmd *cobra.Command) error {
 	cfg, err := c.tableConfig(cmd)
 	if err == nil {
 		cfg.Record = c.place.Recorder()
+		withdraw := c.publish(cmd)
 		err = c.keepTables(cmd, cfg)
+		withdraw()
 	}
 	if err != nil && cmd.Context().Err() == nil && c.place.ReportExit(cluster.EndOf(-1, err)) {
 		return reportedError{err}
 	}
 	return err
+}
+
+// publish lets `ringo serve --live` find the servers of a job with a checkpoint folder.
+func (c *serverRole) publish(cmd *cobra.Command) (withdraw func()) {
+	if c.start == nil || c.place.Index != 0 {
+		return func() {}
+	}
+	withdraw, err := job.LiveServers{Addresses: c.place.Addrs, Ticket: c.place.Ticket.String()}.Publish(c.start.Dir)
+	if err != nil {
+		tells(cmd)(fmt.Sprintf("ringo serve --live cannot find these servers: %v", err))
+	}
+	return withdraw
 }
 
 // reportedError is an error that the launcher prints.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -18,10 +19,14 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/serve"
 	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/httpguard"
+	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/watch/metrics/scrape"
+	"github.com/ringo-ml/ringo/ps/client"
+	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/train"
+	"github.com/ringo-ml/ringo/transport"
 )
 
 // serveCommand is `ringo serve RUN`. Settings of the model come from the checkpoint, as in `ringo
@@ -31,6 +36,7 @@ type serveCommand struct {
 	path    string // file or folder
 	address string
 	threads int
+	live    bool
 	watch   time.Duration
 	grace   time.Duration
 }
@@ -60,6 +66,7 @@ func newServe() *cobra.Command {
 	fs.DurationVar(&c.Timeout, "timeout", 10*time.Second, "maximum `TIME` of a request after its arrival")
 	fs.DurationVar(&c.watch, "watch", time.Second, "`TIME` between checks for a newer checkpoint; 0: never")
 	fs.DurationVar(&c.grace, "grace", 20*time.Second, "maximum `TIME` to finish requests after SIGTERM")
+	fs.BoolVar(&c.live, "live", false, "read the rows of a click model from the parameter servers of the running job in CHECKPOINT's folder")
 	fs.IntVar(&c.threads, "threads", 0, "`NUMBER` of threads of the model; default: the cores")
 	return cmd
 }
@@ -191,13 +198,31 @@ func (c *serveCommand) open(cmd *cobra.Command, ctx context.Context, file string
 	if cfg.Threads == 0 {
 		cfg.Threads = runtime.GOMAXPROCS(0)
 	}
-	job := g.Run(g.table)
-	job.Threads = cfg.Threads
-	return ringo.Local(ctx, 1, job, func(job *ringo.Job) error {
+	if c.live {
+		cfg.Servers.Live = c.dialer(filepath.Dir(file), g.Network.TLS)
+	}
+	run := g.Run(g.table)
+	run.Threads = cfg.Threads
+	return ringo.Local(ctx, 1, run, func(job *ringo.Job) error {
 		p, err := train.NewPredictor(ctx, job, cfg.Model, cfg)
 		if err != nil {
 			return err
 		}
 		return p.End(use(p))
 	})
+}
+
+// dialer connects a reader to the servers of the job that runs in a folder. A lost server is an
+// error within half of the requests' time.
+func (c *serveCommand) dialer(dir string, tls transport.TLS) func(context.Context, schema.Schema) (*client.Client, error) {
+	return func(ctx context.Context, sc schema.Schema) (*client.Client, error) {
+		addresses, ticket, err := job.FindLiveServers(dir)
+		if err != nil {
+			return nil, serve.ServersError{Err: err}
+		}
+		limit := max(c.Timeout/2, 10*time.Millisecond)
+		return client.Dial(ctx, client.Config{
+			Servers: addresses, Ticket: ticket, TLS: tls, Version: ringo.Version, Schema: sc, Reader: true, Timeout: limit, Reconnect: limit / 4,
+		})
+	}
 }

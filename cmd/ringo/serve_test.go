@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/launch"
 )
 
 // servable trains a model on a table with the columns of docs/serving.md, and returns the folder.
@@ -164,4 +166,71 @@ func TestServeRejectsFlags(t *testing.T) {
 	if status, _, errs := command(t, "serve "+filepath.Join(run, "none")); status == 0 || !strings.Contains(errs, "none") {
 		t.Errorf("no folder: %d %s", status, errs)
 	}
+}
+
+// TestServeReadsRunningServers: with --live answers follow the training on parameter servers, a
+// hung and a lost server are a 503 with its name, and answers return with the server and with the
+// resumed job.
+func TestServeReadsRunningServers(t *testing.T) {
+	t.Parallel()
+	run := filepath.Join(t.TempDir(), "run")
+	job := start(t, "train ctr-dnn --data synthetic --sync async --servers 2 --np 1 --train-limit 2000 --eval-limit 100 --epochs 100000 --heartbeat-timeout 100s --checkpoint "+run+" --checkpoint-every 10")
+	awaitSteps(job, run, 1)
+	p := start(t, "serve "+run+" --live --http 127.0.0.1:0 --watch 0 --timeout 4s")
+	p.await(&p.errs, "metrics: http://")
+	address := serveAddress.FindStringSubmatch(p.errs.String())[1]
+	row := []string{}
+	for i := range 39 {
+		kind, value := "I", "1"
+		if i >= 13 {
+			kind, value = "C", `"a"`
+		}
+		row = append(row, fmt.Sprintf(`"%s%d":%s`, kind, i%13+1+i/26*13, value))
+	}
+	body := "{" + strings.Join(row, ",") + "}"
+	ask := func() (status int, text string) {
+		res, err := http.Post(address+"/predict", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		b, _ := io.ReadAll(res.Body)
+		return res.StatusCode, string(b)
+	}
+	status, first := ask()
+	if status != 200 {
+		t.Fatal(status, first)
+	}
+	eventually(t, "another answer of the same version", func() bool { status, now := ask(); return status == 200 && now != first })
+
+	server := job.process(launch.TableVar, 1)
+	if err := syscall.Kill(server, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if status, text := ask(); status != 503 || !strings.Contains(text, "server 1 (127.0.0.1:") || !strings.Contains(text, "no answer within 2s") {
+		t.Errorf("a hung server: %d %s", status, text)
+	}
+	if err := syscall.Kill(server, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "answers of the server that continues", func() bool { status, _ := ask(); return status == 200 })
+
+	if err := job.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	job.wait()
+	if status, text := ask(); status != 503 || !strings.Contains(text, "parameter server") {
+		t.Errorf("after the job: %d %s", status, text)
+	}
+	again := start(t, "train ctr-dnn --resume --checkpoint "+run)
+	eventually(t, "answers of the resumed job", func() bool { status, _ := ask(); return status == 200 })
+	for _, p := range []*program{again, p} {
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again.wait()
+	p.checkEnd(0)
+	checkRefused(t, 1, "serve "+run+" --live --http 127.0.0.1:0", "no parameter servers of `ringo train --servers N --checkpoint` are running")
+	checkRefused(t, 1, "serve "+servable(t)+" --live", "its run had no parameter servers to read from")
 }

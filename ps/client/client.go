@@ -69,9 +69,12 @@ type Config struct {
 	// message.PathSync.
 	Settings setting.Values
 
-	Trainer, Trainers int           // number of this trainer, and of all trainers
-	Sessions          int           // sessions per trainer; 0: 1
-	Schema            schema.Schema // schema of the tables
+	Trainer, Trainers int // number of this trainer, and of all trainers
+	Sessions          int // sessions per trainer; 0: 1
+	// Reader connects without being a trainer: PeekRows and PullDense read running servers, and the
+	// other requests fail. Job, Settings, Trainer, Trainers and Sessions have no effect.
+	Reader bool
+	Schema schema.Schema // schema of the tables
 
 	// Pull and Push are the encodings of rows and of their gradients, Dense that of arrays. Zero:
 	// float32.
@@ -109,7 +112,9 @@ type Config struct {
 const longest = 15 * time.Minute
 
 func (c Config) withDefaults() Config {
-	c.Sessions = cmp.Or(c.Sessions, 1)
+	if c.Sessions = cmp.Or(c.Sessions, 1); c.Reader {
+		c.Trainer, c.Trainers, c.Sessions, c.Job, c.Settings = 0, 1, 1, "", nil
+	}
 	c.Window, c.Pulls = cmp.Or(c.Window, 16), cmp.Or(c.Pulls, 16)
 	c.Timeout = cmp.Or(c.Timeout, longest)
 	c.Reconnect = cmp.Or(c.Reconnect, min(2*time.Minute, c.Timeout/2))
@@ -334,7 +339,7 @@ func (c *Client) Abort(cause error) {
 // Error is an error of an operation with a server.
 type Error struct {
 	Op      string // operation, such as "pull of table \"ads\""
-	Trainer int
+	Trainer int    // -1: a reader
 	Session int
 	Server  int
 	Addr    string
@@ -348,10 +353,14 @@ func (e *Error) Error() string {
 	if e.Step != 0 {
 		step = fmt.Sprintf(" of step %d", e.Step)
 	}
-	if lost := (*transport.ServerLostError)(nil); errors.As(e.Err, &lost) { // names the server
-		return fmt.Sprintf("ps: trainer %d: %s%s, session %d: %v", e.Trainer, e.Op, step, e.Session, e.Err)
+	who := fmt.Sprintf("trainer %d", e.Trainer)
+	if e.Trainer < 0 {
+		who = "reader"
 	}
-	return fmt.Sprintf("ps: trainer %d: %s%s, server %d (%s), session %d: %v", e.Trainer, e.Op, step, e.Server, e.Addr, e.Session, e.Err)
+	if lost := (*transport.ServerLostError)(nil); errors.As(e.Err, &lost) { // names the server
+		return fmt.Sprintf("ps: %s: %s%s, session %d: %v", who, e.Op, step, e.Session, e.Err)
+	}
+	return fmt.Sprintf("ps: %s: %s%s, server %d (%s), session %d: %v", who, e.Op, step, e.Server, e.Addr, e.Session, e.Err)
 }
 
 // Unwrap returns the cause.

@@ -69,7 +69,11 @@ func newLink(c *Client, session, server int, addr string) *link {
 }
 
 func (k *link) fault(op string, step uint64, err error) error {
-	return &Error{Op: op, Trainer: k.c.cfg.Trainer, Session: k.session, Server: k.server, Addr: k.addr, Step: step, Err: err}
+	trainer := k.c.cfg.Trainer
+	if k.c.cfg.Reader {
+		trainer = -1
+	}
+	return &Error{Op: op, Trainer: trainer, Session: k.session, Server: k.server, Addr: k.addr, Step: step, Err: err}
 }
 
 func (k *link) wakeWriter() {
@@ -221,7 +225,7 @@ func (k *link) introduce(conn *message.Conn) (w message.Welcome, err error) {
 	cfg := &k.c.cfg
 	hello := message.Hello{
 		Trainer: cfg.Trainer, Trainers: cfg.Trainers, Session: k.session, Sessions: cfg.Sessions, Server: k.server, Servers: len(cfg.Servers),
-		Incarnation: k.c.process, Hash: k.c.hash, Job: cfg.Job, Settings: cfg.Settings,
+		Incarnation: k.c.process, Hash: k.c.hash, Job: cfg.Job, Settings: cfg.Settings, Reader: cfg.Reader,
 	}
 	hello.From, hello.Clock = k.from()
 	if err := conn.WriteFrame(message.TypeHello, hello.Append(nil)); err != nil {

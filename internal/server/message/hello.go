@@ -29,7 +29,7 @@ const (
 //
 //	offset bytes
 //	0      2     Protocol
-//	2      2     0
+//	2      2     1 for a reader, else 0
 //	4      4     Trainer
 //	8      4     Trainers
 //	12     4     Session
@@ -54,6 +54,9 @@ type Hello struct {
 	Job               string   // equal in all processes of a job
 	// Settings are the trainer's job settings: a server with other values rejects the trainer.
 	Settings setting.Values
+	// Reader marks a connection that only reads: it is no trainer's, and From, Clock, Job and
+	// Settings have no effect.
+	Reader bool
 }
 
 const (
@@ -94,7 +97,11 @@ func (h Hello) Validate() error {
 func (h Hello) Append(b []byte) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint16(b, Protocol)
-	b = le.AppendUint16(b, 0)
+	reader := uint16(0)
+	if h.Reader {
+		reader = 1
+	}
+	b = le.AppendUint16(b, reader)
 	settings, _ := h.Settings.AppendBinary(nil) // never fails
 	for _, v := range []int{h.Trainer, h.Trainers, h.Session, h.Sessions, h.Server, h.Servers, len(h.Job) | len(settings)<<16} {
 		b = le.AppendUint32(b, uint32(v))
@@ -112,7 +119,7 @@ func ParseHello(b []byte) (Hello, error) {
 	if len(b) < 4 {
 		return Hello{}, malformed("a hello of %d bytes", len(b))
 	}
-	if err := checkProtocol(b); err != nil {
+	if err := checkProtocol(b, 1); err != nil {
 		return Hello{}, err
 	}
 	if len(b) < helloFixed || len(b)-helloFixed != int(le.Uint16(b[28:]))+int(le.Uint16(b[30:])) {
@@ -123,7 +130,7 @@ func ParseHello(b []byte) (Hello, error) {
 	h := Hello{
 		Trainer: at(4), Trainers: at(8), Session: at(12), Sessions: at(16), Server: at(20), Servers: at(24),
 		Incarnation: le.Uint64(b[32:]), From: le.Uint64(b[40:]), Clock: le.Uint64(b[48:]),
-		Hash: [32]byte(b[56:]), Job: string(b[helloFixed:behind]),
+		Hash: [32]byte(b[56:]), Job: string(b[helloFixed:behind]), Reader: b[2] == 1,
 	}
 	if err := h.Settings.UnmarshalBinary(b[behind:]); err != nil {
 		return Hello{}, malformed("a hello: %v", err)
@@ -137,13 +144,13 @@ func ParseHello(b []byte) (Hello, error) {
 // ErrProtocol is the error of a peer with another protocol version.
 var ErrProtocol = errors.New("another version of the protocol")
 
-func checkProtocol(b []byte) error {
+func checkProtocol(b []byte, most uint16) error {
 	le := binary.LittleEndian
 	if v := le.Uint16(b); v != Protocol {
 		return fmt.Errorf("%w: %d, this end speaks %d: give all the same program", ErrProtocol, v, Protocol)
 	}
-	if le.Uint16(b[2:]) != 0 {
-		return malformed("bytes that must be 0 are not")
+	if x := le.Uint16(b[2:]); x > most {
+		return malformed("%d in place of at most %d", x, most)
 	}
 	return nil
 }
@@ -202,7 +209,7 @@ func ParseWelcome(b []byte) (Welcome, error) {
 	if len(b) != welcomeSize {
 		return Welcome{}, malformed("a welcome of %d bytes", len(b))
 	}
-	if err := checkProtocol(b); err != nil {
+	if err := checkProtocol(b, 0); err != nil {
 		return Welcome{}, err
 	}
 	w := Welcome{

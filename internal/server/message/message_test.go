@@ -110,7 +110,9 @@ func TestHeadRoundTrip(t *testing.T) {
 func TestHelloRoundTrip(t *testing.T) {
 	one := Hello{Trainers: 1, Sessions: 1, Servers: 1, Incarnation: 1, From: 1}
 	most := Hello{Trainer: 511, Trainers: 512, Session: 1, Sessions: 2, Server: 65535, Servers: 65536, Incarnation: 1<<64 - 1, From: 1<<64 - 1, Clock: 1<<64 - 1, Job: strings.Repeat("ü", MaxJob/2), Settings: setting.Values{"a": strings.Repeat("x", 4096), "b": ""}}
-	for _, h := range []Hello{one, most, goldenHello} {
+	reader := one
+	reader.Reader = true
+	for _, h := range []Hello{one, most, goldenHello, reader} {
 		b := h.Append(nil)
 		if got, err := ParseHello(b); err != nil || !reflect.DeepEqual(got, h) {
 			t.Errorf("got %+v, %v, want %+v", got, err, h)

@@ -100,6 +100,12 @@ func (c *conn) run() {
 		c.drain()
 	}
 	c.link.Close()
+	if c.hello.Reader {
+		c.s.readers.Add(-1)
+	}
+	if c.hello.Reader && (err == io.EOF || err == message.ErrInterrupted) {
+		return // an ordinary end
+	}
 	if !c.seated {
 		c.s.cfg.Report(c.s.prefixed("a connection from %v: %v", c.link.RemoteAddr(), err))
 		return
@@ -174,6 +180,9 @@ func (c *conn) greet() error {
 	}
 	if c.hello, err = message.ParseHello(b); err != nil {
 		return err
+	}
+	if c.hello.Reader {
+		return c.greetReader()
 	}
 	c.session = c.hello.Trainer*c.hello.Sessions + c.hello.Session
 	if err := c.sameJob(); err != nil {
@@ -289,6 +298,8 @@ func (c *conn) read() error {
 		switch {
 		case err != nil:
 			return err
+		case c.hello.Reader && !mayRead(t, h):
+			err = fmt.Errorf("%w: a reader sends a %s", message.ErrMalformed, message.Name(t))
 		case message.Sequenced(t):
 			err = c.change(t, h, n)
 		case t == message.TypePullRows || t == message.TypePullDense:
@@ -332,6 +343,9 @@ func (c *conn) change(t wire.Type, h message.Head, n int) error {
 }
 
 func (c *conn) begin(t wire.Type, h message.Head, n int) record.Op {
+	if c.hello.Reader {
+		return record.Op{} // records are of trainers
+	}
 	return c.s.book.Begin(t, h, n, c.hello.Trainer, c.hello.Session)
 }
 

@@ -39,9 +39,12 @@ type Server struct {
 	engine  Engine // valid with limits and hash once opened is closed
 	limits  message.Limits
 	hash    string
+	schema  schema.Schema
 	tables  modeltext.Text // schema as text
 	from    string         // source of the schema: "trainer 0"
 	broken  chan error     // error of opening the engine
+
+	readers atomic.Int64 // connected readers
 
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
@@ -230,7 +233,7 @@ func (s *Server) open(sc schema.Schema, from string) error {
 		s.limits.Arrays = append(s.limits.Arrays, d.Len)
 	}
 	s.book.Know(&sc)
-	s.engine, s.hash, s.tables, s.from = engine, sc.Hash(), textOf(sc), from
+	s.engine, s.hash, s.schema, s.tables, s.from = engine, sc.Hash(), sc, textOf(sc), from
 	close(s.opened)
 	return nil
 }

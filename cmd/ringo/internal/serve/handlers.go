@@ -18,6 +18,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/serving/sample"
 	"github.com/ringo-ml/ringo/internal/watch/metrics"
 	"github.com/ringo-ml/ringo/predict"
+	"github.com/ringo-ml/ringo/ps/client"
 )
 
 // statusError is an error with the status of its response.
@@ -25,6 +26,12 @@ type statusError struct {
 	status int
 	error
 }
+
+// ServersError is an error of parameter servers that this server reads rows from.
+type ServersError struct{ Err error }
+
+// Error returns the cause.
+func (e ServersError) Error() string { return e.Err.Error() }
 
 // statusLeft is the status of a request without a client, for the metrics.
 const statusLeft = 499
@@ -192,6 +199,8 @@ func (s *Server) compute(ctx context.Context, m *served, rows *sample.Rows, err 
 		return nil, statusError{statusLeft, err}
 	case errors.Is(err, batcher.ErrClosed):
 		return nil, errEnding
+	case errors.As(err, new(*client.Error)) || errors.As(err, new(ServersError)):
+		return nil, statusError{http.StatusServiceUnavailable, err}
 	}
 	return nil, err
 }

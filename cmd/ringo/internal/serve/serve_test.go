@@ -132,8 +132,8 @@ func serve(t testing.TB, run train.Config, change func(*Config)) *server {
 	return s
 }
 
-// client has a connection for each request at a time.
-var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}, Timeout: time.Minute}
+// webClient has a connection for each request at a time.
+var webClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}, Timeout: time.Minute}
 
 // ask sends a request and returns the status and the body.
 func (s *server) ask(method, path, kind, body string) (int, string) {
@@ -145,7 +145,7 @@ func (s *server) ask(method, path, kind, body string) (int, string) {
 	if kind != "" {
 		r.Header.Set("Content-Type", kind)
 	}
-	res, err := client.Do(r)
+	res, err := webClient.Do(r)
 	if err != nil {
 		s.t.Error(err)
 		return 0, ""
@@ -341,7 +341,7 @@ func TestRejections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res, err := client.Do(r); err != nil || res.StatusCode != 413 {
+	if res, err := webClient.Do(r); err != nil || res.StatusCode != 413 {
 		t.Errorf("a large body in pieces: %v %v", res, err)
 	}
 }
