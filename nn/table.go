@@ -52,10 +52,14 @@ func (ps *Params) TablesElsewhere() { ps.elsewhere = true }
 // Hold sets the rows, of Dim values each, of a table with rows elsewhere: id i is row i of them, in
 // Grad as well. For lookups by keys, at has the row of each key of the batch's bags in Slots, and
 // any value for other keys; otherwise it is nil. rows may be empty if the batch has no lookups. The
-// caller owns both and may change them between passes only.
+// caller owns both and may change them between passes only. Rows in other memory than the present
+// ones start a new sum of the table's gradient, because ids then mean other rows.
 func (t *Table) Hold(rows []float32, at []int32) {
 	if !t.owner.elsewhere || len(rows)%t.Dim != 0 {
 		panic(fmt.Sprintf("nn: table %s: %d values are held: want rows of %d, and a table whose rows lie elsewhere", t.Name, len(rows), t.Dim))
+	}
+	if unsafe.SliceData(rows) != unsafe.SliceData(t.Data) {
+		t.ids, t.grads = t.ids[:0], t.grads[:0]
 	}
 	t.Data, t.at = rows, at
 }

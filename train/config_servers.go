@@ -132,9 +132,18 @@ func (c Config) validateServers(f *setting.Faults) {
 	only := func(wrong bool, p setting.Path, value any, why string) {
 		f.Add(wrong, p, "%v with %v %s: %s; remove it, or use aggregation servers (%[2]v aggregate)", value, sync, s.Consistency, why)
 	}
-	only(x.Strategy != distopt.FP32, "exchange.strategy", x.Strategy, "parameter servers receive the gradients unchanged")
+	only(x.Strategy == distopt.PartialUpdate, "exchange.strategy", x.Strategy, "ranks do not update the parameters")
 	only(x.ClipNorm > 0, "training.clip-norm", x.ClipNorm, "no process has the whole gradient")
-	only(x.Accumulation > 1, "training.accumulate", x.Accumulation, "servers take the gradients of each batch")
+	for _, other := range []struct {
+		applies bool
+		why     string
+	}{
+		{s.Consistency == "geo", "ranks push changes of copies, not gradients"},
+		{c.Heter.Count > 0, "ranks and heter-trainers exchange the gradients of each batch unchanged"},
+	} {
+		only(other.applies && x.Strategy != distopt.FP32 && x.Strategy != distopt.PartialUpdate, "exchange.strategy", x.Strategy, other.why)
+		only(other.applies && x.Accumulation > 1, "training.accumulate", x.Accumulation, other.why)
+	}
 	only(x.NonFinite == "skip", "training.non-finite", x.NonFinite, "pushed gradients cannot be withdrawn")
 	f.Add(len(c.Start.Rates) > 0 && s.Consistency != "geo", "training.lr-multipliers", "%s with %v %s: servers have one rate for all: leave it out, or use geo, where ranks move the parameters", formatRates(c.Start.Rates), sync, s.Consistency)
 	f.Add(c.Tuning.Measure || c.Tuning.Profile != nil, "tuning.tune", "or %v with %v %s: no exchange is tuned with parameter servers: remove it", setting.Path("tuning.profile"), sync, s.Consistency)

@@ -24,7 +24,7 @@ func TestServersRuleOut(t *testing.T) {
 		t.Error(err)
 	}
 	c.Servers.Consistency = "later"
-	c.Exchange.Strategy, c.Exchange.ClipNorm, c.Exchange.Accumulation = distopt.TopK, 1, 3
+	c.Exchange.Strategy, c.Exchange.ClipNorm, c.Exchange.Accumulation, c.Heter.Count = distopt.TopK, 1, 3, 1
 	c.Tuning = Tuning{Measure: true, Report: func(tune.Report) {}}
 	c.Servers.Start = -1
 	c.Servers.Threads, c.Servers.Values = -1, "fp8"

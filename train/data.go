@@ -294,10 +294,12 @@ func (d *runData) spared() uint64 {
 }
 
 // shareOf returns the factor of the loss of a batch of n samples. It is 1 if all batches of the
-// step are full, or if ranks push gradients independently, each the mean over its batch.
+// step are full. If ranks push gradients independently, each the mean over its batches, batches
+// have equal shares.
 func (d *runData) shareOf(step, n int) float32 {
 	if !d.together() {
-		return 1
+		lo, hi := d.span(step)
+		return float32(d.accumulation()) / float32(hi-lo)
 	}
 	return float32(float64(n*d.accumulation()*d.job.Size()) / float64(d.stepSamples(step, d.ranks()...)))
 }

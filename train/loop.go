@@ -79,8 +79,10 @@ func (l *epochLoop) trainEpoch(at *position) (err error) {
 	l.job.SetStatus(fmt.Sprintf("training epoch %d", at.epoch))
 	l.setPosition("", at.epoch, at.step+1)
 	if len(l.cfg.WarmupDensity) > 0 {
-		if err := l.replica.Opt.SetSpars(l.cfg.density(at.epoch)); err != nil {
-			return err
+		for _, w := range l.workers {
+			if err := w.replica.Opt.SetSpars(l.cfg.density(at.epoch)); err != nil {
+				return err
+			}
 		}
 	}
 	l.data.order.Start(at.epoch)

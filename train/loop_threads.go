@@ -36,6 +36,8 @@ type trainerThread struct {
 type workItem struct {
 	// batch is nil if there is none for this thread.
 	batch *data.Batch
+	// more reports that the batch belongs to the same step as the one before.
+	more bool
 	// over marks the end of the phase.
 	over bool
 }
@@ -157,7 +159,7 @@ func (w *trainerThread) turn(take func() (workItem, error)) (now workItem, err e
 	}
 	if w.prefetched = w.replica.params.prefetches() && !now.over; w.prefetched {
 		if w.next, err = take(); err == nil && w.next.batch != nil {
-			w.replica.params.setNextBatch(w.next.batch)
+			w.replica.params.setNextBatch(w.next.batch, w.next.more)
 		}
 	}
 	return now, err
@@ -212,10 +214,20 @@ func (w *trainerThread) train(c *threadPool) error {
 func (w *trainerThread) steps(c *threadPool) error {
 	n := len(c.workers)
 	rounds := (c.until - c.first + n - 1) / n // rounds of each thread, the last one without a batch for some
-	round := 0
+	round, left := 0, 0                       // left is the number of further batches of the step that was begun last
 	take := func() (workItem, error) {
-		defer func() { round++ }()
-		return c.begin(w, round, rounds)
+		if left > 0 {
+			left--
+			b, err := c.take(w)
+			return workItem{batch: b, more: true}, err
+		}
+		now, err := c.begin(w, round, rounds)
+		if now.batch != nil {
+			lo, hi := c.data.span(c.first + round*n)
+			left = hi - lo - 1
+		}
+		round++
+		return now, err
 	}
 	w.stepS, w.at = slices.Grow(w.stepS[:0], rounds), c.first
 	w.watch.Begin(time.Now())
@@ -226,7 +238,7 @@ func (w *trainerThread) steps(c *threadPool) error {
 		w.replica.rec.BeginStep(w.replica.Opt.Steps())
 		now, err := w.turn(take)
 		if err == nil && !now.over {
-			err = w.step(c, now.batch)
+			err = w.step(c, now.batch, take)
 		}
 		if err != nil || now.over || c.cut {
 			return err
@@ -264,7 +276,7 @@ func (c *threadPool) stop(why error, round int) error {
 }
 
 // step does one step, on a batch or on several that accumulate.
-func (w *trainerThread) step(c *threadPool, b *data.Batch) error {
+func (w *trainerThread) step(c *threadPool, b *data.Batch, take func() (workItem, error)) error {
 	r := w.replica
 	lr := c.data.lr(c.epoch, w.at)
 	r.params.setRate(lr, c.data.lr(c.epoch, min(w.at+len(c.workers), c.until)))
@@ -272,7 +284,7 @@ func (w *trainerThread) step(c *threadPool, b *data.Batch) error {
 		return r.params.end()
 	}
 	before, figures := w.tally.samples, w.counted(c)
-	b, pass, err := w.backwards(c, b, lr)
+	b, pass, err := w.backwards(c, b, lr, take)
 	if err != nil {
 		return err
 	}
@@ -314,7 +326,7 @@ func (w *trainerThread) step(c *threadPool, b *data.Batch) error {
 
 // backwards runs the step's batches forward and backward, and returns the last one, which is not
 // scored yet.
-func (w *trainerThread) backwards(c *threadPool, b *data.Batch, lr float64) (*data.Batch, model.Pass, error) {
+func (w *trainerThread) backwards(c *threadPool, b *data.Batch, lr float64, take func() (workItem, error)) (*data.Batch, model.Pass, error) {
 	lo, hi := c.data.span(w.at)
 	for k := hi - lo; ; k-- {
 		batch := w.replica.Batch(b)
@@ -334,7 +346,8 @@ func (w *trainerThread) backwards(c *threadPool, b *data.Batch, lr float64) (*da
 			return b, pass, nil
 		}
 		w.score(c, b, pass)
-		if b, err = c.take(w); err != nil {
+		now, err := w.turn(take)
+		if b = now.batch; err != nil {
 			return b, pass, err
 		}
 	}
@@ -362,7 +375,7 @@ func (w *trainerThread) score(c *threadPool, b *data.Batch, pass model.Pass) {
 func (w *trainerThread) evaluate(c *threadPool) error {
 	take := func() (workItem, error) {
 		b, err := c.take(w)
-		return workItem{b, b == nil}, err
+		return workItem{batch: b, over: b == nil}, err
 	}
 	for {
 		now, err := w.turn(take)

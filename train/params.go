@@ -29,13 +29,13 @@ type paramPlacement interface {
 
 	// prefetches reports whether passes are faster with the next batch in advance.
 	prefetches() bool
-	// setNextBatch sets the batch after the one of the next pass.
-	setNextBatch(b *data.Batch)
+	// setNextBatch sets the batch after the one of the next pass; more: in the same step.
+	setNextBatch(b *data.Batch, more bool)
 	// fetch loads the rows that a pass over a batch reads, and returns the batch with rows instead
 	// of ids.
 	fetch(b model.Batch, training bool) (model.Batch, error)
-	// rowsReady takes the gradient of a table's rows in a step's last backward, and the labels of
-	// its batch.
+	// rowsReady takes the gradient of a table's rows in a step's last backward, or in each if
+	// passes fetch rows, and the labels of its batch.
 	rowsReady(table int, ids []int32, grads []float32, labels []int32) error
 	// takeWaitTime returns the time that passes waited for values since the last call.
 	takeWaitTime() time.Duration
@@ -114,7 +114,7 @@ func (p *replicatedParams) begin(cfg Config, _ beginning) (err error) {
 }
 
 func (p *replicatedParams) prefetches() bool                                 { return false }
-func (p *replicatedParams) setNextBatch(*data.Batch)                         {}
+func (p *replicatedParams) setNextBatch(*data.Batch, bool)                   {}
 func (p *replicatedParams) fetch(b model.Batch, _ bool) (model.Batch, error) { return b, nil }
 func (p *replicatedParams) takeWaitTime() time.Duration                      { return 0 }
 func (p *replicatedParams) setRate(lr, _ float64)                            { p.rule.SetLR(lr) }

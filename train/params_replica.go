@@ -161,7 +161,7 @@ func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error
 	if err == nil && r.skips && !finite(loss) {
 		r.reject(loss, last)
 	}
-	if err != nil || !last || !finite(loss) {
+	if err != nil || !last && !r.params.prefetches() || !finite(loss) {
 		return pass, err
 	}
 	for i, t := range r.Params.Tables() {

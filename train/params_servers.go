@@ -64,6 +64,9 @@ type serverParams struct {
 	// next is the learning rate of the next step, sent to the servers at the end of this one.
 	next      float64
 	following *data.Batch // batch after the one of the next pass; nil if unknown
+	more      bool        // following is in the same step as the next pass
+	share     float32     // weight of the present batch's loss; 0 means 1
+	unshared  []float32   // buffer of rowsReady
 	// prefetch calls ask, which requests the rows of the next batch.
 	prefetch func(ask func() error) error
 }
@@ -87,7 +90,7 @@ func (p *serverParams) begin(cfg Config, at beginning) error {
 	}
 	t := trainer.Config{
 		Client: p.client, Session: p.number, Schema: sc, Lookups: lookupsOf(r.Params), Values: r.Params.Values(), First: r.job.Rank() == 0 && p.number == 0,
-		Cache: s.cache(p.code), GeoSteps: s.geoSteps(), Copies: r.job.Size() * s.threads(), Done: uint64(at.step) / uint64(s.threads()),
+		Cache: s.cache(p.code), GeoSteps: s.geoSteps(), Copies: r.job.Size() * s.threads(), Batches: cfg.Exchange.Accumulation, Done: uint64(at.step) / uint64(s.threads()),
 	}
 	if p.trainer, err = trainer.New(t); err != nil {
 		return err
@@ -103,17 +106,21 @@ func (p *serverParams) begin(cfg Config, at beginning) error {
 	return r.optimize(cfg, p.alone, p.rule, nil)
 }
 
-func (p *serverParams) swapAverage()               {} // Validate rejects an average
-func (p *serverParams) prefetches() bool           { return true }
-func (p *serverParams) setNextBatch(b *data.Batch) { p.following = b }
+func (p *serverParams) swapAverage()     {} // Validate rejects an average
+func (p *serverParams) prefetches() bool { return true }
+
+func (p *serverParams) setNextBatch(b *data.Batch, more bool) { p.following, p.more = b, more }
 
 func (p *serverParams) takeWaitTime() time.Duration { return p.trainer.Waited() }
 func (p *serverParams) end() error                  { return p.trainer.End(p.next) }
 
 func (p *serverParams) fetch(b model.Batch, training bool) (model.Batch, error) {
+	p.share = b.Share
 	get, ask := p.trainer.Peek, p.trainer.AskPeek
 	if training {
-		get, ask = p.trainer.Fetch, p.trainer.Ask
+		if get, ask = p.trainer.Fetch, p.trainer.Ask; p.more {
+			ask = p.trainer.AskMore
+		}
 	}
 	if err := get(trainer.Batch{IDs: b.IDs, Keys: b.Bags.Keys, Offsets: b.Bags.Offsets, N: b.N}); err != nil {
 		return b, err
@@ -150,6 +157,11 @@ func (p *serverParams) rowsReady(table int, at []int32, grads []float32, labels 
 		return fmt.Errorf("the gradient of table %s is not finite: lower the learning rate, or check the data and the model", p.replica.Params.Tables()[table].Name)
 	}
 	if p.trainer.Counts(table) {
+		if p.share != 0 && p.share != 1 { // servers weight samples by their shows
+			p.unshared = append(p.unshared[:0], grads...)
+			grads = p.unshared
+			p.replica.kernels.Scale(grads, 1/p.share)
+		}
 		return p.trainer.PushClicks(table, at, grads, labels)
 	}
 	return p.trainer.PushRows(table, at, grads)
@@ -198,12 +210,16 @@ func (p *serverParams) arrays() (out []checkpoint.Array) {
 	return out
 }
 
-// localState is the state of a geo rank's optimizers, which update its copies.
+// localState is the codec's state or, in geo, the state of the rank's optimizers, which update its
+// copies.
 func (p *serverParams) localState() []stream {
-	if p.rule == nil {
-		return nil
-	}
 	thread := fmt.Sprintf("thread%d/", p.number)
+	if p.rule == nil {
+		if p.cfg.Servers.threads() == 1 {
+			thread = ""
+		}
+		return streamsOf(thread, p.replica.Opt.State())
+	}
 	out := streamsOf(thread, p.rule.State())
 	for i, t := range p.replica.Params.Tables() {
 		name := "rows"

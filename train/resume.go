@@ -104,8 +104,10 @@ func (r *resumption) resume() (position, error) {
 		return p, r.replica.Tuner.Resumed(tune.State{})
 	}
 	if head.Setup != nil {
-		if err := r.replica.Opt.Restore(*head.Setup); err != nil {
-			return position{}, fmt.Errorf("resuming: %s: %w", head.File, err)
+		for _, w := range r.workers {
+			if err := w.replica.Opt.Restore(*head.Setup); err != nil {
+				return position{}, fmt.Errorf("resuming: %s: %w", head.File, err)
+			}
 		}
 	}
 	p.epoch, p.step, p.places = head.Epoch+1, head.Done, head.Places

@@ -184,7 +184,11 @@ func (r *resumption) inherited(ranks int) (own []stream, factor float32) {
 		return own, 1
 	}
 	own = slices.DeleteFunc(own, func(s stream) bool {
-		return !strings.HasPrefix(s.name, "residual/") && !strings.HasPrefix(s.name, "velocity/")
+		name := s.name
+		if strings.HasPrefix(name, "thread") {
+			_, name, _ = strings.Cut(name, "/")
+		}
+		return !strings.HasPrefix(name, "residual/") && !strings.HasPrefix(name, "velocity/")
 	})
 	return own, float32(np) / float32(ranks)
 }

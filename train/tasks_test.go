@@ -306,7 +306,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 				w.at = step % r.data.steps
 				now, err := c.begin(w, w.at, r.data.steps)
 				if err == nil {
-					err = w.step(c, now.batch)
+					err = w.step(c, now.batch, nil)
 				}
 				if err != nil {
 					t.Error(err)

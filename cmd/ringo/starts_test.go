@@ -68,6 +68,7 @@ func TestJobKilledAndResumed(t *testing.T) {
 	}{
 		{"--optimizer adagrad ", "", "--transport mem --collective-algorithm naive", 2, func(p *program) int { return p.cmd.Process.Pid }},
 		{"--optimizer sgd --lr-schedule 2:0.05,4:0.02 --warmup 40 --set data.table-rows=100000 ", "--ps-memory 600KiB --set ps.disk=64MiB ", "--transport mem --collective-algorithm naive", 3, func(p *program) int { return p.keeper(1) }},
+		{"--strategy dlgs ", "", "--transport mem --collective-algorithm naive", 1, func(p *program) int { return p.worker(0) }},
 		{"--optimizer click ", "--ps-durability wal --set ps.checkpoint-every=20ms --set job.max-restarts=1 ", "--sync bsp", 1, func(p *program) int { return p.worker(1) }},
 	} {
 		dir := filepath.Join(t.TempDir(), "saved")

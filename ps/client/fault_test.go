@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/server/service"
@@ -63,6 +64,8 @@ func exchangeWithCut(t *testing.T, direction string, n int) (survived bool) {
 	must(t, l.PushDense(1, 1, 0, []float32{1, 2, 3, 4, 5, 6, 7}))
 	must(t, l.Clock(1, 0.5))
 	must(t, l.PushRows(0, 2, []uint64{4}, []float32{1, 1, 1}))
+	_, err := l.PushCoded(1, 2, 1, compress.FP16{}, nil, &compress.Sparse{Len: 5, Index: []int32{1, 3}, Value: []float32{10, 20}})
+	must(t, err)
 	must(t, c.Leave(context.Background()))
 	<-j.running[0].ended
 	must(t, j.running[0].err)
@@ -70,7 +73,7 @@ func exchangeWithCut(t *testing.T, direction string, n int) (survived bool) {
 	if !slices.Equal(e.Row(0, 4), []float32{2, 3, 4}) || !slices.Equal(e.Row(0, 5), []float32{4, 5, 6}) {
 		t.Errorf("rows %v %v", e.Row(0, 4), e.Row(0, 5))
 	}
-	if !slices.Equal(e.Array(1), []float32{2, 3, 4, 5, 6, 7, 8}) || !slices.Equal(e.Rates(), []float64{0.5}) || e.Last(0) != 6 || len(e.Pushes) != 2 {
+	if !slices.Equal(e.Array(1), []float32{2, 3, 14, 5, 26, 7, 8}) || !slices.Equal(e.Rates(), []float64{0.5}) || e.Last(0) != 7 || len(e.Pushes) != 2 {
 		t.Errorf("array %v, rates %v, %d changes, pushes %v", e.Array(1), e.Rates(), e.Last(0), e.Pushes)
 	}
 	return made == 1

@@ -27,6 +27,7 @@ type Session struct {
 	row    []int32     // indices in sums
 	sums   []float32   // sums of merged gradients
 	gather []float32   // gradients of a message
+	coded  codedPush
 
 	spare bytesview.FreeList[Pull]
 }

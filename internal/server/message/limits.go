@@ -3,6 +3,7 @@ package message
 import (
 	"math"
 
+	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/wire"
@@ -41,7 +42,9 @@ func (l *Limits) longest(t wire.Type) int {
 		return HeadSize + KeySize*l.Keys
 	case TypePushRows:
 		return HeadSize + KeySize*l.Keys + 4*l.Values + slack
-	case TypeSetDense, TypePushDense, TypeRows, TypeValues:
+	case TypePushDense:
+		return HeadSize + max(4*l.Values+slack, compress.PayloadBound(l.Values, compress.FP32{}))
+	case TypeSetDense, TypeRows, TypeValues:
 		return HeadSize + 4*l.Values + slack
 	case TypePullDense, TypeClock, TypeLeave, TypeAck, TypeSave, TypeSaved:
 		return HeadSize
@@ -93,6 +96,9 @@ func (l *Limits) Check(t wire.Type, h Head) (body int, err error) {
 	case TypeRows:
 		return h.Code.Size(values), nil
 	}
+	if h.Code == Coded {
+		return h.Count, nil // bounded by the frame
+	}
 	return KeySize*keys + h.Code.Size(values), nil
 }
 
@@ -129,6 +135,8 @@ func (l *Limits) dense(t wire.Type, h Head) (values int, err error) {
 	switch {
 	case h.Table >= len(l.Arrays):
 		return 0, malformed("%s: dense array %d, the schema has %d", Name(t), h.Table, len(l.Arrays))
+	case t == TypePushDense && h.Code == Coded && h.At <= uint64(l.Arrays[h.Table]):
+		return 0, nil
 	case h.Count > l.Values:
 		return 0, malformed("%s: %d values, the limit is %d", Name(t), h.Count, l.Values)
 	case h.At > uint64(l.Arrays[h.Table]) || h.Count > l.Arrays[h.Table]-int(h.At):

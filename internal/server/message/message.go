@@ -20,7 +20,7 @@
 //	Goodbye                  <->    Goodbye, Failure    the last frame
 //
 // From PullRows to Saved a payload begins with a [Head] of 32 bytes. The keys follow, 8 bytes each,
-// and then the values, encoded by their [Code]. If a table needs counts with the gradients of rows,
+// and then the values, encoded by their [Code], in a push of an array possibly [Coded]. If a table needs counts with the gradients of rows,
 // the counts precede the gradients, always as float32. With the frame's header of 32 bytes the
 // values of an answer start at a multiple of 64 bytes in the frame, so that a server can gather
 // whole cache lines directly into it.
@@ -38,7 +38,7 @@ import (
 )
 
 // Protocol is the version of all encodings of this package.
-const Protocol = 6
+const Protocol = 7
 
 // Types of frames.
 const (

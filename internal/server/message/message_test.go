@@ -48,9 +48,9 @@ func TestGoldenBytes(t *testing.T) {
 		want string
 	}{
 		"head": {head[:], "0807060504030201" + "1817161514131211" + "2827262524232221" + "34333231" + "4241" + "03" + "00"},
-		"hello": {goldenHello.Append(nil), "06000000" + "02000000" + "03000000" + "01000000" + "02000000" + "04000000" + "05000000" + "05000b00" +
+		"hello": {goldenHello.Append(nil), "07000000" + "02000000" + "03000000" + "01000000" + "02000000" + "04000000" + "05000000" + "05000b00" +
 			"0807060504030201" + "0900000000000000" + "0a00000000000000" + "aa" + strings.Repeat("00", 30) + "bb" + "6a6f622037" + "0400" + "73796e63" + "0300" + "737370"},
-		"welcome": {goldenWelcome.Append(nil), "06000000" + "00000100" + "00001000" + "20000000" + "4d00000000000000" + "e8030000" + "10270000"},
+		"welcome": {goldenWelcome.Append(nil), "07000000" + "00000100" + "00001000" + "20000000" + "4d00000000000000" + "e8030000" + "10270000"},
 		"failure": {failure.Append(nil), "04000000" + "05000000" + "676f6e65"},
 	} {
 		if got := hex.EncodeToString(c.got); got != c.want {
@@ -125,7 +125,7 @@ func TestHelloRoundTrip(t *testing.T) {
 	}
 	b := one.Append(nil)
 	b[0] = Protocol + 1
-	if _, err := ParseHello(b); !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), "this end speaks 6") {
+	if _, err := ParseHello(b); !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), "this end speaks 7") {
 		t.Errorf("another version: %v", err)
 	}
 }

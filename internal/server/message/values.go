@@ -20,6 +20,12 @@ const (
 	Int8 = Code(compress.CodeInt8) // blocks of 256 values, across rows, that share a scale
 )
 
+// Coded, as the Code of a push of an array, marks a body that is a payload of package compress: a
+// vector of values from At on, possibly sparse, with values in a code that the payload names. Count
+// is the length of the payload in bytes. The payload may include values of neighbouring servers, in
+// blocks that cross a border; a server takes those in its range.
+const Coded Code = 255
+
 // ParseCode returns the code for a name: "fp32", "fp16", "bf16" or "int8".
 func ParseCode(name string) (Code, error) {
 	for c := FP32; c.Valid(); c++ {

@@ -15,6 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/internal/wire"
+	"github.com/ringo-ml/ringo/ps/schema"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -38,6 +39,7 @@ type conn struct {
 	body        message.Buffer // change, used by the reader
 	values      []float32      // decoded values
 	plain       []float32      // gradients without counts
+	coded       message.CodedDecoder
 	pulls       *pool[pull]    // pulls being answered without a wait
 	parking     chan *pull     // pulls for idle parkers
 	helper      chan *pull     // pulls for the second answering goroutine
@@ -373,6 +375,13 @@ func (c *conn) apply(t wire.Type, h message.Head, body []byte) (LSN, error) {
 		}
 		return c.engine.PushRows(c.session, h.Number, h.Table, h.Step, keys, values)
 	}
+	if h.Code == message.Coded {
+		lo, values, err := c.decodeCoded(h, body)
+		if err != nil {
+			return LSN{}, err
+		}
+		return c.engine.PushDense(c.session, h.Number, h.Table, h.Step, lo, values)
+	}
 	values, err := c.decode(h.Code, body, h.Count)
 	if err != nil {
 		return LSN{}, err
@@ -400,4 +409,30 @@ func (c *conn) decode(code message.Code, body []byte, n int) ([]float32, error) 
 	}
 	c.values = bytesview.Sized(c.values, n)
 	return c.values, code.Decode(c.values, body)
+}
+
+// decodeCoded returns the values of a coded push in this server's range, from lo of the whole array
+// on; values without an entry are zeros.
+func (c *conn) decodeCoded(h message.Head, body []byte) (lo int, values []float32, err error) {
+	s, err := c.coded.Decode(body)
+	if err != nil {
+		return 0, nil, err
+	}
+	n, at := c.limits.Arrays[h.Table], int(h.At)
+	if s.Len > c.limits.Values || s.Len > n-at {
+		return 0, nil, fmt.Errorf("%w: a coded push of %d values at %d of array %d, which has %d: at most %d at once", message.ErrMalformed, s.Len, at, h.Table, n, c.limits.Values)
+	}
+	from, to := schema.Cut(n, c.s.cfg.Servers, c.s.cfg.Index)
+	lo, to = max(from, at), min(to, at+s.Len)
+	if lo > to {
+		return 0, nil, fmt.Errorf("%w: a coded push of values %d to %d, none on this server", message.ErrMalformed, at, at+s.Len)
+	}
+	c.values = bytesview.Sized(c.values, to-lo)
+	clear(c.values)
+	for i, p := range s.Index {
+		if to := uint(int(p) + at - lo); to < uint(len(c.values)) {
+			c.values[to] += s.Value[i] // 0 for -0, as in a sum
+		}
+	}
+	return lo, c.values, nil
 }

@@ -21,6 +21,7 @@ func FuzzServer(f *testing.F) {
 	f.Add(frame(f, message.TypePullDense, message.Head{Number: 3, Count: 7, Table: 1, Code: message.BF16}, nil))
 	f.Add(frame(f, message.TypeGather, message.Head{Number: 3, Step: 1, Count: 2}, []byte("ab")))
 	f.Add(frame(f, message.TypeGathered, message.Head{Step: 2, Count: 10}, message.AppendPart(nil, message.Part{Trainer: 1, Blob: []byte("ab")})))
+	f.Add(frame(f, message.TypePushDense, message.Head{Number: 1, Step: 1, Count: 19, Table: 1, Code: message.Coded}, []byte{1, 2, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 3, 5, 0, 0, 128, 63, 0}))
 	f.Add([]byte("garbage"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		w := start(t, 2, nil)

@@ -35,5 +35,5 @@ func (t *Trainer) PushClicks(table int, at []int32, grads []float32, labels []in
 		}
 		c.rows = append(c.rows, c.counts[2*row], c.counts[2*row+1])
 	}
-	return t.session.PushRows(table, t.step, t.keysOf(table, at), c.rows)
+	return t.push(table, t.keysOf(table, at), c.rows)
 }

@@ -40,13 +40,14 @@ type pulled struct {
 type pulling func(table int, step uint64, keys []uint64, dst []float32) (*client.Pull, error)
 
 // Fetch loads the rows that a batch names, for Rows, and creates missing ones. It also loads the
-// dense parameters for the step. It waits as the servers' consistency requires. After an Ask for
-// the step, the batch must be the same.
+// dense parameters for the step, unless the step has them from an earlier batch. It waits as the
+// servers' consistency requires. After an Ask, the batch must be the same.
 func (t *Trainer) Fetch(of Batch) error {
 	err := t.turnTo(of, t.ask)
-	if err == nil && t.pending.values == nil && (t.geo == nil || t.geo.stale) {
+	if err == nil && t.pending.values == nil && (t.geo == nil && !t.current || t.geo != nil && t.geo.stale) {
 		err = t.askDense()
 	}
+	t.current = true
 	return errors.Join(err, t.await())
 }
 
@@ -71,6 +72,9 @@ func (t *Trainer) Ask(of Batch) error {
 	}
 	return t.askAhead(of, t.step+1, t.ask)
 }
+
+// AskMore is Ask for the next batch of the same step.
+func (t *Trainer) AskMore(of Batch) error { return t.askAhead(of, t.step, t.ask) }
 
 // Peek loads rows as Fetch does, without dense parameters and without creating rows, for
 // evaluation.

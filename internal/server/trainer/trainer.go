@@ -9,7 +9,7 @@
 //		err = t.Ask(next)                  // requests the next batch's rows early
 //		…                                  // forward, backward; t is distopt's Reducer
 //		err = t.PushRows(table, at, grads) // at of Rows
-//		err = t.End(rate)
+//		err = t.End(rate)                  // after one or more batches
 //	}
 //	err = t.Leave(ctx)
 //
@@ -42,7 +42,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ringo-ml/ringo/compress"
 	"github.com/ringo-ml/ringo/internal/exchange"
+	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/schema"
 )
@@ -75,6 +77,9 @@ type Config struct {
 	GeoSteps, Copies int
 	// Cache configures the reuse of rows of earlier batches. It is not for GeoSteps.
 	Cache CacheConfig
+	// Batches is the number of batches in a step: gradients are sums over them, and servers receive
+	// the mean. 0 means 1.
+	Batches int
 	// Done is the number of steps of a replaced trainer, for the schedule of exchanges.
 	Done uint64
 	// Timeout limits waits for the servers; 0: 15 min.
@@ -99,6 +104,9 @@ type Trainer struct {
 	used    [2]CacheUse // counts of training and of Peek
 	pushed  []uint64
 	clicks  clicks
+	mean    mean
+	sums    []rowSums // by table; nil if a step has one batch
+	current bool      // the dense parameters are of the current step
 	waited  time.Duration
 	err     error // error of a Start, for Wait
 }
@@ -118,10 +126,13 @@ func New(cfg Config) (*Trainer, error) {
 	if cfg.GeoSteps < 0 || cfg.GeoSteps > 0 && cfg.Copies < 1 {
 		return nil, fmt.Errorf("ps: trainer: %d copies exchanged every %d steps: want at least 1 and 0", cfg.Copies, cfg.GeoSteps)
 	}
+	if cfg.Batches < 0 || cfg.Batches > 1 && cfg.GeoSteps > 0 {
+		return nil, fmt.Errorf("ps: trainer: %d batches in a step, copies exchanged every %d: want at least 0, and 1 with copies", cfg.Batches, cfg.GeoSteps)
+	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 15 * time.Minute
 	}
-	t := &Trainer{cfg: cfg, session: cfg.Client.Session(cfg.Session), step: 1, groups: groups(cfg.Lookups), tables: make([]table, len(sc.Sparse))}
+	t := &Trainer{mean: mean{batches: cfg.Batches, kernels: simd.Host()}, cfg: cfg, session: cfg.Client.Session(cfg.Session), step: 1, groups: groups(cfg.Lookups), tables: make([]table, len(sc.Sparse))}
 	for i, g := range t.groups {
 		for _, k := range g.tables {
 			t.tables[k] = table{sc.Sparse[k].Dim, i, sc.Sparse[k].Counts() > 0}
@@ -129,6 +140,9 @@ func New(cfg Config) (*Trainer, error) {
 				return nil, fmt.Errorf("ps: trainer: rule %s of table %q counts on the servers: copies that trainers move cannot", sc.Sparse[k].Rule.Name, sc.Sparse[k].Name)
 			}
 		}
+	}
+	if cfg.Batches > 1 {
+		t.sums = make([]rowSums, len(t.tables))
 	}
 	for i := range t.batches {
 		t.batches[i] = batch{parts: make([]part, len(t.groups)), rows: make([][]float32, len(t.tables)), misses: make([]cacheMisses, len(t.tables))}
@@ -151,13 +165,14 @@ func New(cfg Config) (*Trainer, error) {
 }
 
 // PushRows updates rows of a table from the last Fetch by gradients: row i of grads is for its row
-// at[i]; rows must be distinct. For tables with counts use PushClicks.
+// at[i]; rows must be distinct. With several batches in a step, End sends the sums over them. For
+// tables with counts use PushClicks.
 func (t *Trainer) PushRows(table int, at []int32, grads []float32) error {
 	if t.geo != nil {
 		t.geo.tables[table].move(at, grads)
 		return nil
 	}
-	return t.session.PushRows(table, t.step, t.keysOf(table, at), grads)
+	return t.push(table, t.keysOf(table, at), grads)
 }
 
 // keysOf returns the keys of a table's rows of the last Fetch, valid until the next call.
@@ -170,17 +185,31 @@ func (t *Trainer) keysOf(table int, at []int32) []uint64 {
 	return t.pushed
 }
 
-// Start sends a bucket's gradients, see exchange.Reducer. It accepts only dense, uncoded gradients.
+// Start sends a bucket's gradients, see exchange.Reducer: as they are in the client's encoding of
+// dense values, or coded or selected by the request. Servers add and apply them; no sum returns.
 func (t *Trainer) Start(op *exchange.Request) {
 	if t.err != nil {
 		return
 	}
-	if op.Sparse != nil || op.Code != nil {
-		t.err = fmt.Errorf("ps: trainer: step %d: values at %d are selected or coded: servers of parameters take whole gradients", t.step, op.Lo)
-		return
-	}
-	t.err = t.session.PushDense(array, t.step, op.Lo, op.X)
 	op.Sent = exchange.Result{Algorithm: algorithm, Bytes: 4 * int64(len(op.X)), Entries: len(op.X), Dense: true}
+	code := op.Code
+	if code == nil {
+		code = compress.FP32{}
+	}
+	switch {
+	case op.Sparse != nil:
+		t.mean.values = append(t.mean.values[:0], op.Sparse.Value...)
+		s := compress.Sparse{Len: op.Sparse.Len, Index: op.Sparse.Index, Value: t.mean.of(t.mean.values)}
+		op.Sent.Entries, op.Sent.Dense = s.Count(), false
+		op.Sent.Bytes, t.err = t.session.PushCoded(array, t.step, op.Lo, code, nil, &s)
+	case code.Code() != compress.CodeFP32:
+		op.Sent.Bytes, t.err = t.session.PushCoded(array, t.step, op.Lo, code, t.mean.of(op.X), nil)
+	default:
+		t.err = t.session.PushDense(array, t.step, op.Lo, t.mean.of(op.X))
+	}
+	if v := (*compress.ValueError)(nil); errors.As(t.err, &v) {
+		t.err = &exchange.ValueError{At: op.Lo + v.Index, Value: v.Value, Code: v.Code}
+	}
 }
 
 // Wait returns immediately: a push has no result before the next Fetch.
@@ -208,10 +237,14 @@ func (t *Trainer) End(rate float64) error {
 			return err
 		}
 	}
+	if err := t.pushSums(); err != nil {
+		return err
+	}
 	if err := t.session.Clock(t.step, rate); err != nil {
 		return err
 	}
 	t.step++
+	t.current = false
 	t.pass.moved()
 	if t.geo != nil && (!t.geo.stale || t.pending.values != nil) {
 		return nil
@@ -239,6 +272,7 @@ func (t *Trainer) PushDeltas() error {
 // PullDense loads the dense parameters after all steps until now. For copies PushDeltas must
 // precede it.
 func (t *Trainer) PullDense() error {
+	t.current = false
 	t.pass.moved()
 	if err := t.await(); err != nil { // an earlier request may lack other trainers' last steps
 		return err

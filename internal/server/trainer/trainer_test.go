@@ -4,20 +4,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/compress"
-	"github.com/ringo-ml/ringo/internal/exchange"
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// What servers of parameters cannot take is refused before anything is sent, and stays the
-// fault of all that follows.
-func TestWholeGradientsOnly(t *testing.T) {
-	tr := &Trainer{step: 3}
-	tr.Start(&exchange.Request{X: make([]float32, 4), Lo: 32, Sparse: &compress.Sparse{}})
-	tr.Start(&exchange.Request{X: make([]float32, 4)})
-	if _, err := tr.Wait(nil); err == nil || !strings.Contains(err.Error(), "step 3: values at 32 are selected or coded") {
-		t.Errorf("got %v", err)
-	}
+// TestNewRejectsSchemas checks the shapes that New needs.
+func TestNewRejectsSchemas(t *testing.T) {
 	rule := schema.Rule{Name: "sgd", LR: 1}
 	for _, s := range []schema.Schema{
 		{},
@@ -27,5 +18,9 @@ func TestWholeGradientsOnly(t *testing.T) {
 		if _, err := New(Config{Schema: s, Values: make([]float32, 4)}); err == nil || !strings.Contains(err.Error(), "want one array") {
 			t.Errorf("%+v: %v", s, err)
 		}
+	}
+	good := Config{Schema: schema.Schema{Dense: []schema.Dense{{Name: "a", Len: 4, Rule: rule}}}, Values: make([]float32, 4), Batches: 2, GeoSteps: 1, Copies: 1}
+	if _, err := New(good); err == nil || !strings.Contains(err.Error(), "2 batches in a step, copies exchanged every 1") {
+		t.Errorf("batches of copies: %v", err)
 	}
 }
