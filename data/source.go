@@ -3,8 +3,7 @@
 // Open opens a Dataset by name: MNIST, CIFAR-10, a folder of images, text as words or bytes, rows
 // of Criteo, or a synthetic version of each. A Dataset has a Source of samples for training and
 // another for evaluation. A Sampler selects the samples of a rank at each step (shuffled Shards, or
-// Streams for sequences in order), and a Loader fills batches ahead of the step. Published returns
-// a Fetcher for public sets.
+// Streams for sequences in order), and a Loader fills batches ahead of the step.
 package data
 
 import "github.com/ringo-ml/ringo/internal/bytesview"

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/cli/commandtest"
 	"github.com/ringo-ml/ringo/internal/data/images"
@@ -195,15 +194,15 @@ func mnistFolder(t *testing.T, dir string) (truncated string) {
 		}
 		return append(out, content...)
 	}
-	names := data.MNISTFiles()
+	names := []string{images.TrainImages, images.TrainLabels, images.TestImages, images.TestLabels}
 	for i, content := range [][]byte{
 		idx(train.Pixels, 64, 28, 28)[:1000], idx(train.Labels, 64), idx(test.Pixels, 16, 28, 28), idx(test.Labels, 16),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, names[i].Name), content, 0o666); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, names[i]), content, 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return filepath.Join(dir, names[0].Name)
+	return filepath.Join(dir, names[0])
 }
 
 // Programs find their place in the variables.

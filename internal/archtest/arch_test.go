@@ -103,6 +103,11 @@ var forbidden = []struct {
 		why:  "package data opens sets by their kinds, which do not depend on it",
 	},
 	{
+		from: []string{"data/...", "internal/data/datafile", "internal/data/images", "internal/data/clicks", "internal/data/text", "predict", "train"},
+		to:   []string{"internal/data/download"},
+		why:  "who opens a set has its files, and a trainer needs no client of HTTP",
+	},
+	{
 		from: []string{"internal/data/npy"},
 		to:   []string{"data/table", "internal/setting"},
 		why:  "an array's numbers do not depend on what they are for",

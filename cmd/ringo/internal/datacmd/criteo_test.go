@@ -13,6 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/cli/commandtest"
+	"github.com/ringo-ml/ringo/internal/data/download"
 )
 
 func TestDataCriteoGenerate(t *testing.T) {
@@ -21,7 +22,7 @@ func TestDataCriteoGenerate(t *testing.T) {
 	for i, seed := range []string{"", " --seed 2"} {
 		dir := filepath.Join(t.TempDir(), "made", "here")
 		line := "--generate 2.5k --like " + sample + " --out " + dir + seed
-		status, out, errs := runSet("criteo", data.Fetcher{}, line+" --progress plain")
+		status, out, errs := runSet("criteo", download.Fetcher{}, line+" --progress plain")
 		if want := fmt.Sprintf("2,500 rows like %s are in %s; train with `ringo train ctr-dnn --data %s`\n", sample, dir, dir); status != 0 || out != want {
 			t.Fatalf("status %d, stdout %q, stderr %q", status, out, errs)
 		}
@@ -36,7 +37,7 @@ func TestDataCriteoGenerate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		status, _, errs = runSet("criteo", data.Fetcher{}, line)
+		status, _, errs = runSet("criteo", download.Fetcher{}, line)
 		if status != cli.Failed || !strings.Contains(errs, "is there already") {
 			t.Errorf("again: status %d, stderr %q", status, errs)
 		}
@@ -68,7 +69,7 @@ func TestDataCriteoFaults(t *testing.T) {
 		{"--generate 5 --like " + bad + " --out " + out, cli.Failed, "line 1"},
 		{"--generate 5 --like " + sample + " --out " + bad + "/x", cli.Failed, "not a directory"},
 	} {
-		status, _, errs := runSet("criteo", data.Fetcher{}, c.line)
+		status, _, errs := runSet("criteo", download.Fetcher{}, c.line)
 		if status != c.status || !strings.Contains(errs, c.says) {
 			t.Errorf("%q: status %d, stderr %q, want %d and %q", c.line, status, errs, c.status, c.says)
 		}
@@ -90,7 +91,7 @@ func TestDataHelp(t *testing.T) {
 		}
 	}
 	for _, set := range published() {
-		if _, ok := data.Published(set.name); !ok {
+		if _, ok := download.Published(set.name); !ok {
 			t.Errorf("%s is not published", set.name)
 		}
 	}
@@ -102,7 +103,7 @@ func TestDataCIFARFrom(t *testing.T) {
 		status int
 		says   string
 	}{{"--from x", cli.UsageError, "--from needs --out"}, {"--from /nowhere --out " + t.TempDir(), cli.Failed, "/nowhere"}} {
-		if status, _, errs := runSet("cifar10", data.Fetcher{}, c.line); status != c.status || !strings.Contains(errs, c.says) {
+		if status, _, errs := runSet("cifar10", download.Fetcher{}, c.line); status != c.status || !strings.Contains(errs, c.says) {
 			t.Errorf("%q: status %d, stderr %q", c.line, status, errs)
 		}
 	}
@@ -113,10 +114,10 @@ func TestDataPlainFile(t *testing.T) {
 	m := newMirror(t)
 	content := m.body["/mnist/images.gz"]
 	sum := sha256.Sum256(content)
-	file := data.File{Name: "images.tar.gz", Plain: true, Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:])}
+	file := download.File{Name: "images.tar.gz", Plain: true, Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:])}
 	m.body["/c/images.tar.gz"] = content
 	dir := t.TempDir()
-	status, out, errs := runSet("cifar10", data.Fetcher{Files: []data.File{file}}, "--progress none --out "+dir+" --mirror "+m.URL+"/c")
+	status, out, errs := runSet("cifar10", download.Fetcher{Files: []download.File{file}}, "--progress none --out "+dir+" --mirror "+m.URL+"/c")
 	if want := fmt.Sprintf("CIFAR-10 is complete in %s; train with `ringo train cifar-resnet20 --data %s`\n", dir, dir); status != 0 || out != want {
 		t.Errorf("status %d, stdout %q, stderr %q", status, out, errs)
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/data/download"
 	"github.com/ringo-ml/ringo/internal/data/images"
 )
 
@@ -48,7 +48,7 @@ also trains on synthetic data (` + "`--data synthetic`" + `), and on your own fi
 // set is a published data set: its name, a model for the set, and its fetcher.
 type set struct {
 	name, title, short, model string
-	data.Fetcher
+	download.Fetcher
 }
 
 // published returns the sets in the order of the help.
@@ -60,7 +60,7 @@ func published() []set {
 		{name: "criteo", title: "Criteo's sample", short: "Download Criteo's sample (9 MB), or generate rows like it", model: "ctr-dnn"},
 	}
 	for i := range all {
-		all[i].Fetcher, _ = data.Published(all[i].name) // a test checks all names
+		all[i].Fetcher, _ = download.Published(all[i].name) // a test checks all names
 	}
 	return all
 }
@@ -98,11 +98,11 @@ func (s *set) fetch(cmd *cobra.Command, p *cli.Progress) error {
 	s.Progress = p.Update
 	err := s.Fetch(cmd.Context())
 	p.Finish()
-	if errors.Is(err, data.ErrOffline) {
+	if errors.Is(err, download.ErrOffline) {
 		return fmt.Errorf("%w, or name another --mirror", err)
 	}
 	if err == nil && s.name == "criteo" {
-		err = data.UnpackCriteo(s.Dir)
+		err = download.UnpackCriteo(s.Dir)
 	}
 	if err != nil {
 		return err

@@ -16,15 +16,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/cli/commandtest"
+	"github.com/ringo-ml/ringo/internal/data/download"
 )
 
 // mirror serves two small files in the place of MNIST's.
 type mirror struct {
 	*httptest.Server
-	files []data.File
+	files []download.File
 	body  map[string][]byte // by path
 	asked []string          // path and range; read when the fetch is over
 }
@@ -35,7 +35,7 @@ func newMirror(t *testing.T) *mirror {
 		content := make([]byte, 5000)
 		rand.NewChaCha8([32]byte([]byte(name + strings.Repeat(" ", 26)))).Read(content)
 		sum := sha256.Sum256(content)
-		m.files = append(m.files, data.File{Name: name, Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:])})
+		m.files = append(m.files, download.File{Name: name, Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:])})
 		m.body["/mnist/"+name+".gz"] = gzipped(content)
 	}
 	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +59,7 @@ func gzipped(content []byte) []byte {
 }
 
 // runSet runs the command of a set whose files are others.
-func runSet(name string, f data.Fetcher, line string) (status int, stdout, stderr string) {
+func runSet(name string, f download.Fetcher, line string) (status int, stdout, stderr string) {
 	all := published()
 	s := all[slices.IndexFunc(all, func(s set) bool { return s.name == name })]
 	s.Fetcher = f
@@ -76,7 +76,7 @@ func runSet(name string, f data.Fetcher, line string) (status int, stdout, stder
 // fetchFrom runs `ringo data mnist` against the mirror.
 func (m *mirror) fetchFrom(line string) (status int, stdout, stderr string) {
 	m.asked = nil
-	return runSet("mnist", data.Fetcher{Files: m.files}, line)
+	return runSet("mnist", download.Fetcher{Files: m.files}, line)
 }
 
 func TestDataMNIST(t *testing.T) {

@@ -1,4 +1,4 @@
-package data
+package download
 
 import (
 	"archive/tar"
@@ -22,7 +22,12 @@ import (
 func Published(set string) (f Fetcher, ok bool) {
 	switch set {
 	case "mnist":
-		return Fetcher{Files: MNISTFiles(), Mirrors: []string{
+		return Fetcher{Files: []File{
+			{Name: images.TrainImages, Size: 47040016, SHA256: "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"},
+			{Name: images.TrainLabels, Size: 60008, SHA256: "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"},
+			{Name: images.TestImages, Size: 7840016, SHA256: "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"},
+			{Name: images.TestLabels, Size: 10008, SHA256: "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"},
+		}, Mirrors: []string{
 			"https://ossci-datasets.s3.amazonaws.com/mnist/",
 			"https://storage.googleapis.com/cvdf-datasets/mnist/",
 		}}, true
@@ -51,16 +56,6 @@ func Published(set string) (f Fetcher, ok bool) {
 		}}, true
 	}
 	return Fetcher{}, false
-}
-
-// MNISTFiles returns the four files of MNIST.
-func MNISTFiles() []File {
-	return []File{
-		{Name: images.TrainImages, Size: 47040016, SHA256: "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"},
-		{Name: images.TrainLabels, Size: 60008, SHA256: "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"},
-		{Name: images.TestImages, Size: 7840016, SHA256: "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"},
-		{Name: images.TestLabels, Size: 10008, SHA256: "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"},
-	}
 }
 
 // checkTokens returns a check that a text has want tokens: words and line ends.

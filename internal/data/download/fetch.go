@@ -1,4 +1,5 @@
-package data
+// Package download fetches public data sets from mirrors, and verifies their files.
+package download
 
 import (
 	"context"
