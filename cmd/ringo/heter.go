@@ -81,9 +81,8 @@ func (c *heterRole) check(cmd *cobra.Command) []error {
 		return faults
 	}
 	if c.launched {
-		if cmd.Flags().Changed("index") {
-			faults.Add("--index %d, but a launcher has already placed this process: leave it out", c.index)
-		}
+		faults.If(cmd.Flags().Changed("index"),
+			"--index %d, but a launcher has already placed this process: leave it out", c.index)
 		return faults
 	}
 	faults.Error(c.faults(c.byHand()))

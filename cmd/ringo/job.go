@@ -46,16 +46,14 @@ func (f *jobFlags) check(cmd *cobra.Command, model string) []error {
 	if f.worker && f.Transport == job.TransportMem {
 		faults.Error(f.faults(setting.Errorf("job.transport", "mem is for all ranks in one process, not for a single rank")))
 	}
-	if f.worker && f.ByHand() {
-		faults.Add("--rank %d, but %s is set too: a launcher has already placed this process", f.Rank, launch.RankVar)
-	}
+	faults.If(f.worker && f.ByHand(),
+		"--rank %d, but %s is set too: a launcher has already placed this process", f.Rank, launch.RankVar)
 	if !f.worker {
 		faults.Error(f.idleFaults())
 		faults.Error(f.faults(f.atHand()))
 	}
-	if f.worker && len(f.env.Tables) > 0 && !f.Sync.UsesParameterServers() && f.accepts("sync") {
-		faults.Add("the launcher has started %d parameter servers: give the same --sync as the launcher, bsp, ssp, async or geo", len(f.env.Tables))
-	}
+	faults.If(f.worker && len(f.env.Tables) > 0 && !f.Sync.UsesParameterServers() && f.accepts("sync"),
+		"the launcher has started %d parameter servers: give the same --sync as the launcher, bsp, ssp, async or geo", len(f.env.Tables))
 	faults.Error(f.faults(errors.Join(f.ValidateProcesses(), f.orders(), f.partFault())))
 	faults.Error(f.faults(f.tuning.load(f.Spec)))
 	f.progress, _ = cli.StyleFor(f.Output.Progress, cmd.ErrOrStderr()) // a known style; workers write to pipes and get the launcher's

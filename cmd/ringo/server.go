@@ -98,15 +98,13 @@ func (c *serverRole) check(cmd *cobra.Command) []error {
 	} else if c.Sync == job.AllReduce {
 		faults.Add("--sync %s has no servers: want sum, bsp, ssp, async or geo", c.Sync)
 	}
-	if c.Sync == job.Aggregate && cmd.Flags().Changed("http") {
-		faults.Add("--http has no effect on an aggregation server: the ranks of its host serve its metrics")
-	}
+	faults.If(c.Sync == job.Aggregate && cmd.Flags().Changed("http"),
+		"--http has no effect on an aggregation server: the ranks of its host serve its metrics")
 	if c.Transport == job.TransportMem {
 		faults.Error(c.faults(setting.Errorf("job.transport", "mem runs all ranks in one process, without servers")))
 	}
-	if placed && cmd.Flags().Changed("index") {
-		faults.Add("--index %d, but a launcher has already placed this process: leave it out", c.index)
-	}
+	faults.If(placed && cmd.Flags().Changed("index"),
+		"--index %d, but a launcher has already placed this process: leave it out", c.index)
 	if c.launched {
 		c.Servers.Count, c.Ranks = len(c.place.Addrs), c.place.WorldSize
 	} else if c.Sync.UsesParameterServers() {

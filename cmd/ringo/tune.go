@@ -86,9 +86,8 @@ func (c *tuneCommand) settle(cmd *cobra.Command, model string) ([]search.Trial, 
 		return slices.Contains([]setting.Path{"model", "output.json", "output.progress"}, a.Path)
 	})
 	for _, a := range base {
-		if ownSetting(a.Path) {
-			faults.Add("%s is of one run, and `ringo tune` runs several: train the best settings with it afterwards", flagOf(a.Path))
-		}
+		faults.If(ownSetting(a.Path),
+			"%s is of one run, and `ringo tune` runs several: train the best settings with it afterwards", flagOf(a.Path))
 	}
 	switch {
 	case c.worker || c.part != nil:

@@ -45,6 +45,13 @@ type Faults []error
 // Add adds an error, formatted by fmt.Errorf.
 func (f *Faults) Add(format string, args ...any) { *f = append(*f, fmt.Errorf(format, args...)) }
 
+// If is Add if wrong.
+func (f *Faults) If(wrong bool, format string, args ...any) {
+	if wrong {
+		f.Add(format, args...)
+	}
+}
+
 // Error adds err unless nil.
 func (f *Faults) Error(err error) {
 	if err != nil {
@@ -54,23 +61,18 @@ func (f *Faults) Error(err error) {
 
 // Range adds an error for a number outside [least, most].
 func (f *Faults) Range(flag string, n, least, most int) {
-	if n < least || n > most {
-		f.Add("--%s %d: want %d to %d", flag, n, least, most)
-	}
+	f.If(n < least || n > most, "--%s %d: want %d to %d", flag, n, least, most)
 }
 
 // Budget adds an error for a measuring time outside (0, 1 h].
 func (f *Faults) Budget(flag string, d time.Duration) {
-	if d <= 0 || d > time.Hour {
-		f.Add("--%s %v: want more than 0 and at most 1h", flag, d)
-	}
+	f.If(d <= 0 || d > time.Hour, "--%s %v: want more than 0 and at most 1h", flag, d)
 }
 
 // Known adds an error for a word not in words, with the nearest word.
 func (f *Faults) Known(flag, word string, words ...string) {
-	if !slices.Contains(words, word) {
-		f.Add("--%s %q is not known%s: use %s", flag, word, spelling.Hint(word, words...), or(words))
-	}
+	f.If(!slices.Contains(words, word),
+		"--%s %q is not known%s: use %s", flag, word, spelling.Hint(word, words...), or(words))
 }
 
 // Disk adds errors of --ps-disk, which limits the disk space for rows beyond --ps-memory and must

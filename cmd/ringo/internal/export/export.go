@@ -61,13 +61,9 @@ func Command() *cobra.Command {
 		faults.Known("format", format, safetensors, npz, graph, bundle)
 		if cmd.Flags().Changed("inputs") {
 			faults.Known("inputs", inputs, raw, encoded)
-			if format != graph {
-				faults.Add("--inputs %s: only --format onnx has a choice of inputs", inputs)
-			}
+			faults.If(format != graph, "--inputs %s: only --format onnx has a choice of inputs", inputs)
 		}
-		if out == "" {
-			faults.Add("`ringo export` needs --out FILE")
-		}
+		faults.If(out == "", "`ringo export` needs --out FILE")
 		if len(faults) > 0 {
 			return faults.Usage()
 		}

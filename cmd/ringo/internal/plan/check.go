@@ -34,9 +34,8 @@ func (c *command) check(spec model.Spec) error {
 			faults.Add("--cost-profile %s is of model %q, not of %s", c.profile, c.loaded.Model, spec.Name)
 		}
 	}
-	if c.plan == savedPlan && c.loaded.Plan == nil {
-		faults.Add("--plan %s: no plan was saved: name a file with one with --cost-profile", savedPlan)
-	}
+	faults.If(c.plan == savedPlan && c.loaded.Plan == nil,
+		"--plan %s: no plan was saved: name a file with one with --cost-profile", savedPlan)
 	return faults.Usage()
 }
 
@@ -53,33 +52,21 @@ func plannerPart(path string) (bucket.Profile, error) {
 
 func (c *command) checkCluster(faults *cli.Faults) {
 	faults.Range("np", c.np, 1, mostRanks)
-	if c.ranks.sized {
-		faults.Add("--np %v: processors have no effect without --heter", &c.ranks)
-	}
-	if c.changed("servers") {
-		faults.Add("--servers has no effect without --heter: leave it out")
-	}
-	if c.hosts < 1 || c.hosts > c.np {
-		faults.Add("--hosts %d: want 1 to %d, the number of ranks", c.hosts, c.np)
-	}
+	faults.If(c.ranks.sized, "--np %v: processors have no effect without --heter", &c.ranks)
+	faults.If(c.changed("servers"), "--servers has no effect without --heter: leave it out")
+	faults.If(c.hosts < 1 || c.hosts > c.np, "--hosts %d: want 1 to %d, the number of ranks", c.hosts, c.np)
 	rate := func(flag, text string) float64 {
 		r, err := parseRate(text)
-		if err != nil {
-			faults.Add("--%s %w", flag, err)
-		}
+		faults.If(err != nil, "--%s %w", flag, err)
 		return r
 	}
 	c.cluster = cluster{np: c.np, hosts: c.hosts, inter: rate("inter", c.inter), intra: rate("intra", c.intra), latency: c.latency.Seconds()}
 	c.memoryRate = rate("memory", c.memory)
-	if c.latency < 0 {
-		faults.Add("--latency %v: want 0 or more", c.latency)
-	}
-	if c.hosts == 1 && c.changed("inter") {
-		faults.Add("--inter %s has no effect on one host: leave it out, or say --hosts", c.inter)
-	}
-	if c.hosts == c.np && c.np > 1 && c.changed("intra") {
-		faults.Add("--intra %s has no effect with one rank on each host: leave it out", c.intra)
-	}
+	faults.If(c.latency < 0, "--latency %v: want 0 or more", c.latency)
+	faults.If(c.hosts == 1 && c.changed("inter"),
+		"--inter %s has no effect on one host: leave it out, or say --hosts", c.inter)
+	faults.If(c.hosts == c.np && c.np > 1 && c.changed("intra"),
+		"--intra %s has no effect with one rank on each host: leave it out", c.intra)
 }
 
 func (c *command) checkCompute(faults *cli.Faults) {
@@ -89,23 +76,17 @@ func (c *command) checkCompute(faults *cli.Faults) {
 			sources++
 		}
 	}
-	if sources != 1 {
-		faults.Add("want one of --compute-ms MS, --measure and --cost-profile FILE, got %d", sources)
-	}
-	if c.changed("compute-ms") && (!(c.computeMS > 0) || math.IsInf(c.computeMS, 0)) {
-		faults.Add("--compute-ms %s: want a positive number", quantity.Exact(c.computeMS))
-	}
-	if c.changed("batch") && c.profile != "" {
-		faults.Add("--batch has no effect with --cost-profile, which is of its own batch: leave it out")
-	}
+	faults.If(sources != 1, "want one of --compute-ms MS, --measure and --cost-profile FILE, got %d", sources)
+	faults.If(c.changed("compute-ms") && (!(c.computeMS > 0) || math.IsInf(c.computeMS, 0)),
+		"--compute-ms %s: want a positive number", quantity.Exact(c.computeMS))
+	faults.If(c.changed("batch") && c.profile != "",
+		"--batch has no effect with --cost-profile, which is of its own batch: leave it out")
 	c.checkMeasure(faults)
 }
 
 // checkMeasure checks the threads and the batch.
 func (c *command) checkMeasure(faults *cli.Faults) {
-	if c.changed("threads") && !c.measure {
-		faults.Add("--threads belongs to --measure")
-	}
+	faults.If(c.changed("threads") && !c.measure, "--threads belongs to --measure")
 	faults.Range("threads", c.threads, 0, train.MaxThreads)
 	if c.changed("batch") {
 		faults.Range("batch", c.batch, 1, randbatch.MostSamples)
@@ -121,22 +102,15 @@ func (c *command) checkStrategy(faults *cli.Faults) {
 	}
 	s := all[at]
 	c.chosen = s
-	if !(c.spars > 0 && c.spars <= 1) {
-		faults.Add("--spars %s: want more than 0 and at most 1", quantity.Exact(c.spars))
-	}
-	if c.every < 1 {
-		faults.Add("--dlgs-every %d: want at least 1", c.every)
-	}
+	faults.If(!(c.spars > 0 && c.spars <= 1), "--spars %s: want more than 0 and at most 1", quantity.Exact(c.spars))
+	faults.If(c.every < 1, "--dlgs-every %d: want at least 1", c.every)
 	faults.Known("dlgs-rule", c.rule, string(compress.RuleCorrected), string(compress.RulePaper))
 	for flag, idle := range map[string]bool{"spars": !s.sparse, "dlgs-every": s.reuse == 0, "dlgs-rule": s.reuse == 0, "memory": s.exact == 0} {
-		if idle && c.changed(flag) {
-			faults.Add("--%s has no effect on strategy %s: leave it out", flag, s.name)
-		}
+		faults.If(idle && c.changed(flag), "--%s has no effect on strategy %s: leave it out", flag, s.name)
 	}
 	c.checkPlan(faults)
-	if s.algorithm != "" && c.changed("algorithm") && c.algorithm != s.algorithm {
-		faults.Add("--algorithm %s: strategy %s has only %s", c.algorithm, s.name, s.algorithm)
-	}
+	faults.If(s.algorithm != "" && c.changed("algorithm") && c.algorithm != s.algorithm,
+		"--algorithm %s: strategy %s has only %s", c.algorithm, s.name, s.algorithm)
 	if s.algorithm != "" {
 		c.algorithm = s.algorithm
 	}
@@ -156,9 +130,8 @@ func (c *command) checkPlan(faults *cli.Faults) {
 			c.plan = s.plan
 		}
 	}
-	if s.plan != "" && c.plan != s.plan {
-		faults.Add("--plan %s: strategy %s selects %s and has plan %s alone", c.plan, s.name, s.about, s.plan)
-	}
+	faults.If(s.plan != "" && c.plan != s.plan,
+		"--plan %s: strategy %s selects %s and has plan %s alone", c.plan, s.name, s.about, s.plan)
 	switch p, err := bucket.LookupPlanner(c.plan); {
 	case c.plan == allPlans:
 		c.planners = bucket.Planners()
@@ -174,9 +147,7 @@ func (c *command) checkPlan(faults *cli.Faults) {
 	} else if c.bucketBytes != 0 {
 		c.planners[0].Plan = bucket.FixedOf(c.bucketBytes)
 	}
-	if c.save != "" && c.plan == allPlans {
-		faults.Add("--save keeps one plan: name it with --plan")
-	}
+	faults.If(c.save != "" && c.plan == allPlans, "--save keeps one plan: name it with --plan")
 }
 
 // names returns the names of all.

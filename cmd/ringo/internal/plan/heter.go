@@ -69,27 +69,17 @@ func idleOfSplit() []string {
 func (c *command) checkSplit(spec model.Spec) error {
 	var faults cli.Faults
 	for _, flag := range idleOfSplit() {
-		if c.changed(flag) {
-			faults.Add("--%s has no effect with --heter: leave it out", flag)
-		}
+		faults.If(c.changed(flag), "--%s has no effect with --heter: leave it out", flag)
 	}
 	all := c.ranks.count() + c.servers.count() + c.heter.count()
-	if c.ranks.count() < 1 || c.servers.count() < 1 || all > mostProcesses {
-		faults.Add("--np %v, --servers %v and --heter %v: want at least one of each, and %d at most in all", &c.ranks, &c.servers, &c.heter, mostProcesses)
-	}
-	if c.hosts != 1 && (c.hosts < all || c.hosts > mostProcesses) {
-		faults.Add("--hosts %d: want 1, for all on one host, or at least %d, one for each process: those beyond are shared out, too", c.hosts, all)
-	}
+	faults.If(c.ranks.count() < 1 || c.servers.count() < 1 || all > mostProcesses,
+		"--np %v, --servers %v and --heter %v: want at least one of each, and %d at most in all", &c.ranks, &c.servers, &c.heter, mostProcesses)
+	faults.If(c.hosts != 1 && (c.hosts < all || c.hosts > mostProcesses),
+		"--hosts %d: want 1, for all on one host, or at least %d, one for each process: those beyond are shared out, too", c.hosts, all)
 	c.checkSplitLinks(&faults)
-	if c.measure == (c.profile != "") {
-		faults.Add("want one of --measure and --cost-profile FILE with --heter")
-	}
-	if c.html != "" {
-		faults.Add("--html has no effect with --heter: it draws the steps of plans")
-	}
-	if c.save != "" && !c.measure {
-		faults.Add("--save with --heter keeps what --measure finds: give both, or leave it out")
-	}
+	faults.If(c.measure == (c.profile != ""), "want one of --measure and --cost-profile FILE with --heter")
+	faults.If(c.html != "", "--html has no effect with --heter: it draws the steps of plans")
+	faults.If(c.save != "" && !c.measure, "--save with --heter keeps what --measure finds: give both, or leave it out")
 	c.checkMeasure(&faults)
 	if c.profile != "" {
 		p, err := tune.Load(c.profile)
@@ -109,21 +99,16 @@ func (c *command) checkSplit(spec model.Spec) error {
 
 func (c *command) checkSplitLinks(faults *cli.Faults) {
 	for flag, unused := range map[string]bool{"inter": c.hosts == 1, "intra": c.hosts != 1} {
-		if unused && c.changed(flag) {
-			faults.Add("--%s has no effect with --heter and --hosts %d: leave it out", flag, c.hosts)
-		}
+		faults.If(unused && c.changed(flag),
+			"--%s has no effect with --heter and --hosts %d: leave it out", flag, c.hosts)
 	}
 	text, flag := c.intra, "intra"
 	if c.hosts != 1 {
 		text, flag = c.inter, "inter"
 	}
 	rate, err := parseRate(text)
-	if err != nil {
-		faults.Add("--%s %w", flag, err)
-	}
-	if c.latency < 0 {
-		faults.Add("--latency %v: want 0 or more", c.latency)
-	}
+	faults.If(err != nil, "--%s %w", flag, err)
+	faults.If(c.latency < 0, "--latency %v: want 0 or more", c.latency)
 	c.cluster = cluster{inter: rate, intra: rate, latency: c.latency.Seconds()}
 }
 

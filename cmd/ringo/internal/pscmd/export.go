@@ -40,9 +40,7 @@ func exportCommand() *cobra.Command {
 		p, err := progress()
 		var faults cli.Faults
 		faults.Known("format", c.format, string(export.Text), string(export.Binary))
-		if c.out == "" {
-			faults.Add("`ringo ps export` needs --out FILE, or - for stdout")
-		}
+		faults.If(c.out == "", "`ringo ps export` needs --out FILE, or - for stdout")
 		if faults.Error(err); len(faults) > 0 {
 			return faults.Usage()
 		}

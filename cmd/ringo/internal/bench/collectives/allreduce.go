@@ -72,20 +72,15 @@ func allReduceBy(ranks bench.Ranks, reduce func(*collective.Group, []float32) er
 
 func (c *allReduce) execute(cmd *cobra.Command) error {
 	faults := cli.Faults(c.Check(cmd))
-	if len(c.floats) == 0 {
-		faults.Add("--floats is empty: name at least one size")
-	}
+	faults.If(len(c.floats) == 0, "--floats is empty: name at least one size")
 	for _, n := range c.floats {
 		faults.Range("floats", n, 0, maxFloats)
 	}
 	faults.Budget("time", c.budget)
 	c.arrivals.check(cmd, &faults)
-	if c.explain && c.arrivals.on {
-		faults.Add("--gap and --skew have no effect with --explain, which measures nothing: leave them out")
-	}
-	if c.explain && c.json != "" {
-		faults.Add("--json has no effect with --explain, which measures nothing: leave it out")
-	}
+	faults.If(c.explain && c.arrivals.on,
+		"--gap and --skew have no effect with --explain, which measures nothing: leave them out")
+	faults.If(c.explain && c.json != "", "--json has no effect with --explain, which measures nothing: leave it out")
 	return run(cmd, c.Ranks, faults, c.json, c.rank)
 }
 

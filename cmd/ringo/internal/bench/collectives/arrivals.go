@@ -33,9 +33,7 @@ func (a *arrivals) register(cmd *cobra.Command) {
 func (a *arrivals) check(cmd *cobra.Command, faults *cli.Faults) {
 	a.on = cmd.Flags().Changed("gap") || cmd.Flags().Changed("skew")
 	for name, d := range map[string]time.Duration{"gap": a.gap, "skew": a.skew} {
-		if d < 0 || d > longestGap {
-			faults.Add("--%s %v: want 0 to %v", name, d, longestGap)
-		}
+		faults.If(d < 0 || d > longestGap, "--%s %v: want 0 to %v", name, d, longestGap)
 	}
 }
 

@@ -113,9 +113,8 @@ func (c *command) execute(cmd *cobra.Command) error {
 	c.checkWhat(cmd, &faults)
 	faults.Budget("time", c.budget)
 	c.arrivals.check(cmd, &faults)
-	if c.limit && c.arrivals.on {
-		faults.Add("--gap and --skew have no effect with --limit, in which no rank waits: remove them")
-	}
+	faults.If(c.limit && c.arrivals.on,
+		"--gap and --skew have no effect with --limit, in which no rank waits: remove them")
 	return run(cmd, c.Ranks, faults, c.json, c.rank)
 }
 
@@ -143,13 +142,10 @@ func (c *command) checkWhat(cmd *cobra.Command, faults *cli.Faults) {
 	typ, ok := elementTypes()[c.typ]
 	faults.Known("type", c.typ, typeNames()...)
 	faults.Known("redop", c.redop, reductionNames()...)
-	if ok && c.redop == "mean" && !typ.means {
-		faults.Add("--redop mean is not defined for --type %s: use sum", c.typ)
-	}
+	faults.If(ok && c.redop == "mean" && !typ.means, "--redop mean is not defined for --type %s: use sum", c.typ)
 	at := c.Place()
-	if c.root < 0 || c.root >= at.Ranks {
-		faults.Add("--root %d: want a rank from 0 to %d, since --np is %d", c.root, at.Ranks-1, at.Ranks)
-	}
+	faults.If(c.root < 0 || c.root >= at.Ranks,
+		"--root %d: want a rank from 0 to %d, since --np is %d", c.root, at.Ranks-1, at.Ranks)
 	faults.Known("buffer", c.buffer, buffers()...)
 	if (c.limit || c.buffer == "arena") && at.Ranks > 1 && slices.Contains([]string{ringo.TransportTCP, "mem"}, at.Transport) {
 		faults.Add("--buffer arena, and --limit, need memory that the ranks share, which those of --transport %s do not: use --transport shm, or --buffer private", at.Transport)
@@ -169,19 +165,14 @@ func (c *command) checkSizes(cmd *cobra.Command, value int, faults *cli.Faults) 
 	case cmd.Flags().Changed("floats"):
 		faults.Add("--bytes and --floats both give sizes: leave one out")
 	}
-	if len(sizes) == 0 {
-		faults.Add("no sizes: name at least one with --floats or --bytes")
-	}
+	faults.If(len(sizes) == 0, "no sizes: name at least one with --floats or --bytes")
 	c.bytes = nil
 	for _, n := range sizes {
-		if n < 0 || n > maxBytes/unit {
-			faults.Add("size %d: want 0 to %d", n, maxBytes/unit)
-		}
+		faults.If(n < 0 || n > maxBytes/unit, "size %d: want 0 to %d", n, maxBytes/unit)
 		n *= unit
 		if value > 0 && n%value != 0 {
-			if cmd.Flags().Changed("bytes") || cmd.Flags().Changed("floats") {
-				faults.Add("size of %d bytes: want whole values of --type %s, %d bytes each", n, c.typ, value)
-			}
+			faults.If(cmd.Flags().Changed("bytes") || cmd.Flags().Changed("floats"),
+				"size of %d bytes: want whole values of --type %s, %d bytes each", n, c.typ, value)
 			n += value - n%value // rounds default sizes up
 		}
 		c.bytes = append(c.bytes, n)

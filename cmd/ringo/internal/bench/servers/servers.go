@@ -92,25 +92,17 @@ func (c *command) check(changed func(string) bool) error {
 	var faults cli.Faults
 	for _, d := range c.dists {
 		dist, err := loadgen.ParseDist(d)
-		if err != nil {
-			faults.Add("--dist %w", err)
-		}
+		faults.If(err != nil, "--dist %w", err)
 		c.drawn = append(c.drawn, dist)
 	}
-	if len(c.batches) == 0 || len(c.dists) == 0 || len(c.ops) == 0 {
-		faults.Add("--batch, --dist and --op: want at least one each")
-	}
+	faults.If(len(c.batches) == 0 || len(c.dists) == 0 || len(c.ops) == 0,
+		"--batch, --dist and --op: want at least one each")
 	faults.Budget("time", c.time)
 	faults.Range("repeat", c.repeat, 1, cli.MostTurns)
-	if c.inFlight < 1 {
-		faults.Add("--ahead %d: want at least 1", c.inFlight)
-	}
-	if c.clients < 1 {
-		faults.Add("--clients %d: want at least 1", c.clients)
-	}
-	if (c.memory > 0) != (c.dir != "") || c.disk > 0 && c.memory == 0 {
-		faults.Add("--ps-memory %s and --ps-disk %s with --ps-dir %q: want a folder with a limit of memory, and none without", c.memory.String(), c.disk.String(), c.dir)
-	}
+	faults.If(c.inFlight < 1, "--ahead %d: want at least 1", c.inFlight)
+	faults.If(c.clients < 1, "--clients %d: want at least 1", c.clients)
+	faults.If((c.memory > 0) != (c.dir != "") || c.disk > 0 && c.memory == 0,
+		"--ps-memory %s and --ps-disk %s with --ps-dir %q: want a folder with a limit of memory, and none without", c.memory.String(), c.disk.String(), c.dir)
 	faults.Disk(c.memory, c.disk, store.MinLimitBytes)
 	cfg := loadgen.Config{Servers: []string{""}, Table: c.table(), Keys: uint64(c.keys), Clients: c.clients}
 	if err := cfg.Validate(); err != nil {
