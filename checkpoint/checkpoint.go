@@ -18,11 +18,11 @@
 package checkpoint
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
@@ -170,15 +170,11 @@ func ofRank(name string) bool {
 
 // check reports states that Save cannot write.
 func (s State) check() error {
-	var errs []error
-	if s.Header.Step < 0 {
-		errs = append(errs, fmt.Errorf("step %d: want 0 or more", s.Header.Step))
-	}
-	if s.Keep < 0 {
-		errs = append(errs, fmt.Errorf("keep %d: want 0 (all) or more", s.Keep))
-	}
-	errs = append(errs, unique(s.Arrays)...)
-	return errors.Join(errs...)
+	var bad faults.List
+	bad.If(s.Header.Step < 0, "step %d: want 0 or more", s.Header.Step)
+	bad.If(s.Keep < 0, "keep %d: want 0 (all) or more", s.Keep)
+	bad.Add(unique(s.Arrays)...)
+	return bad.Err()
 }
 
 func unique(arrays []Array) (errs []error) {

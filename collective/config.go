@@ -1,12 +1,11 @@
 package collective
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/spelling"
 	"github.com/ringo-ml/ringo/internal/watch/record"
@@ -94,39 +93,30 @@ func dupID(id, k uint32) uint32 {
 
 // Validate returns all errors of the configuration together.
 func (c Config) Validate() error {
-	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("collective: "+format, args...)) }
+	bad := faults.In("collective: ")
 	if _, ok := methodOf(c.Algorithm); !ok && c.Algorithm != Auto {
-		faults = append(faults, setting.Errorf(pathAlgorithm, "%q is not known%s: want one of auto, %s", c.Algorithm, spelling.Hint(c.Algorithm, Algorithms()...), strings.Join(Algorithms(), ", ")))
+		bad.Add(setting.Errorf(pathAlgorithm, "%q is not known%s: want one of auto, %s", c.Algorithm, spelling.Hint(c.Algorithm, Algorithms()...), strings.Join(Algorithms(), ", ")))
 	}
 	if _, err := c.Rules.ruleSet(0); err != nil {
-		faults = append(faults, setting.Errorf(pathRules, "%v: %w", c.Rules, err))
+		bad.Add(setting.Errorf(pathRules, "%v: %w", c.Rules, err))
 	}
 	if c.Profile != nil && len(c.Rules) > 0 {
-		faults = append(faults, setting.Errorf(pathRules, "%v and %v, of %d ranks, both set the algorithms: remove one of the two", c.Rules, setting.Path("tuning.profile"), c.Profile.Ranks))
+		bad.Add(setting.Errorf(pathRules, "%v and %v, of %d ranks, both set the algorithms: remove one of the two", c.Rules, setting.Path("tuning.profile"), c.Profile.Ranks))
 	}
 	if c.Timeout < 0 {
-		faults = append(faults, setting.Errorf("job.timeout", "%v: want a positive time, such as 30s, or 0 for %v", c.Timeout, defaultTimeout))
+		bad.Add(setting.Errorf("job.timeout", "%v: want a positive time, such as 30s, or 0 for %v", c.Timeout, defaultTimeout))
 	}
-	if c.SegmentBytes != 0 && (c.SegmentBytes < minSegment || c.SegmentBytes > maxSegment) {
-		fault("segment bytes %d: want %d to %d, or 0 for %d", c.SegmentBytes, minSegment, maxSegment, defaultSegment)
-	}
-	if c.InFlight < 0 || c.InFlight > maxInFlight {
-		fault("in flight %d: want 1 to %d operations, or 0 for %d", c.InFlight, maxInFlight, defaultInFlight)
-	}
-	if c.SlowAfter < 0 {
-		fault("slow after %v: want 0 or more", c.SlowAfter)
-	}
-	if c.ShmSlot > shmSlots || c.ShmSlot > 0 && c.ID < FirstSubgroup {
-		fault("shared-memory slot %d of group %d: want 1 to %d, only for groups from %d on, or none", c.ShmSlot, c.ID, shmSlots, FirstSubgroup)
-	}
-	if c.ShmSlot != 0 && c.ID >= maxSubgroup {
-		fault("group %d: a member has already been in %d groups: keep groups instead of making new ones", c.ID, maxSubgroup-FirstSubgroup)
-	}
-	if c.ID > maxID {
-		fault("id %d: want at most %d", c.ID, maxID)
-	}
-	return errors.Join(faults...)
+	bad.If(c.SegmentBytes != 0 && (c.SegmentBytes < minSegment || c.SegmentBytes > maxSegment),
+		"segment bytes %d: want %d to %d, or 0 for %d", c.SegmentBytes, minSegment, maxSegment, defaultSegment)
+	bad.If(c.InFlight < 0 || c.InFlight > maxInFlight,
+		"in flight %d: want 1 to %d operations, or 0 for %d", c.InFlight, maxInFlight, defaultInFlight)
+	bad.If(c.SlowAfter < 0, "slow after %v: want 0 or more", c.SlowAfter)
+	bad.If(c.ShmSlot > shmSlots || c.ShmSlot > 0 && c.ID < FirstSubgroup,
+		"shared-memory slot %d of group %d: want 1 to %d, only for groups from %d on, or none", c.ShmSlot, c.ID, shmSlots, FirstSubgroup)
+	bad.If(c.ShmSlot != 0 && c.ID >= maxSubgroup,
+		"group %d: a member has already been in %d groups: keep groups instead of making new ones", c.ID, maxSubgroup-FirstSubgroup)
+	bad.If(c.ID > maxID, "id %d: want at most %d", c.ID, maxID)
+	return bad.Err()
 }
 
 // Settings returns the rows of the settings of collective operations, bound to c.
@@ -169,8 +159,7 @@ func (c Config) filled() Config {
 
 // members returns the mesh's ranks that form the group, or all errors together.
 func (c Config) members(m transport.Mesh) ([]int, error) {
-	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	var bad faults.List
 	ranks := slices.Clone(c.Ranks)
 	if len(ranks) == 0 {
 		for r := range m.Size() {
@@ -178,20 +167,13 @@ func (c Config) members(m transport.Mesh) ([]int, error) {
 		}
 	}
 	for i, r := range ranks {
-		if r < 0 || r >= m.Size() {
-			fault("ranks %v: %d is not a rank of a mesh of %d", ranks, r, m.Size())
-		}
-		if slices.Contains(ranks[:i], r) {
-			fault("ranks %v: %d is there twice", ranks, r)
-		}
+		bad.If(r < 0 || r >= m.Size(), "ranks %v: %d is not a rank of a mesh of %d", ranks, r, m.Size())
+		bad.If(slices.Contains(ranks[:i], r), "ranks %v: %d is there twice", ranks, r)
 	}
-	if !slices.Contains(ranks, m.Rank()) {
-		fault("ranks %v: this rank, %d, is missing", ranks, m.Rank())
-	}
-	if len(c.Hosts) != 0 && len(c.Hosts) != m.Size() {
-		fault("hosts %v: %d numbers, want one for each of the mesh's %d ranks", c.Hosts, len(c.Hosts), m.Size())
-	}
-	return ranks, errors.Join(faults...)
+	bad.If(!slices.Contains(ranks, m.Rank()), "ranks %v: this rank, %d, is missing", ranks, m.Rank())
+	bad.If(len(c.Hosts) != 0 && len(c.Hosts) != m.Size(),
+		"hosts %v: %d numbers, want one for each of the mesh's %d ranks", c.Hosts, len(c.Hosts), m.Size())
+	return ranks, bad.Err()
 }
 
 // hostsAmong returns the host of each of ranks.

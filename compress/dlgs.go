@@ -1,10 +1,10 @@
 package compress
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/optim"
 )
 
@@ -75,14 +75,12 @@ func (c DLGS) rule() Rule {
 
 // Validate reports every bad setting.
 func (c DLGS) Validate() error {
-	var errs []error
-	if !slices.Contains(Rules(), c.rule()) {
-		errs = append(errs, fmt.Errorf("dlgs: rule %q is not known: use %s or %s", c.Rule, RuleCorrected, RulePaper))
-	}
-	if c.Every < 0 || c.Every > 1<<20 {
-		errs = append(errs, fmt.Errorf("dlgs: exact every %d steps: want 1 to %d, or 0 for %d", c.Every, 1<<20, DefaultEvery))
-	}
-	return errors.Join(append(errs, checkRatio("dlgs", c.Ratio))...)
+	bad := faults.In("dlgs: ")
+	bad.If(!slices.Contains(Rules(), c.rule()), "rule %q is not known: use %s or %s", c.Rule, RuleCorrected, RulePaper)
+	bad.If(c.Every < 0 || c.Every > 1<<20,
+		"exact every %d steps: want 1 to %d, or 0 for %d", c.Every, 1<<20, DefaultEvery)
+	bad.Add(checkRatio("dlgs", c.Ratio))
+	return bad.Err()
 }
 
 // Bind creates the state for n values. The first step is exact.

@@ -1,10 +1,10 @@
 package compress
 
 import (
-	"errors"
 	"fmt"
 	"sort"
 
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/optim"
 )
 
@@ -25,26 +25,22 @@ type Layout struct {
 // in any order. It reports every error.
 func NewLayout(params []Param, n int) (*Layout, error) {
 	l := &Layout{params: append([]Param(nil), params...), length: n}
-	var errs []error
-	if n < 0 || n > MaxLen {
-		errs = append(errs, fmt.Errorf("arena of %d values: want 0 to %d", n, MaxLen))
-	}
+	var bad faults.List
+	bad.If(n < 0 || n > MaxLen, "arena of %d values: want 0 to %d", n, MaxLen)
 	sort.Slice(l.params, func(i, j int) bool { // an empty parameter precedes the one that begins at the same index
 		a, b := l.params[i], l.params[j]
 		return a.Lo < b.Lo || a.Lo == b.Lo && a.Hi < b.Hi
 	})
 	seen, end := map[string]bool{}, 0
 	for _, p := range l.params {
-		if p.Name == "" || seen[p.Name] {
-			errs = append(errs, fmt.Errorf("parameter %q at %d: want a name that no other has", p.Name, p.Lo))
-		}
+		bad.If(p.Name == "" || seen[p.Name], "parameter %q at %d: want a name that no other has", p.Name, p.Lo)
 		if seen[p.Name] = true; p.Lo < end || p.Hi < p.Lo || p.Hi > n {
-			errs = append(errs, fmt.Errorf("parameter %q: range [%d, %d) overlaps or is outside of the arena of %d values", p.Name, p.Lo, p.Hi, n))
+			bad.Add(fmt.Errorf("parameter %q: range [%d, %d) overlaps or is outside of the arena of %d values", p.Name, p.Lo, p.Hi, n))
 		}
 		end = max(end, p.Hi)
 	}
-	if len(errs) > 0 {
-		return nil, fmt.Errorf("compress: %w", errors.Join(errs...))
+	if err := bad.Err(); err != nil {
+		return nil, fmt.Errorf("compress: %w", err)
 	}
 	return l, nil
 }

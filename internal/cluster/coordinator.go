@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/liveness"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/watch/failure"
@@ -48,24 +49,17 @@ type CoordinatorConfig struct {
 
 // Validate returns all errors of the configuration.
 func (c CoordinatorConfig) Validate() error {
-	var errs []error
-	if c.WorldSize < 1 {
-		errs = append(errs, fmt.Errorf("world size %d: want at least 1", c.WorldSize))
-	}
-	if c.Servers < 0 || c.Servers > 0 && c.Servers >= c.WorldSize {
-		errs = append(errs, fmt.Errorf("%d servers in a mesh of %d: want 0 to %d, since at least one rank trains", c.Servers, c.WorldSize, max(0, c.WorldSize-1)))
-	}
-	if c.HostRank < -1 || c.HostRank > 0 && c.HostRank >= c.WorldSize {
-		errs = append(errs, fmt.Errorf("host rank %d: want -1 for a launcher, or a rank below %d", c.HostRank, c.WorldSize))
-	}
-	if c.Listener == nil && c.Address == "" {
-		errs = append(errs, errors.New("neither Listener nor Address is given: want one, where ranks join"))
-	}
-	if c.SlowAfter < 0 || c.StuckAfter < 0 {
-		errs = append(errs, fmt.Errorf("slow after %v, stuck after %v: want at least 0", c.SlowAfter, c.StuckAfter))
-	}
-	errs = append(errs, c.Times.Validate(), checkTicket(c.Ticket), c.TLS.Validate())
-	return errors.Join(errs...)
+	var bad faults.List
+	bad.If(c.WorldSize < 1, "world size %d: want at least 1", c.WorldSize)
+	bad.If(c.Servers < 0 || c.Servers > 0 && c.Servers >= c.WorldSize,
+		"%d servers in a mesh of %d: want 0 to %d, since at least one rank trains", c.Servers, c.WorldSize, max(0, c.WorldSize-1))
+	bad.If(c.HostRank < -1 || c.HostRank > 0 && c.HostRank >= c.WorldSize,
+		"host rank %d: want -1 for a launcher, or a rank below %d", c.HostRank, c.WorldSize)
+	bad.If(c.Listener == nil && c.Address == "", "neither Listener nor Address is given: want one, where ranks join")
+	bad.If(c.SlowAfter < 0 || c.StuckAfter < 0,
+		"slow after %v, stuck after %v: want at least 0", c.SlowAfter, c.StuckAfter)
+	bad.Add(c.Times.Validate(), checkTicket(c.Ticket), c.TLS.Validate())
+	return bad.Err()
 }
 
 func checkTicket(t transport.Ticket) error {

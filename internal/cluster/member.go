@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/hostport"
 	"github.com/ringo-ml/ringo/internal/liveness"
 	"github.com/ringo-ml/ringo/internal/setting"
@@ -52,20 +53,18 @@ type MemberConfig struct {
 
 // Validate returns all errors of the configuration.
 func (c MemberConfig) Validate() error {
-	var errs []error
+	var bad faults.List
 	if c.WorldSize < 1 {
-		errs = append(errs, fmt.Errorf("world size %d: want at least 1", c.WorldSize))
+		bad.Add(fmt.Errorf("world size %d: want at least 1", c.WorldSize))
 	} else if c.Rank < 0 || c.Rank >= c.WorldSize {
-		errs = append(errs, fmt.Errorf("rank %d: want 0 to %d for a world size of %d", c.Rank, c.WorldSize-1, c.WorldSize))
+		bad.Add(fmt.Errorf("rank %d: want 0 to %d for a world size of %d", c.Rank, c.WorldSize-1, c.WorldSize))
 	}
-	if !c.Ports.valid() {
-		errs = append(errs, fmt.Errorf("ports %v: want FIRST-LAST within 1 to 65535", c.Ports))
-	}
+	bad.If(!c.Ports.valid(), "ports %v: want FIRST-LAST within 1 to 65535", c.Ports)
 	if c.Look == nil {
-		errs = append(errs, checkRendezvous(c.Rendezvous), checkTicket(c.Ticket))
+		bad.Add(checkRendezvous(c.Rendezvous), checkTicket(c.Ticket))
 	}
-	errs = append(errs, c.Times.Validate(), c.Settings.Check(), c.TLS.Validate())
-	return errors.Join(errs...)
+	bad.Add(c.Times.Validate(), c.Settings.Check(), c.TLS.Validate())
+	return bad.Err()
 }
 
 // checkRendezvous requires an address for all ranks: a host with one meaning, and a port.

@@ -1,10 +1,10 @@
 package exchange
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/ringo-ml/ringo/internal/faults"
 )
 
 // Config configures exchanges of sparse gradients, equally on all ranks. The zero value chooses by
@@ -26,15 +26,12 @@ const defaultRebalance = 64
 
 // Validate reports every error of c together.
 func (c Config) Validate() error {
-	var errs []error
-	if c.Algorithm != "" && !slices.Contains(Algorithms(), c.Algorithm) {
-		errs = append(errs, fmt.Errorf("algorithm %q of sparse exchanges is not known: use one of %s, or nothing for the one that costs least", c.Algorithm, strings.Join(Algorithms(), ", ")))
-	}
-	if c.Algorithm != "" && c.Choose != nil {
-		errs = append(errs, fmt.Errorf("algorithm %q and a function Choose: give only one of them", c.Algorithm))
-	}
-	if c.Rebalance < 0 {
-		errs = append(errs, fmt.Errorf("rebalance every %d exchanges: want at least 1, or 0 for %d", c.Rebalance, defaultRebalance))
-	}
-	return errors.Join(errs...)
+	var bad faults.List
+	bad.If(c.Algorithm != "" && !slices.Contains(Algorithms(), c.Algorithm),
+		"algorithm %q of sparse exchanges is not known: use one of %s, or nothing for the one that costs least", c.Algorithm, strings.Join(Algorithms(), ", "))
+	bad.If(c.Algorithm != "" && c.Choose != nil,
+		"algorithm %q and a function Choose: give only one of them", c.Algorithm)
+	bad.If(c.Rebalance < 0,
+		"rebalance every %d exchanges: want at least 1, or 0 for %d", c.Rebalance, defaultRebalance)
+	return bad.Err()
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/cgroup"
 	"github.com/ringo-ml/ringo/internal/cluster"
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -128,20 +129,17 @@ type Config struct {
 
 // Validate returns all errors of the configuration.
 func (c Config) Validate() error {
-	errs := append(checkRoles(c.Roles), c.checkHosts()...)
-	fault := func(wrong bool, format string, args ...any) {
-		if wrong {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	fault(len(c.JobSpec) > maxJob || strings.ContainsRune(c.JobSpec, 0), "job of %d bytes: want at most %d, which fit a variable, and none of them zero", len(c.JobSpec), maxJob)
-	fault(c.Ticket != nil && strings.Contains(c.JobSpec, c.Ticket.String()), "job holds the ticket: leave it out, each process gets it in %s", TicketVar)
-	fault(c.TailLines < 0, "%d last lines of a dead process: want at least 0", c.TailLines)
-	fault(c.Grace < 0, "grace %v: want at least 0", c.Grace)
-	fault(c.SlowAfter < 0, "slow after %v: want at least 0", c.SlowAfter)
-	fault(c.StopWithin < 0, "stop within %v: want at least 0", c.StopWithin)
-	fault(c.Suspends != nil && c.Suspend == nil, "Suspends is given, which says when to suspend the job, and Suspend is not, which does it: want both")
-	return errors.Join(append(errs, c.Times.Validate())...)
+	var bad faults.List
+	bad.Add(checkRoles(c.Roles), c.checkHosts())
+	bad.If(len(c.JobSpec) > maxJob || strings.ContainsRune(c.JobSpec, 0), "job of %d bytes: want at most %d, which fit a variable, and none of them zero", len(c.JobSpec), maxJob)
+	bad.If(c.Ticket != nil && strings.Contains(c.JobSpec, c.Ticket.String()), "job holds the ticket: leave it out, each process gets it in %s", TicketVar)
+	bad.If(c.TailLines < 0, "%d last lines of a dead process: want at least 0", c.TailLines)
+	bad.If(c.Grace < 0, "grace %v: want at least 0", c.Grace)
+	bad.If(c.SlowAfter < 0, "slow after %v: want at least 0", c.SlowAfter)
+	bad.If(c.StopWithin < 0, "stop within %v: want at least 0", c.StopWithin)
+	bad.If(c.Suspends != nil && c.Suspend == nil, "Suspends is given, which says when to suspend the job, and Suspend is not, which does it: want both")
+	bad.Add(c.Times.Validate())
+	return bad.Err()
 }
 
 func (c *Config) setDefaults() {

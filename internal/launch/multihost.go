@@ -12,24 +12,24 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/cluster"
+	"github.com/ringo-ml/ringo/internal/faults"
 )
 
 // A job across several hosts has one launcher, with a helper (RunAgent) on each other host,
 // connected by an agentConn. The launcher alone decides on lost processes and the consequences.
 
-func (c Config) checkHosts() (errs []error) {
+func (c Config) checkHosts() error {
+	var bad faults.List
 	if p := c.Part; p != nil && (len(c.Roles) != 1 || c.Roles[0].Mesh || len(c.Hosts) > 0 || p.Rank < 0 || p.Rank+c.Roles[0].Count > p.WorldSize) {
-		errs = append(errs, fmt.Errorf("part of a job, %d ranks from rank %d on, of %d: want one role, whose mesh is not this launcher's, on this host, and no more ranks than that", c.Roles[0].Count, p.Rank, p.WorldSize))
+		bad.Add(fmt.Errorf("part of a job, %d ranks from rank %d on, of %d: want one role, whose mesh is not this launcher's, on this host, and no more ranks than that", c.Roles[0].Count, p.Rank, p.WorldSize))
 	}
 	for _, r := range c.Roles {
-		if r.Hosts != nil && len(r.Hosts) != r.Count {
-			errs = append(errs, fmt.Errorf("role %q: the hosts of %d processes, which are %d", r.Name, len(r.Hosts), r.Count))
-		}
+		bad.If(r.Hosts != nil && len(r.Hosts) != r.Count, "role %q: the hosts of %d processes, which are %d", r.Name, len(r.Hosts), r.Count)
 		if i := slices.IndexFunc(r.Hosts, func(h int) bool { return h < 0 || h >= len(c.Hosts) }); i >= 0 {
-			errs = append(errs, fmt.Errorf("role %q: process %d is on host %d, and there are %d", r.Name, i, r.Hosts[i], len(c.Hosts)))
+			bad.Add(fmt.Errorf("role %q: process %d is on host %d, and there are %d", r.Name, i, r.Hosts[i], len(c.Hosts)))
 		}
 	}
-	return errs
+	return bad.Err()
 }
 
 // silentFor is the silence after which a host is lost. Links may be cut for 15 s.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/cluster"
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
@@ -95,46 +96,38 @@ func HeterTrainers(n int, command ...string) Role {
 var roleName = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
 
 // check returns all errors of a role alone; first reports whether the role is the job's first.
-func (r Role) check(first bool) (errs []error) {
-	fault := func(wrong bool, format string, args ...any) {
-		if wrong {
-			errs = append(errs, fmt.Errorf("role %q: "+format, append([]any{r.Name}, args...)...))
-		}
-	}
-	fault(!roleName.MatchString(r.Name), "want a name of lower-case letters and digits, such as \"helper\"")
+func (r Role) check(first bool) error {
+	bad := faults.In(fmt.Sprintf("role %q: ", r.Name))
+	bad.If(!roleName.MatchString(r.Name), "want a name of lower-case letters and digits, such as \"helper\"")
 	least := 0
 	if first {
 		least = 1
 	}
-	fault(r.Count < least, "%d processes: want at least %d", r.Count, least)
-	fault(r.Count > 0 && (len(r.Command) == 0 || r.Command[0] == ""), "no program to run")
-	fault(r.Restarts < 0, "%d restarts: want at least 0", r.Restarts)
-	fault(r.Grace < 0, "grace %v: want at least 0", r.Grace)
-	fault(r.DeadAfter < 0, "dead after %v: want at least 0", r.DeadAfter)
-	fault(r.Bind != "" && !slices.Contains(Binds(), r.Bind), "bind %q: want one of %v, or nothing", r.Bind, Binds())
-	fault(r.CoresEach < 0, "%d cores each: want at least 0", r.CoresEach)
-	fault(r.Mesh && r.Heartbeats, "it shows life on a pipe and joins the mesh, whose coordinator hears heartbeats: want one of them")
-	fault((r.Mesh || first) && r.Interchangeable, "its processes stand in for each other: only those outside the mesh, and not of the first role, can")
-	fault(r.Mesh && r.ContinueWithout, "it joins the mesh, and the others are to go on without one of it: a mesh cannot")
-	fault((r.Mesh || first) && r.Restarts > 0, "%d restarts: only processes outside the mesh, and not of the first role, can be started again", r.Restarts)
-	fault((r.Mesh || first) && r.Listens, "it gets sockets: only processes outside the mesh, and not of the first role, can")
-	return errs
+	bad.If(r.Count < least, "%d processes: want at least %d", r.Count, least)
+	bad.If(r.Count > 0 && (len(r.Command) == 0 || r.Command[0] == ""), "no program to run")
+	bad.If(r.Restarts < 0, "%d restarts: want at least 0", r.Restarts)
+	bad.If(r.Grace < 0, "grace %v: want at least 0", r.Grace)
+	bad.If(r.DeadAfter < 0, "dead after %v: want at least 0", r.DeadAfter)
+	bad.If(r.Bind != "" && !slices.Contains(Binds(), r.Bind), "bind %q: want one of %v, or nothing", r.Bind, Binds())
+	bad.If(r.CoresEach < 0, "%d cores each: want at least 0", r.CoresEach)
+	bad.If(r.Mesh && r.Heartbeats, "it shows life on a pipe and joins the mesh, whose coordinator hears heartbeats: want one of them")
+	bad.If((r.Mesh || first) && r.Interchangeable, "its processes stand in for each other: only those outside the mesh, and not of the first role, can")
+	bad.If(r.Mesh && r.ContinueWithout, "it joins the mesh, and the others are to go on without one of it: a mesh cannot")
+	bad.If((r.Mesh || first) && r.Restarts > 0, "%d restarts: only processes outside the mesh, and not of the first role, can be started again", r.Restarts)
+	bad.If((r.Mesh || first) && r.Listens, "it gets sockets: only processes outside the mesh, and not of the first role, can")
+	return bad.Err()
 }
 
-func checkRoles(roles []Role) (errs []error) {
-	if len(roles) == 0 {
-		errs = append(errs, errors.New("no roles: want at least that of the processes that do the job's work"))
-	}
+func checkRoles(roles []Role) error {
+	var bad faults.List
+	bad.If(len(roles) == 0, "no roles: want at least that of the processes that do the job's work")
 	for i, r := range roles {
-		errs = append(errs, r.check(i == 0)...)
-		if slices.ContainsFunc(roles[:i], func(o Role) bool { return o.Name == r.Name }) {
-			errs = append(errs, fmt.Errorf("role %q: another role has that name", r.Name))
-		}
-		if i > 0 && r.Mesh && !roles[i-1].Mesh {
-			errs = append(errs, fmt.Errorf("role %q: it joins the mesh, and role %q before it does not: roles in the mesh come first, and so does the first role", r.Name, roles[i-1].Name))
-		}
+		bad.Add(r.check(i == 0))
+		bad.If(slices.ContainsFunc(roles[:i], func(o Role) bool { return o.Name == r.Name }), "role %q: another role has that name", r.Name)
+		before := roles[max(0, i-1)]
+		bad.If(r.Mesh && !before.Mesh, "role %q: it joins the mesh, and role %q before it does not: roles in the mesh come first, and so does the first role", r.Name, before.Name)
 	}
-	return errs
+	return bad.Err()
 }
 
 type roleGroup struct {

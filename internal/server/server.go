@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/cluster"
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/server/engine"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/server/service"
@@ -125,23 +126,20 @@ type server struct {
 
 // Validate returns all errors together.
 func (c Config) Validate() error {
-	var errs []error
-	if c.Listener == nil {
-		errs = append(errs, errors.New("ps: server: it has nowhere to listen"))
-	}
-	return errors.Join(append(errs, c.check())...)
+	bad := faults.In("ps: server: ")
+	bad.If(c.Listener == nil, "it has nowhere to listen")
+	bad.Add(c.check())
+	return bad.Err()
 }
 
 // check is Validate without the fields needed to run.
 func (c Config) check() error {
-	var errs []error
-	if c.FullWait < 0 {
-		errs = append(errs, fmt.Errorf("ps: server: waiting %v for room on a full disk: want at least 0", c.FullWait))
-	}
-	if (len(c.FromNumbers) > 0) != (c.FromStep > 0) || c.FromStep > 0 && c.From == "" {
-		errs = append(errs, fmt.Errorf("ps: server: it begins with checkpoints %v of step %d in %q: want all of them, or no numbers and no step", c.FromNumbers, c.FromStep, c.From))
-	}
-	return errors.Join(append(errs, c.faults().Err(), c.tables().Validate())...)
+	bad := faults.In("ps: server: ")
+	bad.If(c.FullWait < 0, "waiting %v for room on a full disk: want at least 0", c.FullWait)
+	bad.If((len(c.FromNumbers) > 0) != (c.FromStep > 0) || c.FromStep > 0 && c.From == "",
+		"it begins with checkpoints %v of step %d in %q: want all of them, or no numbers and no step", c.FromNumbers, c.FromStep, c.From)
+	bad.Add(c.faults().Err(), c.tables().Validate())
+	return bad.Err()
 }
 
 // sharedSettings returns JobSettings with the server's decisions from other fields.

@@ -123,31 +123,24 @@ func (c Config) CheckSettings() error {
 }
 
 // faults returns errors of the settings, in addition to those of package engine.
-func (c Config) faults() (faults setting.ErrorList) {
-	fault := func(wrong bool, p setting.Path, format string, args ...any) {
-		if wrong {
-			faults = append(faults, setting.Errorf(p, format, args...))
-		}
-	}
+func (c Config) faults() (bad setting.Faults) {
 	memory, disk := setting.Bytes(&c.MemoryBytes), setting.Bytes(&c.DiskBytes)
-	fault(c.MemoryBytes < 0, pathMemory, "%v: want 0 or more", memory)
-	fault(c.MemoryBytes > 0 && c.Dir == "", pathDir, "is missing: with %v %v, rows beyond memory are stored in a folder", pathMemory, memory)
-	fault(c.DiskBytes < 0 || c.DiskBytes > 0 && c.DiskBytes < store.MinLimitBytes, pathDisk, "%v: want at least %d MiB, or 0 for no limit", disk, store.MinLimitBytes>>20)
-	fault(c.DiskBytes > 0 && c.MemoryBytes == 0, pathDisk, "%v has no effect without %v: all rows are in memory", disk, pathMemory)
-	fault(c.SaveEvery < 0, pathSaveEvery, "%v: want 0 or more", c.SaveEvery)
-	fault(c.SaveEvery > 0 && c.Durability == engine.None, pathSaveEvery, "%v has no effect with %v none: want checkpoint or wal", c.SaveEvery, pathDurability)
-	fault(c.From != "" && c.Dir != "" && filepath.Clean(c.From) == filepath.Clean(c.Dir), pathFrom, "and %v are both %q: the new job needs a separate folder", pathDir, c.Dir)
-	fault(c.DeleteAfter < 0, pathUnseen, "%d: want 0 or more days", c.DeleteAfter)
-	fault(c.ShrinkEvery < 0, pathShrinkEvery, "%v: want 0 or more, such as 24h", c.ShrinkEvery)
-	if err := c.Admission.Validate(); err != nil {
-		fault(true, "ps.admission", "%w", err)
-	}
+	bad.Add(c.MemoryBytes < 0, pathMemory, "%v: want 0 or more", memory)
+	bad.Add(c.MemoryBytes > 0 && c.Dir == "", pathDir, "is missing: with %v %v, rows beyond memory are stored in a folder", pathMemory, memory)
+	bad.Add(c.DiskBytes < 0 || c.DiskBytes > 0 && c.DiskBytes < store.MinLimitBytes, pathDisk, "%v: want at least %d MiB, or 0 for no limit", disk, store.MinLimitBytes>>20)
+	bad.Add(c.DiskBytes > 0 && c.MemoryBytes == 0, pathDisk, "%v has no effect without %v: all rows are in memory", disk, pathMemory)
+	bad.Add(c.SaveEvery < 0, pathSaveEvery, "%v: want 0 or more", c.SaveEvery)
+	bad.Add(c.SaveEvery > 0 && c.Durability == engine.None, pathSaveEvery, "%v has no effect with %v none: want checkpoint or wal", c.SaveEvery, pathDurability)
+	bad.Add(c.From != "" && c.Dir != "" && filepath.Clean(c.From) == filepath.Clean(c.Dir), pathFrom, "and %v are both %q: the new job needs a separate folder", pathDir, c.Dir)
+	bad.Add(c.DeleteAfter < 0, pathUnseen, "%d: want 0 or more days", c.DeleteAfter)
+	bad.Add(c.ShrinkEvery < 0, pathShrinkEvery, "%v: want 0 or more, such as 24h", c.ShrinkEvery)
+	err := c.Admission.Validate()
+	bad.Add(err != nil, "ps.admission", "%w", err)
 	for name, a := range c.TableAdmission {
-		if err := a.Validate(); err != nil {
-			fault(true, "ps.admission", "table %s: %w", name, err)
-		}
+		err := a.Validate()
+		bad.Add(err != nil, "ps.admission", "table %s: %w", name, err)
 	}
-	return faults
+	return bad
 }
 
 func (c Config) httpAddress(index int) (string, *setting.Error) {

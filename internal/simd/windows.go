@@ -1,9 +1,6 @@
 package simd
 
-import (
-	"errors"
-	"fmt"
-)
+import "github.com/ringo-ml/ringo/internal/faults"
 
 // Windows describes the windows of a convolution over channels-last images [Height, Width,
 // Channels]. The windows of an image are the rows of a matrix: row y*OutWidth()+x is the window at
@@ -40,20 +37,14 @@ func (p Windows) Whole() bool {
 
 // Validate reports all errors together.
 func (p Windows) Validate() error {
-	var errs []error
-	if p.Height < 1 || p.Width < 1 || p.Channels < 1 {
-		errs = append(errs, fmt.Errorf("an image of %dx%d with %d channels", p.Height, p.Width, p.Channels))
-	}
-	if p.KernelHeight < 1 || p.KernelWidth < 1 {
-		errs = append(errs, fmt.Errorf("a window of %dx%d", p.KernelHeight, p.KernelWidth))
-	}
-	if p.Stride < 0 || p.Pad < 0 {
-		errs = append(errs, fmt.Errorf("stride %d, padding %d", p.Stride, p.Pad))
-	}
-	if len(errs) == 0 && (p.Height+2*p.Pad < p.KernelHeight || p.Width+2*p.Pad < p.KernelWidth) {
-		errs = append(errs, fmt.Errorf("a window of %dx%d does not fit an image of %dx%d with padding %d", p.KernelHeight, p.KernelWidth, p.Height, p.Width, p.Pad))
-	}
-	return errors.Join(errs...)
+	var bad faults.List
+	bad.If(p.Height < 1 || p.Width < 1 || p.Channels < 1,
+		"an image of %dx%d with %d channels", p.Height, p.Width, p.Channels)
+	bad.If(p.KernelHeight < 1 || p.KernelWidth < 1, "a window of %dx%d", p.KernelHeight, p.KernelWidth)
+	bad.If(p.Stride < 0 || p.Pad < 0, "stride %d, padding %d", p.Stride, p.Pad)
+	bad.If(bad.Empty() && (p.Height+2*p.Pad < p.KernelHeight || p.Width+2*p.Pad < p.KernelWidth),
+		"a window of %dx%d does not fit an image of %dx%d with padding %d", p.KernelHeight, p.KernelWidth, p.Height, p.Width, p.Pad)
+	return bad.Err()
 }
 
 // run is a piece of the matrix with rows within a line of the image each: count rows from row, n

@@ -45,6 +45,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/liveness"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/server/message/requests"
@@ -131,32 +132,23 @@ func (c Config) withDefaults() Config {
 // Validate returns all errors together.
 func (c Config) Validate() error {
 	c = c.withDefaults()
-	var errs []error
-	fault := func(bad bool, format string, args ...any) {
-		if bad {
-			errs = append(errs, fmt.Errorf("ps: client: "+format, args...))
-		}
-	}
-	fault(len(c.Ticket) == 0, "no ticket")
-	errs = append(errs, c.TLS.Validate())
-	fault(c.Version == "", "no version")
+	bad := faults.In("ps: client: ")
+	bad.If(len(c.Ticket) == 0, "no ticket")
+	bad.Add(c.TLS.Validate())
+	bad.If(c.Version == "", "no version")
 	for i, addr := range c.Servers {
-		fault(addr == "", "server %d has no address", i)
+		bad.If(addr == "", "server %d has no address", i)
 	}
 	hello := message.Hello{Trainer: c.Trainer, Trainers: c.Trainers, Sessions: c.Sessions, Servers: len(c.Servers), Incarnation: 1, From: 1, Job: c.Job, Settings: c.Settings}
-	if err := hello.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("ps: client: %w", err))
-	}
-	if err := c.Schema.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("ps: client: %w", err))
-	}
+	bad.Wrap(hello.Validate())
+	bad.Wrap(c.Schema.Validate())
 	for what, code := range map[string]message.Code{"rows pulled": c.Pull, "gradients pushed": c.Push, "arrays": c.Dense} {
-		fault(!code.Valid(), "%s in %v", what, code)
+		bad.If(!code.Valid(), "%s in %v", what, code)
 	}
-	fault(c.Window < 1 || c.Pulls < 1, "%d changes and %d pulls under way: want at least 1 each", c.Window, c.Pulls)
-	fault(c.Reconnect < 0 || c.Timeout <= c.Reconnect, "servers may be away for %v and take %v to answer: want more than 0, and the second to be more", c.Reconnect, c.Timeout)
-	fault(c.SocketBytes < 4<<10, "socket buffers of %d bytes: want at least %d", c.SocketBytes, 4<<10)
-	return errors.Join(errs...)
+	bad.If(c.Window < 1 || c.Pulls < 1, "%d changes and %d pulls under way: want at least 1 each", c.Window, c.Pulls)
+	bad.If(c.Reconnect < 0 || c.Timeout <= c.Reconnect, "servers may be away for %v and take %v to answer: want more than 0, and the second to be more", c.Reconnect, c.Timeout)
+	bad.If(c.SocketBytes < 4<<10, "socket buffers of %d bytes: want at least %d", c.SocketBytes, 4<<10)
+	return bad.Err()
 }
 
 // Client has a trainer's connections to all servers.

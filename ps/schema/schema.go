@@ -6,9 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"fmt"
 
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/optim"
 )
@@ -54,38 +53,33 @@ type Init = rowinit.Spec
 
 // Validate returns all errors together.
 func (s *Schema) Validate() error {
-	var errs []error
-	fault := func(bad bool, format string, args ...any) {
-		if bad {
-			errs = append(errs, fmt.Errorf("schema: "+format, args...))
-		}
-	}
-	fault(len(s.Sparse)+len(s.Dense) == 0, "no table and no array: there is nothing to serve")
-	fault(len(s.Sparse) > MaxTables || len(s.Dense) > MaxTables, "%d tables and %d arrays: want at most %d each", len(s.Sparse), len(s.Dense), MaxTables)
+	bad := faults.In("schema: ")
+	bad.If(len(s.Sparse)+len(s.Dense) == 0, "no table and no array: there is nothing to serve")
+	bad.If(len(s.Sparse) > MaxTables || len(s.Dense) > MaxTables, "%d tables and %d arrays: want at most %d each", len(s.Sparse), len(s.Dense), MaxTables)
 	seen := map[string]bool{}
 	name := func(kind string, i int, name string) {
-		fault(name == "" || len(name) > MaxNameBytes, "%s %d has a name of %d bytes: want 1 to %d", kind, i, len(name), MaxNameBytes)
-		fault(name != "" && seen[name], "two are named %q", name)
+		bad.If(name == "" || len(name) > MaxNameBytes, "%s %d has a name of %d bytes: want 1 to %d", kind, i, len(name), MaxNameBytes)
+		bad.If(name != "" && seen[name], "two are named %q", name)
 		seen[name] = true
 	}
 	for i, t := range s.Sparse {
 		name("table", i, t.Name)
-		fault(t.Dim < 1 || t.Dim > MaxDim, "table %q: rows of %d weights: want 1 to %d", t.Name, t.Dim, MaxDim)
+		bad.If(t.Dim < 1 || t.Dim > MaxDim, "table %q: rows of %d weights: want 1 to %d", t.Name, t.Dim, MaxDim)
 		if _, err := t.Rule.Rows(); err != nil {
-			fault(true, "table %q: %w", t.Name, err)
+			bad.If(true, "table %q: %w", t.Name, err)
 		}
 		if _, err := t.Init.Init(); err != nil {
-			fault(true, "table %q: %w", t.Name, err)
+			bad.If(true, "table %q: %w", t.Name, err)
 		}
 	}
 	for i, d := range s.Dense {
 		name("array", i, d.Name)
-		fault(d.Len < 1 || d.Len > MaxLen, "array %q: %d values: want 1 to %d", d.Name, d.Len, MaxLen)
+		bad.If(d.Len < 1 || d.Len > MaxLen, "array %q: %d values: want 1 to %d", d.Name, d.Len, MaxLen)
 		if _, err := d.Rule.Dense(); err != nil {
-			fault(true, "array %q: %w", d.Name, err)
+			bad.If(true, "array %q: %w", d.Name, err)
 		}
 	}
-	return errors.Join(errs...)
+	return bad.Err()
 }
 
 // Hash returns the SHA-256 of the schema's canonical form in hexadecimal, equal for equivalent

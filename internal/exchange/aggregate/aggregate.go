@@ -41,11 +41,11 @@ package aggregate
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/ringo-ml/ringo/compress"
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -82,23 +82,18 @@ const (
 
 // Validate reports all errors of the configuration together.
 func (c Config) Validate() error {
-	var faults []error
-	fault := func(wrong bool, format string, args ...any) {
-		if wrong {
-			faults = append(faults, fmt.Errorf("aggregate: "+format, args...))
-		}
-	}
-	fault(c.Trainers < 1, "%d trainers: want at least 1", c.Trainers)
-	fault(c.Timeout < 0, "timeout %v: want 0 or more", c.Timeout)
-	fault(c.SegmentBytes != 0 && (c.SegmentBytes < minSegment || c.SegmentBytes > maxSegment),
+	bad := faults.In("aggregate: ")
+	bad.If(c.Trainers < 1, "%d trainers: want at least 1", c.Trainers)
+	bad.If(c.Timeout < 0, "timeout %v: want 0 or more", c.Timeout)
+	bad.If(c.SegmentBytes != 0 && (c.SegmentBytes < minSegment || c.SegmentBytes > maxSegment),
 		"segment bytes %d: want %d to %d, or 0 for %d", c.SegmentBytes, minSegment, maxSegment, defaultSegment)
 	known := map[byte]string{}
 	for _, q := range append(Codes(), c.Codes...) {
 		other, twice := known[q.Code()]
-		fault(twice, "codes %s and %s have the same number, %d", other, q.Name(), q.Code())
+		bad.If(twice, "codes %s and %s have the same number, %d", other, q.Name(), q.Code())
 		known[q.Code()] = q.Name()
 	}
-	return errors.Join(faults...)
+	return bad.Err()
 }
 
 func (c Config) filled() Config {

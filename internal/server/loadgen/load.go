@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/schema"
@@ -92,48 +93,35 @@ const fillBatch = 8192
 
 // Validate returns all errors together.
 func (c Config) Validate() error {
-	var errs []error
-	if len(c.Servers) == 0 {
-		errs = append(errs, errors.New("load: no server"))
-	}
+	bad := faults.In("load: ")
+	bad.If(len(c.Servers) == 0, "no server")
 	const most = 1 << 40
-	if c.Keys < 1 || c.Keys > most {
-		errs = append(errs, fmt.Errorf("load: %d keys: want 1 to %d", c.Keys, most))
-	}
+	bad.If(c.Keys < 1 || c.Keys > most, "%d keys: want 1 to %d", c.Keys, most)
 	const mostClients = 1024
-	if c.Clients < 0 || c.Clients > mostClients {
-		errs = append(errs, fmt.Errorf("load: %d clients: want 1 to %d, or 0 for 1", c.Clients, mostClients))
-	}
+	bad.If(c.Clients < 0 || c.Clients > mostClients, "%d clients: want 1 to %d, or 0 for 1", c.Clients, mostClients)
 	sc := schema.Schema{Sparse: []schema.Sparse{c.Table}}
-	return errors.Join(append(errs, sc.Validate())...)
+	bad.Add(sc.Validate())
+	return bad.Err()
 }
 
 // Validate returns all errors of work with the given number of keys together.
 func (w Work) Validate(keys uint64) error {
-	var errs []error
-	if w.Op != Pull && w.Op != Push && w.Op != Both {
-		errs = append(errs, fmt.Errorf("load: operation %q: want pull, push or both", w.Op))
-	}
+	bad := faults.In("load: ")
+	bad.If(w.Op != Pull && w.Op != Push && w.Op != Both, "operation %q: want pull, push or both", w.Op)
 	// With fewer keys, the last key of a batch would be redrawn many times.
 	const each, most = 8, 1 << 20
-	if w.Batch < 1 || w.Batch > most || uint64(w.Batch) > max(1, keys/each) {
-		errs = append(errs, fmt.Errorf("load: batches of %d of %d keys: want 1 to %d, and an eighth of the keys at most", w.Batch, keys, most))
-	}
-	if !(w.Insert >= 0 && w.Insert < 1) {
-		errs = append(errs, fmt.Errorf("load: a share of %s of new keys: want 0 to below 1", quantity.Exact(w.Insert)))
-	}
+	bad.If(w.Batch < 1 || w.Batch > most || uint64(w.Batch) > max(1, keys/each),
+		"batches of %d of %d keys: want 1 to %d, and an eighth of the keys at most", w.Batch, keys, most)
+	bad.If(!(w.Insert >= 0 && w.Insert < 1), "a share of %s of new keys: want 0 to below 1", quantity.Exact(w.Insert))
 	const mostAhead = 64
-	if w.InFlight < 0 || w.InFlight > mostAhead {
-		errs = append(errs, fmt.Errorf("load: %d pulls under way: want 1 to %d, or 0 for 3", w.InFlight, mostAhead))
-	}
-	if !(w.Dist.Skew >= 0 && w.Dist.Skew <= maxSkew) {
-		errs = append(errs, fmt.Errorf("load: a skew of %s: want 0 to %d", quantity.Exact(w.Dist.Skew), maxSkew))
-	}
+	bad.If(w.InFlight < 0 || w.InFlight > mostAhead,
+		"%d pulls under way: want 1 to %d, or 0 for 3", w.InFlight, mostAhead)
+	bad.If(!(w.Dist.Skew >= 0 && w.Dist.Skew <= maxSkew),
+		"a skew of %s: want 0 to %d", quantity.Exact(w.Dist.Skew), maxSkew)
 	const rare = 0.004 // minimum probability to draw the last missing key of a batch
-	if errs == nil && w.Dist.beyond(float64(w.Batch), float64(keys)) < rare {
-		errs = append(errs, fmt.Errorf("load: batches of %d different keys of %d by %v: others than the first %d are hardly ever drawn; make batches smaller", w.Batch, keys, w.Dist, w.Batch))
-	}
-	return errors.Join(errs...)
+	bad.If(bad.Empty() && w.Dist.beyond(float64(w.Batch), float64(keys)) < rare,
+		"batches of %d different keys of %d by %v: others than the first %d are hardly ever drawn; make batches smaller", w.Batch, keys, w.Dist, w.Batch)
+	return bad.Err()
 }
 
 // Dial connects the clients.

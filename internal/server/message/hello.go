@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
@@ -69,28 +70,25 @@ const (
 
 // Validate returns all errors together.
 func (h Hello) Validate() error {
-	var errs []error
+	var bad faults.List
 	place := func(what string, i, n, most int) {
-		if n < 1 || n > most || i < 0 || i >= n {
-			errs = append(errs, fmt.Errorf("%s %d of %d: want 1 to %d of them, numbered from 0", what, i, n, most))
-		}
+		bad.If(n < 1 || n > most || i < 0 || i >= n,
+			"%s %d of %d: want 1 to %d of them, numbered from 0", what, i, n, most)
 	}
 	place("trainer", h.Trainer, h.Trainers, MaxSessions)
 	place("session", h.Session, h.Sessions, MaxSessions)
 	place("server", h.Server, h.Servers, maxServers)
-	if len(errs) == 0 && h.Trainers*h.Sessions > MaxSessions {
-		errs = append(errs, fmt.Errorf("%d trainers with %d sessions each: a server has at most %d sessions", h.Trainers, h.Sessions, MaxSessions))
-	}
-	if h.Incarnation == 0 || h.From == 0 {
-		errs = append(errs, fmt.Errorf("process number %d, changes from number %d on: neither may be 0", h.Incarnation, h.From))
-	}
+	bad.If(bad.Empty() && h.Trainers*h.Sessions > MaxSessions,
+		"%d trainers with %d sessions each: a server has at most %d sessions", h.Trainers, h.Sessions, MaxSessions)
+	bad.If(h.Incarnation == 0 || h.From == 0,
+		"process number %d, changes from number %d on: neither may be 0", h.Incarnation, h.From)
 	text := func(what, s string, most int) {
-		if len(s) > most || printable(s) != s || strings.Contains(s, "\n") {
-			errs = append(errs, fmt.Errorf("the %s %q: want at most %d bytes that can be printed", what, s, most))
-		}
+		bad.If(len(s) > most || printable(s) != s || strings.Contains(s, "\n"),
+			"the %s %q: want at most %d bytes that can be printed", what, s, most)
 	}
 	text("job", h.Job, MaxJob)
-	return errors.Join(append(errs, h.Settings.Check())...)
+	bad.Add(h.Settings.Check())
+	return bad.Err()
 }
 
 // Append appends h to b.
@@ -176,18 +174,16 @@ type Welcome struct {
 
 // Validate returns all errors together.
 func (w Welcome) Validate() error {
-	var errs []error
+	var bad faults.List
 	within := func(what string, v, least, most int64) {
-		if v < least || v > most {
-			errs = append(errs, fmt.Errorf("%s %d: want %d to %d", what, v, least, most))
-		}
+		bad.If(v < least || v > most, "%s %d: want %d to %d", what, v, least, most)
 	}
 	within("keys of a message", int64(w.Keys), 1, 1<<24)
 	within("values of a message", int64(w.Values), 1, 1<<27)
 	within("pulls of a connection", int64(w.Pulls), 1, 1<<16)
 	within("ms between heartbeats", w.Heartbeat.Milliseconds(), 1, math.MaxInt32)
 	within("ms of silence", w.Silence.Milliseconds(), 2*max(1, w.Heartbeat.Milliseconds()), math.MaxInt32)
-	return errors.Join(errs...)
+	return bad.Err()
 }
 
 // Append appends w to b.

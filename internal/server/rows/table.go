@@ -40,6 +40,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ringo-ml/ringo/internal/bytesview"
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/optim"
 )
@@ -76,28 +77,23 @@ const defaultMaxRows = 1 << 28
 
 // Validate returns an error for each setting that is missing or out of its range.
 func (c *Config) Validate() error {
-	var errs []error
-	fault := func(bad bool, format string, args ...any) {
-		if bad {
-			errs = append(errs, fmt.Errorf("rows: table %q: "+format, append([]any{c.Name}, args...)...))
-		}
-	}
-	fault(c.Name == "", "no name: initial weights depend on it")
-	fault(c.Dim < 1 || c.Dim > 1<<20, "%d weights in a row: want 1 to %d", c.Dim, 1<<20)
-	fault(c.MaxRows < 0 || c.MaxRows > math.MaxInt32, "at most %d rows: want 1 to %d, or 0 for %d", c.MaxRows, math.MaxInt32, defaultMaxRows)
-	fault(c.Rule == nil, "no rule to update rows")
+	bad := faults.In(fmt.Sprintf("rows: table %q: ", c.Name))
+	bad.If(c.Name == "", "no name: initial weights depend on it")
+	bad.If(c.Dim < 1 || c.Dim > 1<<20, "%d weights in a row: want 1 to %d", c.Dim, 1<<20)
+	bad.If(c.MaxRows < 0 || c.MaxRows > math.MaxInt32, "at most %d rows: want 1 to %d, or 0 for %d", c.MaxRows, math.MaxInt32, defaultMaxRows)
+	bad.If(c.Rule == nil, "no rule to update rows")
 	if c.Rule != nil {
 		if err := c.Rule.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("rows: table %q: %w", c.Name, err))
+			bad.Add(fmt.Errorf("rows: table %q: %w", c.Name, err))
 		}
 		seen := map[string]bool{}
 		for _, p := range c.Rule.Parts(max(1, c.Dim)) {
-			fault(p.Width < 1, "part %q of the state of %s has %d values in a row: want at least 1", p.Name, c.Rule.Name(), p.Width)
-			fault(seen[p.Name], "two parts of the state of %s are named %q", c.Rule.Name(), p.Name)
+			bad.If(p.Width < 1, "part %q of the state of %s has %d values in a row: want at least 1", p.Name, c.Rule.Name(), p.Width)
+			bad.If(seen[p.Name], "two parts of the state of %s are named %q", c.Rule.Name(), p.Name)
 			seen[p.Name] = true
 		}
 	}
-	return errors.Join(errs...)
+	return bad.Err()
 }
 
 // PullID identifies a pull, to recognise a trainer's repetition after a broken connection.

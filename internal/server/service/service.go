@@ -39,12 +39,11 @@ package service
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/cluster"
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/server/rows"
 	"github.com/ringo-ml/ringo/internal/server/wal"
@@ -152,38 +151,25 @@ func (c Config) withDefaults() Config {
 // Validate returns all errors together.
 func (c Config) Validate() error {
 	c = c.withDefaults()
-	var errs []error
-	fault := func(bad bool, format string, args ...any) {
-		if bad {
-			errs = append(errs, fmt.Errorf("ps: service: "+format, args...))
-		}
-	}
-	fault(len(c.Ticket) == 0, "no ticket")
-	errs = append(errs, c.TLS.Validate())
-	fault(c.Version == "", "no version")
-	fault(c.Open == nil, "nothing opens the engine")
-	if err := c.hello().Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("ps: service: %w", err))
-	}
-	if err := c.welcome(0).Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("ps: service: %w", err))
-	}
-	fault(c.Replies < 1 || c.Replies > 1<<12, "%d answers to be read: want 1 to %d", c.Replies, 1<<12)
-	fault(c.Strangers < 1, "%d strangers: want at least 1", c.Strangers)
-	if err := c.Times.Validate(); err != nil {
-		errs = append(errs, err)
-	}
+	bad := faults.In("ps: service: ")
+	bad.If(len(c.Ticket) == 0, "no ticket")
+	bad.Add(c.TLS.Validate())
+	bad.If(c.Version == "", "no version")
+	bad.If(c.Open == nil, "nothing opens the engine")
+	bad.Wrap(c.hello().Validate())
+	bad.Wrap(c.welcome(0).Validate())
+	bad.If(c.Replies < 1 || c.Replies > 1<<12, "%d answers to be read: want 1 to %d", c.Replies, 1<<12)
+	bad.If(c.Strangers < 1, "%d strangers: want at least 1", c.Strangers)
+	bad.Add(c.Times.Validate())
 	if most := transport.HandshakeTimeout / 2; c.Times.Heartbeat > most {
-		errs = append(errs, setting.Errorf("Times.Heartbeat", "%v: want at most %v with servers that keep the parameters", c.Times.Heartbeat, most))
+		bad.Add(setting.Errorf("Times.Heartbeat", "%v: want at most %v with servers that keep the parameters", c.Times.Heartbeat, most))
 	}
-	fault(c.Rejoin < c.Times.DeadAfter, "a trainer may stay away for %v: want at least %v, the silence that a connection may have", c.Rejoin, c.Times.DeadAfter)
-	fault(c.SocketBytes < 4<<10, "socket buffers of %d bytes: want at least %d", c.SocketBytes, 4<<10)
+	bad.If(c.Rejoin < c.Times.DeadAfter, "a trainer may stay away for %v: want at least %v, the silence that a connection may have", c.Rejoin, c.Times.DeadAfter)
+	bad.If(c.SocketBytes < 4<<10, "socket buffers of %d bytes: want at least %d", c.SocketBytes, 4<<10)
 	if c.Schema != nil {
-		if err := c.Schema.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("ps: service: %w", err))
-		}
+		bad.Wrap(c.Schema.Validate())
 	}
-	return errors.Join(errs...)
+	return bad.Err()
 }
 
 // hello has the common fields of all trainers' hellos.

@@ -1,12 +1,11 @@
 package shard
 
 import (
-	"errors"
-	"fmt"
 	"math/bits"
 	"sync"
 	"sync/atomic"
 
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/rowinit"
 	"github.com/ringo-ml/ringo/optim"
@@ -33,13 +32,9 @@ const defaultFilterBytes = 16 << 20
 
 // Validate returns an error for each setting out of its range.
 func (a Admission) Validate() error {
-	var errs []error
-	a.check(func(bad bool, format string, args ...any) {
-		if bad {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	})
-	return errors.Join(errs...)
+	var bad faults.List
+	a.check(bad.If)
+	return bad.Err()
 }
 
 func (a Admission) check(fault func(bad bool, format string, args ...any)) {

@@ -39,11 +39,11 @@
 package shard
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/server/rows"
 	"github.com/ringo-ml/ringo/internal/server/store"
 )
@@ -86,29 +86,24 @@ const (
 
 // Validate returns an error for each setting that is missing or out of its range.
 func (c *Config) Validate() error {
-	var errs []error
-	fault := func(bad bool, format string, args ...any) {
-		if bad {
-			errs = append(errs, fmt.Errorf("shard: table %q: "+format, append([]any{c.Rows.Name}, args...)...))
-		}
-	}
-	errs = append(errs, c.Rows.Validate())
-	fault(c.Rows.Admit != nil, "Rows.Admit is set: want an Admission")
-	fault(c.MemoryBytes < 0, "%d bytes of memory: want 0 (no limit) or more", c.MemoryBytes)
-	fault(c.MemoryBytes == 0 && c.Store != nil, "a store without a limit of memory: nothing would go there; set MemoryBytes")
-	c.Admission.check(fault)
-	if err := errors.Join(errs...); err != nil {
+	bad := faults.In(fmt.Sprintf("shard: table %q: ", c.Rows.Name))
+	bad.Add(c.Rows.Validate())
+	bad.If(c.Rows.Admit != nil, "Rows.Admit is set: want an Admission")
+	bad.If(c.MemoryBytes < 0, "%d bytes of memory: want 0 (no limit) or more", c.MemoryBytes)
+	bad.If(c.MemoryBytes == 0 && c.Store != nil, "a store without a limit of memory: nothing would go there; set MemoryBytes")
+	c.Admission.check(bad.If)
+	if err := bad.Err(); err != nil {
 		return err
 	}
 	if r := c.rowsConfig(); c.MemoryBytes > 0 && r.MaxRows < leastRows {
 		least := costOf(r, leastRows)
-		fault(true, "%d bytes of memory have room for %d rows: want room for %d, %d bytes or more", c.MemoryBytes, r.MaxRows, leastRows, least)
+		bad.If(true, "%d bytes of memory have room for %d rows: want room for %d, %d bytes or more", c.MemoryBytes, r.MaxRows, leastRows, least)
 	}
 	if c.Store != nil {
 		has := c.Store.Table(c.Number).Rows
-		fault(has > 0, "the store has %d rows of table %d already: want a store without them; Load brings a checkpoint's rows back", has, c.Number)
+		bad.If(has > 0, "the store has %d rows of table %d already: want a store without them; Load brings a checkpoint's rows back", has, c.Number)
 	}
-	return errors.Join(errs...)
+	return bad.Err()
 }
 
 func (c *Config) rowsConfig() rows.Config {

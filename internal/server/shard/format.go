@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/ringo-ml/ringo/internal/crc32c"
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/server/rows"
 )
 
@@ -117,25 +118,20 @@ func (h *header) values() int {
 
 // check reports values that no table has.
 func (h *header) check() error {
-	var errs []error
-	bad := func(is bool, format string, args ...any) {
-		if is {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	bad(h.Dim < 1 || h.Dim > 1<<20, "rows of %d weights", h.Dim)
-	bad(len(h.Parts) > 64, "%d parts of state", len(h.Parts))
+	var bad faults.List
+	bad.If(h.Dim < 1 || h.Dim > 1<<20, "rows of %d weights", h.Dim)
+	bad.If(len(h.Parts) > 64, "%d parts of state", len(h.Parts))
 	for _, p := range h.Parts[:min(64, len(h.Parts))] {
-		bad(p.Width < 1 || p.Width > 1<<20, "part %q of the state has %d values", p.Name, p.Width)
+		bad.If(p.Width < 1 || p.Width > 1<<20, "part %q of the state has %d values", p.Name, p.Width)
 	}
-	bad(rowsPiece.rowBytes(h.values()) > maxPiece, "rows of %d values", h.values())
-	bad(!slices.Contains(sections, h.Section), "a file %q", h.Section)
-	bad(h.Counting != nil && h.Section != countsSection, "counts in a file %q", h.Section)
+	bad.If(rowsPiece.rowBytes(h.values()) > maxPiece, "rows of %d values", h.values())
+	bad.If(!slices.Contains(sections, h.Section), "a file %q", h.Section)
+	bad.If(h.Counting != nil && h.Section != countsSection, "counts in a file %q", h.Section)
 	if h.Counting != nil {
-		h.Counting.check(bad)
+		h.Counting.check(bad.If)
 	}
-	bad(h.Since > h.Epoch || !h.Delta && h.Since != 0, "epoch %d since %d, delta %t", h.Epoch, h.Since, h.Delta)
-	return errors.Join(errs...)
+	bad.If(h.Since > h.Epoch || !h.Delta && h.Since != 0, "epoch %d since %d, delta %t", h.Epoch, h.Since, h.Delta)
+	return bad.Err()
 }
 
 // encode returns the start of the file, up to the header's checksum.

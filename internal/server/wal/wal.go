@@ -32,8 +32,9 @@
 package wal
 
 import (
-	"errors"
 	"fmt"
+
+	"github.com/ringo-ml/ringo/internal/faults"
 )
 
 // Defaults of Config.
@@ -83,17 +84,14 @@ func (c Config) withDefaults() Config {
 // Validate returns all errors together.
 func (c Config) Validate() error {
 	c = c.withDefaults()
-	var errs []error
-	if len(c.Owner) > ownerBytes {
-		errs = append(errs, fmt.Errorf("owner %q has %d bytes: at most %d", c.Owner, len(c.Owner), ownerBytes))
-	}
-	if c.BufferBytes <= recordHeader {
-		errs = append(errs, fmt.Errorf("buffer of %d bytes: want more than %d, a record's header", c.BufferBytes, recordHeader))
-	}
+	var bad faults.List
+	bad.If(len(c.Owner) > ownerBytes, "owner %q has %d bytes: at most %d", c.Owner, len(c.Owner), ownerBytes)
+	bad.If(c.BufferBytes <= recordHeader,
+		"buffer of %d bytes: want more than %d, a record's header", c.BufferBytes, recordHeader)
 	if least := int64(segmentHeader) + int64(c.BufferBytes); c.SegmentBytes < least || c.SegmentBytes > maxSegmentBytes {
-		errs = append(errs, fmt.Errorf("segments of %d bytes: want %d (a buffer and a header) to %d", c.SegmentBytes, least, maxSegmentBytes))
+		bad.Add(fmt.Errorf("segments of %d bytes: want %d (a buffer and a header) to %d", c.SegmentBytes, least, maxSegmentBytes))
 	}
-	return errors.Join(errs...)
+	return bad.Err()
 }
 
 // MaxRecord returns the maximum size of a record in bytes.

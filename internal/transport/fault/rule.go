@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ringo-ml/ringo/internal/faults"
 )
 
 // Any matches every rank in a Rule.
@@ -53,26 +55,21 @@ func Every(do Action) Rule { return Rule{Rank: Any, Peer: Any, Do: do} }
 
 // Validate returns all errors of the rule.
 func (r Rule) Validate() error {
-	var faults []error
-	fault := func(wrong bool, format string, args ...any) {
-		if wrong {
-			faults = append(faults, fmt.Errorf("fault rule %q: "+format, append([]any{r.String()}, args...)...))
-		}
-	}
-	fault(r.Rank < Any, "rank %d", r.Rank)
-	fault(r.Peer < Any, "peer %d", r.Peer)
-	fault(r.Op != AnyOp && r.Op != Send && r.Op != Receive, "op %q: send or receive expected", r.Op)
-	fault(r.Nth < 0 || r.Onward && r.Nth == 0, "nth %d: at least 1 expected", r.Nth)
+	bad := faults.In(fmt.Sprintf("fault rule %q: ", r.String()))
+	bad.If(r.Rank < Any, "rank %d", r.Rank)
+	bad.If(r.Peer < Any, "peer %d", r.Peer)
+	bad.If(r.Op != AnyOp && r.Op != Send && r.Op != Receive, "op %q: send or receive expected", r.Op)
+	bad.If(r.Nth < 0 || r.Onward && r.Nth == 0, "nth %d: at least 1 expected", r.Nth)
 	switch r.Do {
 	case Drop, Fail, Cut:
-		fault(r.For != 0, "only a delay takes a duration, %s does not", r.Do)
+		bad.If(r.For != 0, "only a delay takes a duration, %s does not", r.Do)
 	case Delay:
-		fault(r.For <= 0, "a delay of %v", r.For)
-		fault(r.Op != Send, "only sends can be delayed: add op=send")
+		bad.If(r.For <= 0, "a delay of %v", r.For)
+		bad.If(r.Op != Send, "only sends can be delayed: add op=send")
 	default:
-		fault(true, "do %q: drop, delay:DURATION, fail or cut expected", r.Do)
+		bad.If(true, "do %q: drop, delay:DURATION, fail or cut expected", r.Do)
 	}
-	return errors.Join(faults...)
+	return bad.Err()
 }
 
 // String returns the rule in ParseRule's syntax, without conditions that match every operation.

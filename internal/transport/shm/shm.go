@@ -10,12 +10,12 @@ package shm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/wire"
 	"github.com/ringo-ml/ringo/transport"
 )
@@ -65,18 +65,13 @@ type Settled struct {
 
 // Validate returns all errors of the configuration.
 func (c Config) Validate() error {
-	var faults []error
-	fault := func(wrong bool, format string, args ...any) {
-		if wrong {
-			faults = append(faults, fmt.Errorf("shm: "+format, args...))
-		}
-	}
-	fault(len(c.Ticket) == 0, "Ticket is missing")
-	fault(c.Version == "" || len(c.Version) > wire.MaxVersion, "Version %q: 1 to %d bytes expected", c.Version, wire.MaxVersion)
-	fault(c.ArenaBytes < 0 || c.ArenaBytes > maxArena, "ArenaBytes %d: 0 to %d expected", c.ArenaBytes, maxArena)
-	fault(c.Threads < 0 || c.Threads > math.MaxUint16, "Threads %d: 0 to %d expected", c.Threads, math.MaxUint16)
-	fault(c.JoinTimeout <= 0, "JoinTimeout %v: more than 0 expected", c.JoinTimeout)
-	return errors.Join(faults...)
+	bad := faults.In("shm: ")
+	bad.If(len(c.Ticket) == 0, "Ticket is missing")
+	bad.If(c.Version == "" || len(c.Version) > wire.MaxVersion, "Version %q: 1 to %d bytes expected", c.Version, wire.MaxVersion)
+	bad.If(c.ArenaBytes < 0 || c.ArenaBytes > maxArena, "ArenaBytes %d: 0 to %d expected", c.ArenaBytes, maxArena)
+	bad.If(c.Threads < 0 || c.Threads > math.MaxUint16, "Threads %d: 0 to %d expected", c.Threads, math.MaxUint16)
+	bad.If(c.JoinTimeout <= 0, "JoinTimeout %v: more than 0 expected", c.JoinTimeout)
+	return bad.Err()
 }
 
 // Mesh is the inner mesh with this rank's shared memory. Mesh implements transport.Mesh,

@@ -9,11 +9,10 @@
 package tcp
 
 import (
-	"errors"
-	"fmt"
 	"net"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/wire"
 	"github.com/ringo-ml/ringo/transport"
@@ -72,35 +71,30 @@ type Config struct {
 
 // Validate returns all errors of the configuration.
 func (c Config) Validate() error {
-	var faults []error
-	fault := func(wrong bool, format string, args ...any) {
-		if wrong {
-			faults = append(faults, fmt.Errorf("tcp: "+format, args...))
-		}
-	}
-	fault(c.Size < 1, "Size %d: at least 1 expected", c.Size)
-	fault(c.Rank < 0 || c.Rank >= max(1, c.Size), "Rank %d: expected 0 to %d", c.Rank, max(1, c.Size)-1)
-	fault(c.MaxUnexpectedBytes < 0, "MaxUnexpectedBytes %d is negative", c.MaxUnexpectedBytes)
-	fault(c.SocketBufferBytes < 0, "SocketBufferBytes %d is negative", c.SocketBufferBytes)
-	fault(c.LocalRanks < 0 || c.LocalRanks > max(1, c.Size), "LocalRanks %d: expected 0 to %d", c.LocalRanks, max(1, c.Size))
+	bad := faults.In("tcp: ")
+	bad.If(c.Size < 1, "Size %d: at least 1 expected", c.Size)
+	bad.If(c.Rank < 0 || c.Rank >= max(1, c.Size), "Rank %d: expected 0 to %d", c.Rank, max(1, c.Size)-1)
+	bad.If(c.MaxUnexpectedBytes < 0, "MaxUnexpectedBytes %d is negative", c.MaxUnexpectedBytes)
+	bad.If(c.SocketBufferBytes < 0, "SocketBufferBytes %d is negative", c.SocketBufferBytes)
+	bad.If(c.LocalRanks < 0 || c.LocalRanks > max(1, c.Size), "LocalRanks %d: expected 0 to %d", c.LocalRanks, max(1, c.Size))
 	if c.Streams < 0 || c.Streams > MaxStreams {
-		faults = append(faults, setting.Errorf("", "Streams %d: want 1 to %d, or 0 for 1", c.Streams, MaxStreams))
+		bad.Add(setting.Errorf("", "Streams %d: want 1 to %d, or 0 for 1", c.Streams, MaxStreams))
 	}
 	if err := CheckCongestionControl(c.CongestionControl); err != nil {
-		faults = append(faults, setting.Errorf("", "CongestionControl %w", err))
+		bad.Add(setting.Errorf("", "CongestionControl %w", err))
 	}
 	if err := CheckLending(c.Lending); err != nil {
-		faults = append(faults, setting.Errorf("", "Lending %w", err))
+		bad.Add(setting.Errorf("", "Lending %w", err))
 	}
 	if c.Size > 1 {
-		faults = append(faults, c.TLS.Validate())
-		fault(c.JoinTimeout <= 0, "JoinTimeout %v: more than 0 expected", c.JoinTimeout)
-		fault(len(c.Ticket) == 0, "Ticket is missing")
-		fault(c.Version == "" || len(c.Version) > wire.MaxVersion, "Version %q: 1 to %d bytes expected", c.Version, wire.MaxVersion)
-		fault(c.Rank < c.Size-1 && c.Listener == nil, "Listener is missing: ranks %d to %d connect to rank %d", c.Rank+1, c.Size-1, c.Rank)
-		fault(len(c.Addrs) < c.Rank, "Addrs has %d entries: rank %d needs those of all lower ranks", len(c.Addrs), c.Rank)
+		bad.Add(c.TLS.Validate())
+		bad.If(c.JoinTimeout <= 0, "JoinTimeout %v: more than 0 expected", c.JoinTimeout)
+		bad.If(len(c.Ticket) == 0, "Ticket is missing")
+		bad.If(c.Version == "" || len(c.Version) > wire.MaxVersion, "Version %q: 1 to %d bytes expected", c.Version, wire.MaxVersion)
+		bad.If(c.Rank < c.Size-1 && c.Listener == nil, "Listener is missing: ranks %d to %d connect to rank %d", c.Rank+1, c.Size-1, c.Rank)
+		bad.If(len(c.Addrs) < c.Rank, "Addrs has %d entries: rank %d needs those of all lower ranks", len(c.Addrs), c.Rank)
 	}
-	return errors.Join(faults...)
+	return bad.Err()
 }
 
 func (c Config) withDefaults() Config {

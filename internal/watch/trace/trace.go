@@ -15,10 +15,10 @@
 package trace
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 
+	"github.com/ringo-ml/ringo/internal/faults"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
@@ -42,14 +42,11 @@ type Config struct {
 
 // Validate returns all errors of c.
 func (c Config) Validate() error {
-	var errs []error
-	if c.Steps < 0 {
-		errs = append(errs, fmt.Errorf("%d steps to trace: want at least 1, or 0 for all", c.Steps))
-	}
-	if c.Spans < 0 || c.Spans > maxSpans {
-		errs = append(errs, fmt.Errorf("%d spans to keep: want 1 to %d, or 0 for %d", c.Spans, maxSpans, DefaultSpans))
-	}
-	return errors.Join(errs...)
+	var bad faults.List
+	bad.If(c.Steps < 0, "%d steps to trace: want at least 1, or 0 for all", c.Steps)
+	bad.If(c.Spans < 0 || c.Spans > maxSpans,
+		"%d spans to keep: want 1 to %d, or 0 for %d", c.Spans, maxSpans, DefaultSpans)
+	return bad.Err()
 }
 
 // Timeline collects the phases of a rank from the recorder, as spans. A nil Timeline ignores all
