@@ -171,6 +171,7 @@ type Config struct {
 	encoder *table.Encoder                 // encoding of a checkpoint in use
 	gather  func([]byte) ([][]byte, error) // gathers tables of ranks with tables of their own
 
+	seeds       int // of RunSeeds
 	fold, folds int // of RunFolds, the fold from 0
 
 	classWeights []float32 // by class, from ClassWeights and the data; nil without weights

@@ -65,6 +65,7 @@ func TestRanksAgree(t *testing.T) {
 		"--worst 3 on rank 1 and 0 on rank 0":                                                    func(c *Config) { c.Worst = 3 },
 		"--importance 5 on rank 1 and 0 on rank 0":                                               func(c *Config) { c.Importance = 5 },
 		"training.folds 4 on rank 1 and 0 on rank 0":                                             func(c *Config) { c.folds = 4 },
+		"training.seeds 3 on rank 1 and 1 on rank 0":                                             func(c *Config) { c.seeds = 3 },
 		"output.trace a file on rank 1 and none":                                                 func(c *Config) { c.Traced = true },
 		"training.batch 3 on rank 1 and 64 on rank 0\ntraining.seed 9 on rank 1 and 1 on rank 0": func(c *Config) { c.Batch, c.Seed = 3, 9 },
 	} {

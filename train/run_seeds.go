@@ -34,6 +34,9 @@ type Seeds struct {
 	// Tables are the metrics that the tables of all runs have, such as "macro_f1", with their names
 	// in JSON.
 	Tables map[string]Spread `json:"tables,omitempty"`
+	// Units has the units of values of a table's target, by their names in JSON. Deviations are of
+	// the training rows, so each fold has its own.
+	Units map[string]string `json:"units,omitempty"`
 }
 
 // RunSeeds calls Run n times, with the seeds cfg.Seed, cfg.Seed+1 and so on; each receives every
@@ -51,6 +54,7 @@ func RunSeeds(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 	}
 	var runs []Summary
 	first := cfg.Seed
+	cfg.seeds = n
 	for i := range n {
 		cfg.Seed = first + uint64(i)
 		if cfg.Data != data.Synthetic && set == nil {
@@ -116,6 +120,10 @@ func sumUp(event string, runs []Summary) Seeds {
 	out.SamplesPerS = spreadOf(runs, func(s Summary) float64 { return s.SamplesPerS })
 	out.Eval = spreadsOf(runs, func(s Summary) map[string]float64 { return s.Eval })
 	out.Tables = spreadsOf(runs, func(s Summary) map[string]float64 { return s.Report.Metrics() })
+	if n := runs[0].Report.Numbers; n != nil && n.Unit != "" {
+		deviations := "deviations of " + n.Unit
+		out.Units = map[string]string{"train_loss": "squared " + deviations, "eval_loss": "squared " + deviations, "eval_" + model.MAE().Name: deviations, "tables.rmse": n.Unit, "tables.mae": n.Unit}
+	}
 	return out
 }
 

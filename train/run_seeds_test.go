@@ -2,11 +2,24 @@ package train
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/collective"
 )
+
+// TestSeedsAgree: ranks with other numbers of seeds are an error that names both.
+func TestSeedsAgree(t *testing.T) {
+	cfg := small()
+	err := ringo.Local(t.Context(), 2, ringo.Config{}, func(job *ringo.Job) error {
+		_, err := RunSeeds(job.Context(), job, cfg.Model, nil, cfg, 1+job.Rank(), func(Summary) {})
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "training.seeds 2 on rank 1 and 1 on rank 0") {
+		t.Error(err)
+	}
+}
 
 // Each seed's run counts what it sends itself, from its first step on.
 func TestSeedsCountTheirOwnTraffic(t *testing.T) {

@@ -247,7 +247,8 @@ func TestTrainSeeds(t *testing.T) {
 	}
 }
 
-// The folds of a numeric target differ in the unit of losses, which a line says.
+// The folds of a numeric target differ in the unit of losses, which a line says, and JSON has the
+// units.
 func TestTrainFoldsOfNumbers(t *testing.T) {
 	t.Parallel()
 	file, text := filepath.Join(t.TempDir(), "t.csv"), "x,y\n"
@@ -262,9 +263,14 @@ func TestTrainFoldsOfNumbers(t *testing.T) {
 		set  string
 		want bool
 	}{{"training.folds=2", true}, {"training.seeds=2", false}} {
-		status, out, errs := command(t, "train mlp --data "+file+" --set data.target=y --epochs 1 --set "+c.set)
+		status, out, errs := command(t, "train mlp --data "+file+" --set data.target=y --epochs 1 --json "+file+".jsonl --set "+c.set)
 		if status != 0 || strings.Contains(out, line) != c.want || !strings.Contains(out, "of the tables: mae ") {
 			t.Errorf("%s: status %d, %s, %s", c.set, status, out, errs)
+		}
+		records, err := os.ReadFile(file + ".jsonl")
+		const units = `"units":{"eval_loss":"squared deviations of y","eval_mae":"deviations of y","tables.mae":"y","tables.rmse":"y","train_loss":"squared deviations of y"}`
+		if err != nil || strings.Count(string(records), units) != 1 {
+			t.Errorf("%s: %v, no units in %s", c.set, err, records)
 		}
 	}
 }

@@ -2,7 +2,11 @@ package serve
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +19,40 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/datatest"
 	"github.com/ringo-ml/ringo/train"
 )
+
+// pictures names a folder for the picture of TestPageOfATable. That of docs/serving.md is made by
+//
+//	go test ./cmd/ringo/internal/serve -run TestPageOfATable -pictures ../../../../docs/pictures
+var pictures = flag.String("pictures", "", "a folder for a picture of the page")
+
+// picture writes what the browser shows, with RUN for the run's folder, and the checksum of the page
+// beside it.
+func (b *browser) picture(run string) {
+	b.t.Helper()
+	var shot struct{ Data string }
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 1000, "height": 500, "deviceScaleFactor": 1, "mobile": false}, nil)
+	b.eval(fmt.Sprintf(`[...document.querySelectorAll("body *")].filter((e) => !e.children.length).forEach((e) => { e.textContent = e.textContent.replace(%q, "RUN"); })`, run))
+	b.until("innerWidth == 1000")
+	b.call("Page.captureScreenshot", map[string]any{"format": "webp", "quality": 60}, &shot)
+	text, err := base64.StdEncoding.DecodeString(shot.Data)
+	err = errors.Join(err, os.WriteFile(filepath.Join(*pictures, "serve.webp"), text, 0o666), os.WriteFile(filepath.Join(*pictures, "serve.sum"), []byte(pageSum()), 0o666))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func pageSum() string { return fmt.Sprintf("%x\n", sha256.Sum256(page)) }
+
+// TestPictureIsOfThisPage: the picture in the documents was made from the page as it is.
+func TestPictureIsOfThisPage(t *testing.T) {
+	sum, err := os.ReadFile("../../../../docs/pictures/serve.sum")
+	if err != nil || string(sum) != pageSum() {
+		t.Errorf("%v: the page has changed since its picture was made: make it anew with -pictures", err)
+	}
+	if info, err := os.Stat("../../../../docs/pictures/serve.webp"); err != nil || info.Size() > 100_000 {
+		t.Error(info, err)
+	}
+}
 
 // browser is a Chromium without a window, controlled over pipes by the DevTools protocol.
 type browser struct {
@@ -178,6 +216,9 @@ func TestPageOfATable(t *testing.T) {
 	got := b.eval(`document.getElementById("prediction").innerText + " " + document.getElementById("bars").innerText`)
 	if !strings.HasPrefix(got, p.Prediction+" "+p.Prediction) || !strings.Contains(got, fmt.Sprintf("%.2f %%", 100*p.Top[p.Prediction])) {
 		t.Errorf("the page has %q, want %s", got, text)
+	}
+	if *pictures != "" {
+		b.picture(run.Checkpoint.Dir)
 	}
 	if curl := b.eval(`document.getElementById("curl").innerText`); !strings.Contains(curl, `curl --json '{"age":31,"city":"Rome","income":12.5}' '`+s.at+"/predict?top=2'") {
 		t.Errorf("curl: %s", curl)
