@@ -16,6 +16,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/model"
+	"github.com/ringo-ml/ringo/optim"
 	"github.com/ringo-ml/ringo/optim/schedule"
 )
 
@@ -80,6 +81,11 @@ type Config struct {
 	// Optimizer is an element of Optimizers. For Run "" means the model's optimizer and settings if
 	// LR is 0, else "sgd".
 	Optimizer string
+	// CustomOptimizer updates the parameters instead of an element of Optimizers, with LR, or with
+	// its own rate for an LR of 0. Checkpoints store its State, and a resumed run continues it with
+	// an optimizer of equal name and state sizes. Tables need an optim.RowOptimizer or TableRules.
+	// Each run and each rank needs its own value; parameter servers and heter-trainers reject it.
+	CustomOptimizer optim.Optimizer `json:"-"`
 	// TableRules replace the optimizer for rows of tables: PATTERN=RULE, separated by commas, such
 	// as "*=adagrad-rowwise,wide=ftrl:rate=50:l1=0.01". Patterns are as in path.Match; the last
 	// match counts, and overrides the model (nn.Table.Rule). A rule is a name of optim.RowRules
@@ -214,7 +220,9 @@ func (c Config) settled(ranks int) Config {
 	usual := Defaults(c.Model, c.Data)
 	c.Batch, c.Epochs = cmp.Or(c.Batch, usual.Batch), cmp.Or(c.Epochs, usual.Epochs)
 	c.Threads = cmp.Or(c.Threads, min(max(1, runtime.GOMAXPROCS(0)/ranks), MaxThreads))
+	c = c.customized()
 	switch {
+	case c.CustomOptimizer != nil: // has its own rate
 	case c.Optimizer == "" && c.LR == 0:
 		c.ScaleLR = true
 		c.Optimizer, c.LR, c.Momentum, c.WeightDecay = usual.Optimizer, usual.LR, usual.Momentum, usual.WeightDecay
@@ -237,7 +245,7 @@ func (c Config) settled(ranks int) Config {
 // of the epochs, at most 5.
 func (c Config) scaled(ranks int) Config {
 	d, batch := c.Model.Defaults, c.globalBatch(ranks)
-	c.ScaleLR = c.ScaleLR && d.GlobalBatch > 0 && c.Optimizer == "sgd" && d.Optimizer == "sgd" && c.LR == d.LR && batch != d.GlobalBatch
+	c.ScaleLR = c.ScaleLR && c.CustomOptimizer == nil && d.GlobalBatch > 0 && c.Optimizer == "sgd" && d.Optimizer == "sgd" && c.LR == d.LR && batch != d.GlobalBatch
 	if !c.ScaleLR {
 		return c
 	}
@@ -294,6 +302,9 @@ func (c Config) Validate() error {
 	}
 	c.Start.validate(&f)
 	c.validateStream(&f)
+	if c.CustomOptimizer != nil {
+		c.validateCustom(&f)
+	}
 	c.validateOptimizer(&f)
 	f.Join(c.tuning().Validate(), c.Checkpoint.Validate())
 	c.validateExchange(&f)
@@ -307,7 +318,7 @@ func (c Config) Validate() error {
 // unused reports settings without an effect that differ from their defaults, except for settings of
 // the exchange.
 func (c Config) unused() error {
-	if !slices.Contains(Optimizers(), c.Optimizer) || !slices.Contains(append(Consistencies(), ""), c.Servers.Consistency) {
+	if c.CustomOptimizer == nil && !slices.Contains(Optimizers(), c.Optimizer) || !slices.Contains(append(Consistencies(), ""), c.Servers.Consistency) {
 		return nil // reported already; most settings would follow
 	}
 	rows := func(c *Config) []setting.Row {
@@ -348,7 +359,7 @@ func (c Config) validateExchange(f *setting.Faults) {
 	f.Add(n > c.Epochs && c.Epochs > 0, distopt.SettingWarmup, "%s is for %d epochs, the run has %d", formatShares(c.WarmupDensity), n, c.Epochs)
 	f.Add(slices.ContainsFunc(c.WarmupDensity, func(d float64) bool { return !(d > 0 && d <= 1) }), distopt.SettingWarmup, "%s: want shares above 0 and at most 1", formatShares(c.WarmupDensity))
 	m := c.Exchange.Momentum
-	f.Add(m > 0 && (c.Optimizer != "sgd" || c.Momentum > 0), distopt.SettingMomentum, "%s with %v %s of momentum %s: it takes the place of the optimizer's own: use sgd with momentum 0",
+	f.Add(m > 0 && (c.Optimizer != "sgd" || c.Momentum > 0 || c.CustomOptimizer != nil), distopt.SettingMomentum, "%s with %v %s of momentum %s: it takes the place of the optimizer's own: use sgd with momentum 0",
 		quantity.Exact(m), setting.Path("training.optimizer"), c.Optimizer, quantity.Exact(c.Momentum))
 }
 

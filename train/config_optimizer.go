@@ -53,7 +53,7 @@ func (c *Config) SetOptimizer(name string) {
 }
 
 func (c Config) validateOptimizer(f *setting.Faults) {
-	f.Add(!slices.Contains(Optimizers(), c.Optimizer), "training.optimizer", "%q is not known%s: use one of %s", c.Optimizer, spelling.Hint(c.Optimizer, Optimizers()...), strings.Join(Optimizers(), ", "))
+	f.Add(c.CustomOptimizer == nil && !slices.Contains(Optimizers(), c.Optimizer), "training.optimizer", "%q is not known%s: use one of %s", c.Optimizer, spelling.Hint(c.Optimizer, Optimizers()...), strings.Join(Optimizers(), ", "))
 	within := func(p setting.Path, value, limit float64) {
 		f.Add(!(value >= 0 && value < limit), p, "%s: want a number from 0 to below %s", quantity.Exact(value), quantity.Exact(limit))
 	}

@@ -184,6 +184,13 @@ func (p *replicatedParams) close() {
 // newRule makes the optimizer of a replica's arenas and tables.
 func (c Config) newRule(ps *nn.Params, tables []*nn.Table) (*optim.Shared, error) {
 	opt := c.newOptimizer(ps)
+	if c.CustomOptimizer != nil {
+		own, err := newCustomRule(c.CustomOptimizer)
+		if err != nil {
+			return nil, err
+		}
+		opt = own
+	}
 	if rates := ratesOf(ps); len(rates) > 0 {
 		grouped, err := optim.NewGrouped(opt, rates)
 		if err != nil {

@@ -45,6 +45,9 @@ func RunSeeds(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 	if n < 1 {
 		return Seeds{}, fmt.Errorf("%d seeds: want at least 1", n)
 	}
+	if n > 1 && cfg.CustomOptimizer != nil {
+		return Seeds{}, fmt.Errorf("%d seeds with Config.CustomOptimizer (%s): an optimizer is of one run: run the seeds one by one", n, cfg.CustomOptimizer.Name())
+	}
 	if n > 1 && cfg.Servers.Consistency != "" {
 		return Seeds{}, fmt.Errorf("%d seeds with parameter servers (%s): servers hold the parameters of one run: run the seeds one by one", n, cfg.Servers.Consistency)
 	}

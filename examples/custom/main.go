@@ -1,4 +1,5 @@
-// Command custom has a custom model and loop: distopt wraps an optimizer, and changes strategies.
+// Command custom has a custom model, optimizer and loop: distopt wraps the optimizer, and changes
+// strategies. train.Config.CustomOptimizer takes the same optimizer for the loops of package train.
 //
 //	go build ./examples/custom && ./custom  # alone
 //	ringo run --np 2 -- ./custom            # as two ranks
@@ -15,7 +16,6 @@ import (
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/nn"
-	"github.com/ringo-ml/ringo/optim"
 )
 
 func main() {
@@ -43,7 +43,7 @@ func loop(job *ringo.Job) (err error) {
 	for _, s := range ps.Slots() {
 		layers = append(layers, bucket.Param{Name: s.Name, Offset: s.Offset, Len: s.Padded, Pad: s.Padded - s.Len, Shape: s.Shape})
 	}
-	opt, err := distopt.New(job.Group(), &optim.SGD{LR: 0.1, Momentum: 0.9}, layers, ps.Values(), ps.Grads(), nil, distopt.Config{})
+	opt, err := distopt.New(job.Group(), &lion{rate: 0.01}, layers, ps.Values(), ps.Grads(), nil, distopt.Config{})
 	if err != nil {
 		return err
 	}

@@ -86,14 +86,13 @@ func TestFaultIsReported(t *testing.T) {
 	}
 }
 
-// TestWrapsAnOptimizer: the README promises an optimizer of package optim within distopt, in the
-// program itself.
+// TestWrapsAnOptimizer: the README promises the program's own optimizer within distopt.
 func TestWrapsAnOptimizer(t *testing.T) {
 	text, err := os.ReadFile("main.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Contains(text, []byte("distopt.New(job.Group(), &optim.SGD{")) || bytes.Contains(text, []byte("ringo/train")) {
+	if !bytes.Contains(text, []byte("distopt.New(job.Group(), &lion{")) || bytes.Contains(text, []byte("ringo/train")) {
 		t.Error("main.go does not wrap an optimizer itself")
 	}
 }
