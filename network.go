@@ -1,6 +1,7 @@
 package ringo
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -76,39 +77,32 @@ func (n *Network) Settings() []setting.Row {
 			Value: setting.Text(&n.PortRange),
 		},
 		{
-			Path: "network.tls", Commands: setting.AllCommands, Scope: setting.PerProcess, Needs: processes,
-			About: "connections encrypted by TLS 1.3 with certificates at both ends: auto (between hosts), on (all), off (none); the same value for all processes",
-			Value: setting.Choice(&n.TLS.Mode, "", transport.TLSAuto, transport.TLSOn, transport.TLSOff),
-		},
-		{
-			Path: "network.tls-files", Commands: setting.AllCommands, Unit: "CA,CERT,KEY", Scope: setting.PerProcess, Needs: processes,
-			About: "PEM files: the CA certificates required of other processes, this process's certificate, and its private key; each connection reads the files again; empty: certificates from the job's ticket",
-			Value: setting.Textual(tlsFiles{&n.TLS}),
+			Path: "network.tls", Commands: setting.AllCommands, Unit: "MODE[,CA,CERT,KEY]", Scope: setting.PerProcess, Needs: processes,
+			About: "connections encrypted by TLS 1.3 with certificates at both ends: auto (between hosts), on (all), off (none), the same for all processes; then PEM files instead of certificates from the job's ticket: the CA certificates required of other processes, this process's certificate, and its private key, read again for each connection",
+			Value: setting.Parsed(&n.TLS, parseTLS, tlsText),
 		},
 	}
 }
 
-// tlsFiles is the text form of the three files of a configuration.
-type tlsFiles struct{ *transport.TLS }
-
-// MarshalText returns CA,CERT,KEY, or an empty text without files.
-func (f tlsFiles) MarshalText() ([]byte, error) {
-	if *f.TLS == (transport.TLS{Mode: f.Mode}) {
-		return nil, nil
+// parseTLS reads MODE or MODE,CA,CERT,KEY.
+func parseTLS(text string) (transport.TLS, error) {
+	parts := strings.Split(text, ",")
+	modes := []string{"", transport.TLSAuto, transport.TLSOn, transport.TLSOff}
+	switch {
+	case !slices.Contains(modes, parts[0]) || len(parts) != 1 && len(parts) != 4 || slices.Contains(parts[1:], ""):
+		return transport.TLS{}, errors.New("want auto, on or off, with own certificates auto,CA,CERT,KEY or on,CA,CERT,KEY")
+	case len(parts) == 1:
+		return transport.TLS{Mode: parts[0]}, nil
 	}
-	return []byte(strings.Join([]string{f.CA, f.Cert, f.Key}, ",")), nil
+	return transport.TLS{Mode: parts[0], CA: parts[1], Cert: parts[2], Key: parts[3]}, nil
 }
 
-// UnmarshalText is the inverse of MarshalText.
-func (f tlsFiles) UnmarshalText(text []byte) error {
-	files := strings.Split(string(text), ",")
-	if len(text) == 0 {
-		files = make([]string, 3)
-	} else if len(files) != 3 || slices.Contains(files, "") {
-		return errors.New("want three files, CA,CERT,KEY")
+// tlsText is the inverse of parseTLS.
+func tlsText(c transport.TLS) string {
+	if c == (transport.TLS{Mode: c.Mode}) {
+		return c.Mode
 	}
-	f.CA, f.Cert, f.Key = files[0], files[1], files[2]
-	return nil
+	return strings.Join([]string{cmp.Or(c.Mode, transport.TLSAuto), c.CA, c.Cert, c.Key}, ",")
 }
 
 // ports returns PortRange, which Validate has checked.

@@ -73,12 +73,12 @@ func (c TLS) Validate() error {
 	switch {
 	case given == 0:
 	case given < 3:
-		faults = append(faults, setting.Errorf("network.tls-files", "%q,%q,%q: give all three, or none for certificates that are made of the ticket", c.CA, c.Cert, c.Key))
+		faults = append(faults, setting.Errorf("network.tls", "files %q,%q,%q: give all three, or none for certificates that are made of the ticket", c.CA, c.Cert, c.Key))
 	case c.Mode == TLSOff:
 		faults = append(faults, setting.Errorf("network.tls", "off, with certificates in %s: nothing would use them", c.Cert))
 	default:
 		if _, err := c.files(); err != nil {
-			faults = append(faults, setting.Errorf("network.tls-files", "%w", err))
+			faults = append(faults, setting.Errorf("network.tls", "%w", err))
 		}
 	}
 	return errors.Join(faults...)

@@ -35,6 +35,13 @@ func TestNetworkSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		for text, want := range map[string]string{"": "", "on": "on", ",a,b,c": "auto,a,b,c", "on,a,b,c": "on,a,b,c", "a,b,c": "-", "on,a,b": "-", "on,a,,c": "-", "maybe": "-"} {
+			err := table.Apply(setting.Assignment{Path: "network.tls", Text: text}).Err()
+			if got, _ := table.Get("network.tls"); err == nil && got != want || (err != nil) != (want == "-") {
+				t.Errorf("network.tls=%s: %q, %v", text, got, err)
+			}
+		}
+		n.TLS = transport.TLS{}
 		given := map[setting.Path]string{"network.interface": "lo", "network.port-range": "7-9"}
 		for p, text := range given {
 			if err := table.Apply(setting.Assignment{Path: p, Text: text, Origin: "test"}).Err(); err != nil {

@@ -21,7 +21,7 @@ type former struct {
 	hint  string            // remedy for the other values
 }
 
-const tlsHint = "give all three files as network.tls-files=CA,CERT,KEY"
+const tlsHint = "give all three files as network.tls=auto,CA,CERT,KEY"
 
 // formers returns all of them. Each command looks up each of them at every start, so the list is
 // created once.
@@ -40,6 +40,7 @@ func renamed() []former {
 		{path: "heter.max-restarts", now: "job.max-restarts"},
 		{path: "servers.fsync", now: "ps.durability", adds: "-fsync", words: off},
 		{path: "ps.fsync", now: "ps.durability", adds: "-fsync", words: off},
+		{path: "network.tls-files", now: "network.tls", adds: ",{}", words: off},
 		{path: "training.patience", now: "training.monitor", adds: ":patience={}", words: off},
 		{path: "servers.click", now: "ps.click"},
 		{path: "servers.durability", flag: "durability", now: "ps.durability"},

@@ -32,7 +32,7 @@ func TestCurrentReadsNamesOfEarlierVersions(t *testing.T) {
 		{"output.metrics", "127.0.0.1:9400", "output.http=127.0.0.1:9400"},
 		{"output.pprof", "", ""},
 		{"job.slice", "1ms", "job.slice 1ms: the setting was removed: leave it out"},
-		{"network.tls-ca", "ca.pem", "network.tls-ca ca.pem: the setting was removed: give all three files as network.tls-files"},
+		{"network.tls-ca", "ca.pem", "network.tls-ca ca.pem: the setting was removed: give all three files as network.tls"},
 	} {
 		now, note, exists, err := setting.Current(setting.Assignment{Path: setting.Path(c.path), Text: c.text})
 		got := ""
@@ -75,6 +75,8 @@ func TestJoinExtendsTheLastValue(t *testing.T) {
 		"ps.fsync=true ps.durability=none ps.durability=wal": "ps.durability=none ps.durability=wal ps.durability=wal-fsync",
 		"ps.fsync=false ps.durability=wal":                   "ps.durability=wal",
 		"training.patience=3 training.best=auc":              "training.monitor=auc training.monitor=auc:patience=3",
+		"network.tls-files=a,b,c":                            "network.tls=,a,b,c",
+		"network.tls-files=a,b,c network.tls=on":             "network.tls=on network.tls=on,a,b,c",
 		"training.patience=0 training.monitor=auc":           "training.monitor=auc",
 		"ps.fsync=true training.lr=1":                        "training.lr=1 ps.durability=-fsync",
 	} {

@@ -43,5 +43,5 @@ func candidates(row setting.Row, now string) []string {
 	if d, err := time.ParseDuration(now); err == nil {
 		out = append(out, (2*d + time.Second).String())
 	}
-	return append(out, "1", "0.5", "90s", "64MiB", "count:3", "1:0.5", "bound=7", "127.0.0.1:5", "other", "a,b,c")
+	return append(out, "1", "0.5", "90s", "64MiB", "count:3", "1:0.5", "bound=7", "127.0.0.1:5", "other", "on")
 }
