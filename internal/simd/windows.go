@@ -1,6 +1,9 @@
 package simd
 
-import "github.com/ringo-ml/ringo/internal/faults"
+import (
+	"errors"
+	"fmt"
+)
 
 // Windows describes the windows of a convolution over channels-last images [Height, Width,
 // Channels]. The windows of an image are the rows of a matrix: row y*OutWidth()+x is the window at
@@ -35,16 +38,22 @@ func (p Windows) Whole() bool {
 	return p.KernelHeight == 1 && p.KernelWidth == 1 && p.stride() == 1 && p.Pad == 0
 }
 
-// Validate reports all errors together.
+// Validate reports all errors together. Layers call it in each step: it allocates for errors only.
 func (p Windows) Validate() error {
-	var bad faults.List
-	bad.If(p.Height < 1 || p.Width < 1 || p.Channels < 1,
-		"an image of %dx%d with %d channels", p.Height, p.Width, p.Channels)
-	bad.If(p.KernelHeight < 1 || p.KernelWidth < 1, "a window of %dx%d", p.KernelHeight, p.KernelWidth)
-	bad.If(p.Stride < 0 || p.Pad < 0, "stride %d, padding %d", p.Stride, p.Pad)
-	bad.If(bad.Empty() && (p.Height+2*p.Pad < p.KernelHeight || p.Width+2*p.Pad < p.KernelWidth),
-		"a window of %dx%d does not fit an image of %dx%d with padding %d", p.KernelHeight, p.KernelWidth, p.Height, p.Width, p.Pad)
-	return bad.Err()
+	var errs []error
+	if p.Height < 1 || p.Width < 1 || p.Channels < 1 {
+		errs = append(errs, fmt.Errorf("an image of %dx%d with %d channels", p.Height, p.Width, p.Channels))
+	}
+	if p.KernelHeight < 1 || p.KernelWidth < 1 {
+		errs = append(errs, fmt.Errorf("a window of %dx%d", p.KernelHeight, p.KernelWidth))
+	}
+	if p.Stride < 0 || p.Pad < 0 {
+		errs = append(errs, fmt.Errorf("stride %d, padding %d", p.Stride, p.Pad))
+	}
+	if len(errs) == 0 && (p.Height+2*p.Pad < p.KernelHeight || p.Width+2*p.Pad < p.KernelWidth) {
+		errs = append(errs, fmt.Errorf("a window of %dx%d does not fit an image of %dx%d with padding %d", p.KernelHeight, p.KernelWidth, p.Height, p.Width, p.Pad))
+	}
+	return errors.Join(errs...)
 }
 
 // run is a piece of the matrix with rows within a line of the image each: count rows from row, n

@@ -19,11 +19,11 @@
 //	Heartbeat                <->    Heartbeat           when idle
 //	Goodbye                  <->    Goodbye, Failure    the last frame
 //
-// From PullRows to Saved a payload begins with a [Head] of 32 bytes. The keys follow, 8 bytes each,
-// and then the values, encoded by their [Code], in a push of an array possibly [Coded]. If a table needs counts with the gradients of rows,
-// the counts precede the gradients, always as float32. With the frame's header of 32 bytes the
-// values of an answer start at a multiple of 64 bytes in the frame, so that a server can gather
-// whole cache lines directly into it.
+// From PullRows to Saved a payload begins with a [Head] of 32 bytes. The keys follow, 8 bytes
+// each, and then the values, encoded by their [Code], in a push of an array possibly [Coded]. If
+// a table needs counts with the gradients of rows, the counts precede the gradients, always as
+// float32. With the frame's header of 32 bytes the values of an answer start at a multiple of 64
+// bytes in the frame, so that a server can gather whole cache lines directly into it.
 //
 // A length is checked twice before memory is allocated: the frame's length against the maximum of
 // the type, and then against the exact length for the head.
