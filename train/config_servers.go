@@ -13,6 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/server/trainer"
 	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/tune"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/schema"
@@ -129,10 +130,13 @@ func (c Config) validateServers(f *setting.Faults) {
 		f.Add(true, "ps.wire-dtype", "%q: %w", s.Values, err)
 	}
 	x := c.Exchange.Resolved()
+	const unmeasured = "pushes to parameter servers are not measured"
 	only := func(wrong bool, p setting.Path, value any, why string) {
 		f.Add(wrong, p, "%v with %v %s: %s; remove it, or use aggregation servers (%[2]v aggregate)", value, sync, s.Consistency, why)
 	}
-	only(x.Strategy == distopt.PartialUpdate, "exchange.strategy", x.Strategy, "ranks do not update the parameters")
+	f.Add(x.Strategy == distopt.PartialUpdate, "exchange.strategy", "%s with %v %s: this strategy averages parameters between ranks, without servers: use another strategy, or %[2]v allreduce", x.Strategy, sync, s.Consistency)
+	only(x.Strategy == tune.Auto, "exchange.strategy", x.Strategy, unmeasured)
+	only(slices.Contains(tune.Plans(), x.Plan), "exchange.plan", x.Plan, unmeasured)
 	only(x.ClipNorm > 0, "training.clip-norm", x.ClipNorm, "no process has the whole gradient")
 	for _, other := range []struct {
 		applies bool
@@ -141,9 +145,12 @@ func (c Config) validateServers(f *setting.Faults) {
 		{s.Consistency == "geo", "ranks push changes of copies, not gradients"},
 		{c.Heter.Count > 0, "ranks and heter-trainers exchange the gradients of each batch unchanged"},
 	} {
-		only(other.applies && x.Strategy != distopt.FP32 && x.Strategy != distopt.PartialUpdate, "exchange.strategy", x.Strategy, other.why)
+		only(other.applies && !slices.Contains([]distopt.Strategy{distopt.FP32, distopt.PartialUpdate, tune.Auto}, x.Strategy), "exchange.strategy", x.Strategy, other.why)
 		only(other.applies && x.Accumulation > 1, "training.accumulate", x.Accumulation, other.why)
 	}
+	geo := s.Consistency == "geo"
+	only(geo && slices.Contains(distopt.Plans(), c.Exchange.Plan), "exchange.plan", c.Exchange.Plan, "copies are exchanged whole, not in buckets")
+	only(geo && x.BucketBytes > 0, "exchange.bucket-bytes", x.BucketBytes, "copies are exchanged whole, not in buckets")
 	only(x.NonFinite == "skip", "training.non-finite", x.NonFinite, "pushed gradients cannot be withdrawn")
 	f.Add(len(c.Start.Rates) > 0 && s.Consistency != "geo", "training.lr-multipliers", "%s with %v %s: servers have one rate for all: leave it out, or use geo, where ranks move the parameters", formatRates(c.Start.Rates), sync, s.Consistency)
 	f.Add(c.Tuning.Measure || c.Tuning.Profile != nil, "tuning.tune", "or %v with %v %s: no exchange is tuned with parameter servers: remove it", setting.Path("tuning.profile"), sync, s.Consistency)

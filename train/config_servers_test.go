@@ -1,6 +1,7 @@
 package train
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,21 @@ func TestServersRuleOut(t *testing.T) {
 	c.Servers.Consistency = "bsp"
 	if err := c.Validate(); err != nil {
 		t.Error(err)
+	}
+	for _, consistency := range Consistencies() {
+		own := c
+		own.Servers.Consistency, own.Servers.GeoSteps = consistency, 1
+		own.Exchange.Strategy, own.Exchange.Plan, own.Tuning.Choices = tune.Auto, "exact", tune.Choices{{}}
+		err := fmt.Sprint(own.Validate())
+		for _, want := range []string{"exchange.strategy auto with sync " + consistency + ": pushes", "exchange.plan exact with sync " + consistency + ": pushes"} {
+			if !strings.Contains(err, want) {
+				t.Errorf("%q is not in %v", want, err)
+			}
+		}
+		own.Exchange = distopt.Config{Plan: distopt.PlanFixed, BucketBytes: 64}
+		if err = fmt.Sprint(own.Validate()); strings.Contains(err, "copies are exchanged whole") != (consistency == "geo") {
+			t.Errorf("buckets in %s: %v", consistency, err)
+		}
 	}
 	c.Servers.Consistency = "later"
 	c.Exchange.Strategy, c.Exchange.ClipNorm, c.Exchange.Accumulation, c.Heter.Count = distopt.TopK, 1, 3, 1
