@@ -39,7 +39,7 @@ func newHeter() *cobra.Command {
 		Long: "Run a heter-trainer. It computes the dense layers of a model for the ranks (trainers) of a job,\n" +
 			"and stores the parameters of these layers with --sync bsp; otherwise ranks send them.\n" +
 			"A launcher starts heter-trainers automatically: see --heter of `ringo train`. One started by hand\n" +
-			"needs the ticket in RINGO_TICKET and either the job file of the ranks, or --index, --np, the\n" +
+			"needs the ticket (--ticket-file) and either the job file of the ranks, or --index, --np, the\n" +
 			"model and settings of the ranks, and the addresses of all heter-trainers\n" +
 			"(--set heter.addresses). It ends when all ranks have left.",
 		Example: "  ringo heter --index 0 --set model=ctr-dnn --np 4 --set heter.addresses=host2:6000,host3:6000\n" +

@@ -35,8 +35,8 @@ func (c *serverRole) command() *cobra.Command {
 		Short: "Run a parameter server or an aggregation server of a job",
 		Long: "Run a server of a job: a parameter server (--sync bsp, ssp, async or geo), or an\n" +
 			"aggregation server, which sums gradients (--sync aggregate). A launcher starts servers\n" +
-			"automatically: see --servers of `ringo train`. A server started by hand needs the ticket in\n" +
-			"RINGO_TICKET and either the job file of the ranks, or --index, --np and --sync, with\n" +
+			"automatically: see --servers of `ringo train`. A server started by hand needs the ticket\n" +
+			"(--ticket-file) and either the job file of the ranks, or --index, --np and --sync, with\n" +
 			"--ps-addresses for a parameter server, or --servers and --rendezvous for an aggregation\n" +
 			"server. It ends when all ranks have left.",
 		Example: "  ringo server --index 0 --servers 2 --np 4 --rendezvous host0:4000\n" +
@@ -60,7 +60,7 @@ func (c *serverRole) execute(cmd *cobra.Command) error {
 	}
 	cfg := c.Run(c.table)
 	if cfg.Settings = c.SharedSettings(c.table, false); !c.worker {
-		cfg.Size, cfg.Rank, cfg.Rendezvous = c.Ranks, c.index, c.Rendezvous
+		cfg.Size, cfg.Rank, cfg.Rendezvous, cfg.TicketFile = c.Ranks, c.index, c.Rendezvous, c.TicketFile
 		var err error
 		if cfg.BlackBox, err = c.blackBox(); err != nil {
 			return err
@@ -96,7 +96,7 @@ func (c *serverRole) check(cmd *cobra.Command) []error {
 	if c.Sync == job.AllReduce && !c.isGiven("sync") {
 		c.Sync, c.Servers.Count = job.Aggregate, max(1, c.Servers.Count)
 	} else if c.Sync == job.AllReduce {
-		faults.Add("--sync %s has no servers: want sum, bsp, ssp, async or geo", c.Sync)
+		faults.Add("--sync %s has no servers: want aggregate, bsp, ssp, async or geo", c.Sync)
 	}
 	faults.If(c.Sync == job.Aggregate && cmd.Flags().Changed("http"),
 		"--http has no effect on an aggregation server: the ranks of its host serve its metrics")

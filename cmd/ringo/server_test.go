@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -129,15 +130,16 @@ func TestServerByHand(t *testing.T) {
 	t.Parallel()
 	want := runSummary(t, "train mlp "+small+"--np 2 --transport mem --sync aggregate --servers 2")["params_sha256"]
 	address, ticket := freeport.Address(t), ticket()
-	server := func(i int) *program {
-		return start(t, fmt.Sprintf("server --index %d --servers 2 --np 2 --rendezvous %s", i, address), ticket)
+	line, file := "server --servers 2 --np 2 --rendezvous "+address, filepath.Join(t.TempDir(), "ticket")
+	if err := os.WriteFile(file, []byte(strings.TrimPrefix(ticket, launch.TicketVar+"=")), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	one := server(1)
+	one := start(t, line+" --index 1 --ticket-file "+file)
 	ranks := []*program{
 		byHand(t, "train mlp "+small+"--sync aggregate --servers 2", "0", address, ticket),
 		byHand(t, "train mlp "+small+"--sync aggregate --servers 2", "1", address, ticket),
 	}
-	zero := server(0)
+	zero := start(t, line+" --index 0", ticket)
 	for i, p := range ranks {
 		p.checkEnd(0, fmt.Sprintf("trainer %d of 2 is up, with 2 servers\n", i), fmt.Sprintf("trainer %d of 2 is done\n", i))
 	}
