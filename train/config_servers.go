@@ -137,7 +137,6 @@ func (c Config) validateServers(f *setting.Faults) {
 	f.Add(x.Strategy == distopt.PartialUpdate, "exchange.strategy", "%s with %v %s: this strategy averages parameters between ranks, without servers: use another strategy, or %[2]v allreduce", x.Strategy, sync, s.Consistency)
 	only(x.Strategy == tune.Auto, "exchange.strategy", x.Strategy, unmeasured)
 	only(slices.Contains(tune.Plans(), x.Plan), "exchange.plan", x.Plan, unmeasured)
-	only(x.ClipNorm > 0, "training.clip-norm", x.ClipNorm, "no process has the whole gradient")
 	for _, other := range []struct {
 		applies bool
 		why     string
@@ -146,6 +145,7 @@ func (c Config) validateServers(f *setting.Faults) {
 		{c.Heter.Count > 0, "ranks and heter-trainers exchange the gradients of each batch unchanged"},
 	} {
 		only(other.applies && !slices.Contains([]distopt.Strategy{distopt.FP32, distopt.PartialUpdate, tune.Auto}, x.Strategy), "exchange.strategy", x.Strategy, other.why)
+		only(other.applies && x.ClipNorm > 0, "training.clip-norm", x.ClipNorm, other.why)
 		only(other.applies && x.Accumulation > 1, "training.accumulate", x.Accumulation, other.why)
 	}
 	geo := s.Consistency == "geo"
@@ -155,6 +155,7 @@ func (c Config) validateServers(f *setting.Faults) {
 	f.Add(len(c.Start.Rates) > 0 && s.Consistency != "geo", "training.lr-multipliers", "%s with %v %s: servers have one rate for all: leave it out, or use geo, where ranks move the parameters", formatRates(c.Start.Rates), sync, s.Consistency)
 	f.Add(c.Tuning.Measure || c.Tuning.Profile != nil, "tuning.tune", "or %v with %v %s: no exchange is tuned with parameter servers: remove it", setting.Path("tuning.profile"), sync, s.Consistency)
 	if c.Optimizer == OptimizerClick {
+		f.Add(x.ClipNorm > 0, "training.clip-norm", "%s with %v %s: servers divide gradients of rows by the shows of all ranks: remove it, or use another optimizer", quantity.Exact(x.ClipNorm), setting.Path("training.optimizer"), c.Optimizer)
 		_, err := s.clickRule(1)
 		f.Add(err != nil, "ps.click", "%w", err)
 	}

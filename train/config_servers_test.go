@@ -39,6 +39,12 @@ func TestServersRuleOut(t *testing.T) {
 			t.Errorf("buckets in %s: %v", consistency, err)
 		}
 	}
+	click := c
+	click.SetOptimizer(OptimizerClick)
+	click.Exchange.ClipNorm = 1
+	if err := click.Validate(); err == nil || !strings.Contains(err.Error(), "training.clip-norm 1 with training.optimizer click") {
+		t.Errorf("got %v", err)
+	}
 	c.Servers.Consistency = "later"
 	c.Exchange.Strategy, c.Exchange.ClipNorm, c.Exchange.Accumulation, c.Heter.Count = distopt.TopK, 1, 3, 1
 	c.Tuning = Tuning{Measure: true, Report: func(tune.Report) {}}

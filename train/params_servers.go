@@ -92,6 +92,7 @@ func (p *serverParams) begin(cfg Config, at beginning) error {
 		Client: p.client, Session: p.number, Schema: sc, Lookups: lookupsOf(r.Params), Values: r.Params.Values(), First: r.job.Rank() == 0 && p.number == 0,
 		Cache: s.cache(p.code), GeoSteps: s.geoSteps(), Copies: r.job.Size() * s.threads(), Batches: cfg.Exchange.Accumulation, Done: uint64(at.step) / uint64(s.threads()),
 	}
+	t.ClipNorm, cfg.Exchange.ClipNorm = cfg.Exchange.ClipNorm, 0 // the trainer has the rows, too
 	if p.trainer, err = trainer.New(t); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 
 // TestStrategiesOnServers: in bsp, strategies that select entries and accumulated steps end with
 // the bits of ranks that sum by the naive algorithm or on aggregation servers, for any number of
-// servers.
+// servers; one rank with a limited norm, too.
 func TestStrategiesOnServers(t *testing.T) {
 	t.Parallel()
 	mlp := "train mlp " + small
@@ -27,6 +27,8 @@ func TestStrategiesOnServers(t *testing.T) {
 		{mlp + "--strategy dgc --set exchange.warmup-density=0.25 ", 2, 2}, {mlp + "--strategy sparseTopK --set exchange.layer-thresholds=true ", 2, 1},
 		{mlp + "--strategy sparseThreshold --spars 0.002 --accumulate 2 --set exchange.clip-value=0.01 ", 2, 2}, {mlp + "--accumulate 4 ", 2, 2},
 		{clicks + "--set data.table-rows=2000 --strategy dlgs ", 2, 2},
+		{mlp + "--clip-norm 0.5 ", 1, 2}, {mlp + "--clip-norm 0.3 --strategy topk --accumulate 3 --momentum 0.9 ", 1, 1},
+		{mlp + "--clip-norm 0.5 --strategy dlgs --optimizer adam ", 1, 2}, {clicks + "--set data.table-rows=2000 --clip-norm 0.05 ", 1, 2},
 	} {
 		line := fmt.Sprintf("%s--np %d ", c.line, c.np)
 		want := runSummary(t, line+"--transport mem --collective-algorithm naive")["params_sha256"]
@@ -61,6 +63,7 @@ func TestCodesOnServers(t *testing.T) {
 	for _, flags := range []string{
 		"--sync async --strategy dlgs --accumulate 2", "--sync ssp --staleness 1 --strategy int8 --set ps.trainer-threads=2",
 		"--sync ssp --accumulate 3 --set ps.row-cache=1MiB", "--sync async --optimizer click --strategy fp16 --accumulate 2",
+		"--sync async --clip-norm 0.05 --set ps.trainer-threads=2", "--sync ssp --clip-norm 0.05 --strategy int8 --accumulate 2",
 	} {
 		if status, out, errs := command(t, fewClicks+"--np 2 --servers 2 "+flags); status != 0 {
 			t.Errorf("%s: status %d: %s", flags, status, errs)

@@ -3,6 +3,7 @@ package trainer
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"testing"
 
@@ -114,6 +115,101 @@ func TestCodedPushesMatchNaiveTwin(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestClippedPushesMatchNaiveTwin: with ClipNorm each trainer limits the norm of its own mean
+// gradient of a step, dense values as selected and rows together, before servers of any mode add or
+// apply it.
+func TestClippedPushesMatchNaiveTwin(t *testing.T) {
+	leakcheck.Check(t)
+	for _, mode := range []engine.Mode{engine.BSP, engine.Async, engine.SSP} {
+		for _, sparse := range []bool{false, true} {
+			for trainers := 1; trainers <= 2; trainers++ {
+				for batches := 1; batches <= 3; batches += 2 {
+					clipped := checkClipped(t, engine.Config{Mode: mode, Servers: 1 + trainers%2, Trainers: trainers}, sparse, batches)
+					if clipped == 0 || clipped == 4*trainers {
+						t.Errorf("%d of %d gradients are above the limit: the test has not seen both", clipped, 4*trainers)
+					}
+				}
+			}
+		}
+	}
+}
+
+// checkClipped compares four steps with a naive twin, and returns how many gradients it clipped.
+func checkClipped(t *testing.T, cfg engine.Config, sparse bool, batches int) (clipped int) {
+	const limit, tableLen = 9.5, 2 * rowDim
+	j := newJob(t, cfg, testSchema("sgd", 0.25))
+	var trainers []*Trainer
+	for rank := range cfg.Trainers {
+		trainers = append(trainers, j.trainers(rank, func(c *Config) { c.ClipNorm, c.Batches = limit, batches })[0])
+	}
+	table := all(t, trainers[0])[4*rowDim:][:tableLen]
+	want := slices.Concat(initial(), table)
+	twin := &optim.SGD{LR: 0.25}
+	must(t, twin.Bind(len(want)))
+	for step := range 4 {
+		sum := make([]float32, len(want))
+		for rank, tr := range trainers {
+			grad, rows := gradOf(step, rank, -1, denseLen, true), gradOf(step, rank, 4, tableLen, true)
+			for i := range grad {
+				grad[i] *= float32(step+1) * float32(batches)
+			}
+			pushed := slices.Concat(grad, make([]float32, tableLen))
+			for range batches {
+				_, _, err := fetch(tr, []int32{4, 5})
+				must(t, err)
+				must(t, tr.PushRows(0, []int32{0, 1}, rows))
+				for i, g := range rows {
+					pushed[denseLen+i] += g
+				}
+			}
+			for _, r := range [][2]int{{300, denseLen}, {0, 300}} {
+				op := &exchange.Request{Lo: r[0], X: grad[r[0]:r[1]]}
+				if sparse {
+					op = coded(t, compress.FP32{}, true, r[0], r[1], grad, pushed)
+				}
+				tr.Start(op)
+				defer func() {
+					if op.Sent.Bytes <= 0 {
+						t.Errorf("the exchange is reported as %+v", op.Sent)
+					}
+				}()
+			}
+			_, err := tr.Wait(nil)
+			must(t, err)
+			must(t, tr.End(-1))
+			norm, factor := 0.0, 1/float32(batches)
+			for _, g := range pushed {
+				norm += float64(g) * float64(g)
+			}
+			if norm = float64(factor) * math.Sqrt(norm); norm > limit {
+				factor *= float32(limit / norm)
+				clipped++
+			}
+			for i := range pushed {
+				pushed[i] *= factor
+				sum[i] += pushed[i]
+			}
+			if cfg.Mode != engine.BSP {
+				must(t, tr.cfg.Client.Flush(context.Background()))
+				twin.BeginStep()
+				twin.Update(0, want, pushed, 1)
+			}
+		}
+		if cfg.Mode == engine.BSP {
+			twin.BeginStep()
+			twin.Update(0, want, sum, 1/float32(cfg.Trainers))
+		}
+	}
+	must(t, trainers[0].PullDense())
+	if got := slices.Concat(trainers[0].cfg.Values, all(t, trainers[0])[4*rowDim:][:tableLen]); !slices.Equal(got, want) {
+		t.Errorf("%v, sparse %t, %d trainers, %d batches: the servers' values differ from the twin's", cfg.Mode, sparse, cfg.Trainers, batches)
+	}
+	for _, tr := range trainers {
+		must(t, tr.Leave(context.Background()))
+	}
+	return clipped
 }
 
 // TestCodedPushNamesValue: a value without a code fails the step with its index in the arena, and

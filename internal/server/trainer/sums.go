@@ -1,22 +1,59 @@
 package trainer
 
 import (
+	"errors"
+	"fmt"
+	"math"
+
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// mean turns sums over a step's batches into means.
+// mean turns sums over a step's batches into means, scaled down to Config.ClipNorm.
 type mean struct {
-	batches int
+	factor  float32
 	kernels *simd.Kernels
 	values  []float32 // buffer
 }
 
-// of divides x by the number of batches, and returns x.
+// batchShare is the factor from a sum over batches to the mean.
+func batchShare(batches int) float32 { return 1 / float32(max(1, batches)) }
+
+// of multiplies x by the factor, and returns x.
 func (m *mean) of(x []float32) []float32 {
-	if m.batches > 1 {
-		m.kernels.Scale(x, 1/float32(m.batches))
+	if m.factor != 1 {
+		m.kernels.Scale(x, m.factor)
 	}
 	return x
+}
+
+// clip limits the norm of the step's gradient, whose requests and rows are complete, and sends the
+// requests.
+func (t *Trainer) clip() {
+	if t.cfg.ClipNorm == 0 || t.clipped {
+		return
+	}
+	sum := 0.0
+	for _, op := range t.held {
+		x := op.X
+		if op.Sparse != nil {
+			x = op.Sparse.Value
+		}
+		sum += t.mean.kernels.SumSquares(x)
+	}
+	for i := range t.sums {
+		sum += t.mean.kernels.SumSquares(t.sums[i].values)
+	}
+	norm := float64(t.mean.factor) * math.Sqrt(sum)
+	if norm-norm != 0 {
+		t.err = errors.Join(t.err, fmt.Errorf("ps: trainer: step %d: the norm of the gradient is %v: lower the learning rate, or check the data and the model", t.step, norm))
+	} else if norm > t.cfg.ClipNorm {
+		t.mean.factor *= float32(t.cfg.ClipNorm / norm)
+	}
+	t.clipped = true
+	for _, op := range t.held {
+		t.Start(op)
+	}
+	t.held = t.held[:0]
 }
 
 // rowSums are the gradients of a table's rows, with their counts if any, added up over the batches

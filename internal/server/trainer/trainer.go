@@ -80,6 +80,11 @@ type Config struct {
 	// Batches is the number of batches in a step: gradients are sums over them, and servers receive
 	// the mean. 0 means 1.
 	Batches int
+	// ClipNorm limits the norm of the gradient that this trainer pushes in a step: all dense values
+	// and rows, as selected by requests, and means over the batches. Larger gradients are scaled
+	// down to it, and pushes begin with the step's first Wait. 0 means no limit. It is not for
+	// GeoSteps, nor for tables with counts.
+	ClipNorm float64
 	// Done is the number of steps of a replaced trainer, for the schedule of exchanges.
 	Done uint64
 	// Timeout limits waits for the servers; 0: 15 min.
@@ -105,8 +110,10 @@ type Trainer struct {
 	pushed  []uint64
 	clicks  clicks
 	mean    mean
-	sums    []rowSums // by table; nil if a step has one batch
-	current bool      // the dense parameters are of the current step
+	sums    []rowSums           // by table; nil if a step has one batch
+	held    []*exchange.Request // requests that wait for the norm of the step's gradient
+	clipped bool                // the norm of this step's gradient is known
+	current bool                // the dense parameters are of the current step
 	waited  time.Duration
 	err     error // error of a Start, for Wait
 }
@@ -129,19 +136,25 @@ func New(cfg Config) (*Trainer, error) {
 	if cfg.Batches < 0 || cfg.Batches > 1 && cfg.GeoSteps > 0 {
 		return nil, fmt.Errorf("ps: trainer: %d batches in a step, copies exchanged every %d: want at least 0, and 1 with copies", cfg.Batches, cfg.GeoSteps)
 	}
+	if cfg.ClipNorm > 0 && cfg.GeoSteps > 0 {
+		return nil, fmt.Errorf("ps: trainer: norm limited to %v with copies, which push no gradients: want 0", cfg.ClipNorm)
+	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 15 * time.Minute
 	}
-	t := &Trainer{mean: mean{batches: cfg.Batches, kernels: simd.Host()}, cfg: cfg, session: cfg.Client.Session(cfg.Session), step: 1, groups: groups(cfg.Lookups), tables: make([]table, len(sc.Sparse))}
+	t := &Trainer{mean: mean{factor: batchShare(cfg.Batches), kernels: simd.Host()}, cfg: cfg, session: cfg.Client.Session(cfg.Session), step: 1, groups: groups(cfg.Lookups), tables: make([]table, len(sc.Sparse))}
 	for i, g := range t.groups {
 		for _, k := range g.tables {
 			t.tables[k] = table{sc.Sparse[k].Dim, i, sc.Sparse[k].Counts() > 0}
+			if cfg.ClipNorm > 0 && t.tables[k].counts {
+				return nil, fmt.Errorf("ps: trainer: rule %s of table %q divides gradients by counts of all trainers: their norm cannot be limited to %v", sc.Sparse[k].Rule.Name, sc.Sparse[k].Name, cfg.ClipNorm)
+			}
 			if cfg.GeoSteps > 0 && t.tables[k].counts {
 				return nil, fmt.Errorf("ps: trainer: rule %s of table %q counts on the servers: copies that trainers move cannot", sc.Sparse[k].Rule.Name, sc.Sparse[k].Name)
 			}
 		}
 	}
-	if cfg.Batches > 1 {
+	if cfg.Batches > 1 || cfg.ClipNorm > 0 {
 		t.sums = make([]rowSums, len(t.tables))
 	}
 	for i := range t.batches {
@@ -188,6 +201,10 @@ func (t *Trainer) keysOf(table int, at []int32) []uint64 {
 // Start sends a bucket's gradients, see exchange.Reducer: as they are in the client's encoding of
 // dense values, or coded or selected by the request. Servers add and apply them; no sum returns.
 func (t *Trainer) Start(op *exchange.Request) {
+	if t.cfg.ClipNorm > 0 && !t.clipped {
+		t.held = append(t.held, op)
+		return
+	}
 	if t.err != nil {
 		return
 	}
@@ -212,8 +229,11 @@ func (t *Trainer) Start(op *exchange.Request) {
 	}
 }
 
-// Wait returns immediately: a push has no result before the next Fetch.
-func (t *Trainer) Wait(*exchange.Request) (time.Time, error) { return time.Now(), t.err }
+// Wait sends what ClipNorm has held back, and returns: a push has no result before the next Fetch.
+func (t *Trainer) Wait(*exchange.Request) (time.Time, error) {
+	t.clip()
+	return time.Now(), t.err
+}
 
 // Close frees the memory of copies. Leave ends the connections.
 func (t *Trainer) Close() error {
@@ -237,6 +257,10 @@ func (t *Trainer) End(rate float64) error {
 			return err
 		}
 	}
+	t.clip()
+	if t.err != nil {
+		return t.err
+	}
 	if err := t.pushSums(); err != nil {
 		return err
 	}
@@ -244,7 +268,7 @@ func (t *Trainer) End(rate float64) error {
 		return err
 	}
 	t.step++
-	t.current = false
+	t.current, t.clipped, t.mean.factor = false, false, batchShare(t.cfg.Batches)
 	t.pass.moved()
 	if t.geo != nil && (!t.geo.stale || t.pending.values != nil) {
 		return nil
