@@ -80,7 +80,12 @@ func TestLiveRowsEqualTheirCheckpoint(t *testing.T) {
 				return
 			}
 			var e1, e2 error
-			before, e1 = outputsOf(t, saved, set.Eval)
+			for range 600 { // the first epoch's checkpoint is written beside the second epoch
+				if before, e1 = outputsOf(t, saved, set.Eval); e1 == nil {
+					break
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
 			now, e2 = outputsOf(t, live, set.Eval)
 			errs = errors.Join(e1, e2)
 			wrong := live
