@@ -1,0 +1,51 @@
+import json, os, tempfile, unittest
+
+import distopt, papers, ring
+
+
+class TestPapers(unittest.TestCase):
+    def test_page_has_the_kept_results(self):
+        with open(papers.PAGE) as f:
+            page = f.read()
+        self.assertEqual(page, papers.written(page, os.path.join(papers.HERE, "results")), "run bench/papers/papers.py page")
+
+    def test_kept_measurements_are_not_made_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "a.json")
+            self.assertEqual(papers.Kept(path).measure("one", lambda: 1), 1)
+            self.assertEqual(papers.Kept(path).measure("one", lambda: self.fail("measured again")), 1)
+            with open(path) as f:
+                self.assertEqual(json.load(f), {"one": 1})
+
+    def test_place_replaces_what_is_between_the_marks(self):
+        begin, end = papers.mark("ring")
+        page = f"before\n{begin}old\n{end}after\n"
+        self.assertEqual(papers.place(page, "ring", "new\n"), f"before\n{begin}\nnew\n\n{end}after\n")
+        self.assertRaises(SystemExit, papers.place, page, "distopt", "new\n")
+
+    def test_formulas_are_those_of_the_text(self):
+        # 1.2 GB at 1 GB/s: 1.2 s with 2 workers and 10.8 s with 10, one way; the ring moves 2 (N-1)/N of it.
+        one = 4 * ring.FLOATS / 1.2
+        self.assertAlmostEqual(ring.formula("naive", 2, one), 2 * 1200, places=6)
+        self.assertAlmostEqual(ring.formula("naive", 10, one), 2 * 10800, places=6)
+        self.assertAlmostEqual(ring.formula("ring", 10, one), 2 * 1080, places=6)
+
+    def test_tables_have_a_row_for_each_measurement(self):
+        run = {"accuracy": [0.9] * 10, "step_bytes_sent": 100, "params": 10, "params_sha256": "a"}
+        values = {name: run for name in [*distopt.OPTIONS, "fp32, mpiexec"]} | {"machine": "m"}
+        text = distopt.tables(values)
+        self.assertIn("| 10 | 0.9891 | 0.9000 | 0.9000 |", text)
+        self.assertIn("are equal bit for bit", text)
+        self.assertIn("are NOT equal", distopt.tables(values | {"fp32, mpiexec": run | {"params_sha256": "b"}}))
+        values = {f"{a} {n}": 2.0 for a in ("naive", "ring") for n in ring.RANKS} | {"machine": "m", "goodput": 1e6, "model goodput": 1e6}
+        part = {"step_ms": 30.0, "update_ms": 1.0, "compute_ms": 9.0, "steps": 2}
+        for n, overlap in ring.CASES:
+            values |= {f"model {n} {overlap}": part | {"exposed_comm_ms": 20.0 if overlap == "off" else 15.0}, f"plan {n} {overlap}": 58.0}
+        values |= {f"forecast {n} {overlap}": 400.0 for n in ring.GPUS for overlap in ring.OVERLAP}
+        text = ring.tables(values)
+        self.assertEqual(text.count("\n| "), 6 + len(ring.RANKS) + len(ring.CASES) + len(ring.GPUS))  # and heads
+        self.assertIn("| 4 | on | 9 | 15 | 5 | 29 | 58 | 0.50 |", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
