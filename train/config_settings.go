@@ -52,7 +52,7 @@ func (c *Config) trainingSettings() []setting.Row {
 		{Path: "training.lr-schedule", Flag: "lr-schedule", Unit: "EPOCH:LR,…", Scope: setting.JobMutable, Value: setting.Textual(lrSchedule{c}),
 			About: "learning rates by number of completed epochs, such as 80:0.01,120:0.001; or cosine, half a cosine down to 0 at the end, or cosine:0.001 down to another rate; empty: constant"},
 		{Path: "training.warmup", Flag: "warmup", Unit: "length", Scope: setting.JobMutable, Value: setting.Parsed(&c.Warmup, schedule.ParseWarmup, schedule.Warmup.String),
-			About: "length of the learning rate's initial rise in steps, such as 500, or epochs, such as 2epochs"},
+			About: "length of the learning rate's initial rise in steps, such as 500, or epochs, such as 2epochs; without it, a tenth of the epochs, at most 5, if the rate is above the model's own for a larger global batch"},
 		{Path: "training.momentum", Flag: "momentum", Unit: "factor", Needs: optimizers("sgd"), Value: setting.Float(&c.Momentum),
 			About: "momentum of sgd"},
 		{Path: "training.eps", Needs: optimizers("adagrad", "adam", "adamw"), Value: setting.Float(&c.Eps),

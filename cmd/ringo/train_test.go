@@ -340,6 +340,8 @@ func TestModelDefaults(t *testing.T) {
 		"--optimizer ftrl":                "ftrl, learning rate 0.5;",
 		"--optimizer sgd":                 "sgd, learning rate 0.00125 (0.005 for a global batch of 64, scaled to 16);",
 		"--lr-schedule 1:0.01,3:0.002":    "learning rate 0.00125, 0.01 from epoch 1, 0.002 from epoch 3 (0.005 for",
+		"--batch 32 --np 4":               "sgd, learning rate 0.01, warm-up 0.1 epochs (0.005 for a global batch of 64, scaled to 128);",
+		"--batch 32 --np 4 --warmup 0":    "sgd, learning rate 0.01, warm-up 1 step (0.005 for a global batch of 64, scaled to 128);",
 		"--lr-schedule cosine --warmup 3": "learning rate 0.00125, cosine to 0, warm-up 3 steps (0.005 for",
 	} {
 		status, out, errs := command(t, "train mlp "+small+flags)

@@ -161,9 +161,6 @@ type Output struct {
 	Trace string
 }
 
-// defaultTimeout is the default of Collective.Timeout.
-const defaultTimeout = 10 * time.Minute
-
 // newSpec returns the defaults of a job with a model and an optimizer; both can be empty.
 func newSpec(name, optimizer string) *Spec {
 	var known model.Spec
@@ -172,7 +169,7 @@ func newSpec(name, optimizer string) *Spec {
 	}
 	s := &Spec{
 		Model: name, Sync: AllReduce, Train: train.Defaults(known, ""), Seeds: 1,
-		Ranks: 1, Rank: -1, Transport: TransportAuto, Collective: collective.Config{Algorithm: collective.Auto, Timeout: defaultTimeout}, ParameterServer: server.Defaults(), Times: cluster.Times{}.WithDefaults(), Bind: launch.BindAuto,
+		Ranks: 1, Rank: -1, Transport: TransportAuto, Collective: collective.Config{Algorithm: collective.Auto, Timeout: 10 * time.Minute}, ParameterServer: server.Defaults(), Times: cluster.Times{}.WithDefaults(), Bind: launch.BindAuto,
 		Output: Output{Progress: "auto"},
 	}
 	s.Train.Threads, s.Network.Streams = 0, 1
@@ -193,6 +190,9 @@ func New(given ...setting.Assignment) (*Spec, *setting.Table, error) {
 	}
 	faults := t.Apply(given...)
 	s.Train.ScaleLR = last(given, "training.lr") == ""
+	if w := &s.Train.Warmup; s.Train.ScaleLR && last(given, "training.warmup") != "" && w.Steps == 0 && w.Epochs == 0 {
+		w.Steps = 1 // none, though a scaled rate begins with one by itself: the first step has the full rate
+	}
 	s.complete()
 	return s, t, faults.Err()
 }
