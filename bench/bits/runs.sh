@@ -43,6 +43,7 @@ bits "ctr-dnn bsp on SSD" "${clicks[@]}" --np 2 --servers 1 --sync bsp --ps-memo
 bits "ctr-dnn bsp admitted" "${clicks[@]}" --np 2 --servers 2 --sync bsp --set ps.admission=count:2
 bits "ctr-dnn click" "${clicks[@]}" --np 2 --servers 2 --sync bsp --optimizer click
 bits "ctr-dnn heter" "${clicks[@]}" --np 1 --servers 1 --heter 1 --set heter.micro-batches=1
+for heters in 1 2 3; do bits "ctr-dnn heter $heters np 2" "${clicks[@]}" --np 2 --servers 2 --heter $heters; done
 by=$old
 bits "mlp saved" mlp "${small[@]}" --np 2 --strategy topk --checkpoint saved --set checkpoint.every=2
 by=$ringo

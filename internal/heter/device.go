@@ -30,6 +30,8 @@ type Device interface {
 	State() [][]float32
 	// Update updates the parameters by the gradients times scale, and starts a new sum.
 	Update(rate float64, scale float32) error
+	// Reset discards the gradients of all Runs since the last Update.
+	Reset()
 	Close()
 }
 
@@ -163,9 +165,14 @@ func (d *CPU) Update(rate float64, scale float32) error {
 	d.opt.SetLR(rate)
 	d.opt.BeginStep()
 	d.opt.Update(0, d.params.Values(), g, scale)
+	d.Reset()
+	return nil
+}
+
+// Reset starts a new sum, which the next Run overwrites.
+func (d *CPU) Reset() {
 	d.params.ZeroGrads()
 	d.ran = false
-	return nil
 }
 
 // Close ends the threads of the tape and of the optimizer.

@@ -12,6 +12,8 @@ type MicroBatch struct {
 	// Seed is the gradient of the step's loss with respect to the mean over this micro-batch: its
 	// share of the step's samples.
 	Seed float32
+	// Index is the number of the micro-batch in its trainer's step, from 0.
+	Index int
 	// Eval selects outputs and loss only, without gradients.
 	Eval bool
 	// In are the values of Cut.In.

@@ -53,6 +53,7 @@ type Trainer struct {
 	out          nn.Tensor
 	mean         nn.Tensor
 	times        Times
+	sent         int // micro-batches of the step
 }
 
 // NewTrainer returns a Trainer of a model with arranged parameters, and the stage's parameters
@@ -134,6 +135,7 @@ func (t *Trainer) send(b model.Batch, training bool, seed uint64) (n int, err er
 			t.hold(nil)
 		}
 		t.stems[i].Forward(some, m, training, seed+uint64(i))
+		m.Index = t.sent + i
 		m.Seed = float32(float64(hi-lo) / float64(b.N) * float64(cmp.Or(b.Share, 1)))
 		sent := time.Now()
 		t.times.Pool.Busy += sent.Sub(begun)
@@ -141,6 +143,9 @@ func (t *Trainer) send(b model.Batch, training bool, seed uint64) (n int, err er
 			return n, err
 		}
 		t.times.Pool.Blocked += time.Since(sent)
+	}
+	if training {
+		t.sent += n
 	}
 	return n, nil
 }
@@ -176,7 +181,10 @@ func (t *Trainer) gather(p model.Pass, n int) (model.Pass, error) {
 }
 
 // End ends the step: see RemoteStage.End.
-func (t *Trainer) End(rate float64) error { return t.remote.End(rate) }
+func (t *Trainer) End(rate float64) error {
+	t.sent = 0
+	return t.remote.End(rate)
+}
 
 // Times are the times since the last call.
 func (t *Trainer) Times() Times {

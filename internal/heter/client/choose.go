@@ -15,17 +15,21 @@ type load struct {
 }
 
 // choose returns the heter-trainer that is expected to finish the micro-batch first. Slow
-// heter-trainers therefore get fewer. Ties go to the next after last, so that a start without
-// measurements is round-robin. choose returns -1 if all are full or lost.
-func choose(loads []load, last, samples int) int {
+// heter-trainers therefore get fewer. Ties go to home and those after it, so that a start without
+// measurements is round-robin. A heter-trainer other than home must need less than 1/patience of
+// home's time. choose returns -1 if all are full or lost.
+func choose(loads []load, home, samples int, patience time.Duration) int {
 	best, least := -1, time.Duration(0)
 	for k := range loads {
-		i := (last + 1 + k) % len(loads)
+		i := (home + k) % len(loads)
 		l := loads[i]
 		if l.full || l.lost {
 			continue
 		}
 		done := time.Duration(l.under+samples)*max(l.each, 1) + l.transferTime
+		if i == home {
+			done /= patience
+		}
 		if best < 0 || done < least {
 			best, least = i, done
 		}

@@ -1,6 +1,5 @@
-// Package client connects a trainer to the heter-trainers of its job: each micro-batch goes to the
-// heter-trainer with the earliest expected end, within the limits, and returns once. Package
-// internal/heter/service is the other end.
+// Package client connects a trainer to the heter-trainers of its job: each micro-batch goes to one
+// of them, within the limits, and returns once. Package internal/heter/service is the other end.
 //
 //	c, err := client.Dial(ctx, client.Config{Addrs: …, Cut: cut, …})
 //	t, err := heter.NewTrainer(model, cut, 4, c, nn.TapeConfig{})
@@ -12,9 +11,9 @@
 //
 // A trainer measures each heter-trainer's time per sample, from the possible start to the results,
 // and sends a micro-batch to the heter-trainer with the earliest expected end, given this trainer's
-// samples in flight there. Slow or busy heter-trainers therefore get fewer. The choice depends on
-// time, and so does the order of gradient sums: with several heter-trainers or trainers, two runs
-// may differ in the last bits.
+// samples in flight there. Slow or busy heter-trainers therefore get fewer. If heter-trainers own
+// the stage's parameters, micro-batches go round-robin unless another heter-trainer would need less
+// than half the time: the choice changes no bit of the gradients' sum, but its cost.
 //
 // # Timeouts
 //
@@ -128,6 +127,7 @@ type request struct {
 	slot   int // slot of frame in shared memory; -1: private memory
 	back   int // slot for the results in the heter-trainer's memory; -1: results by link
 	n      int // samples
+	index  int // in the trainer's step
 	eval   bool
 	step   uint64
 	link   *link // nil until sent
@@ -238,7 +238,7 @@ func (c *Client) Send(m *heter.MicroBatch) error {
 	if c.requests[m] != nil {
 		return errors.New("heter: the micro-batch is under way already")
 	}
-	f := &request{micro: m, slot: -1, back: -1, n: m.N, eval: m.Eval, step: c.step.Load()}
+	f := &request{micro: m, slot: -1, back: -1, n: m.N, index: m.Index, eval: m.Eval, step: c.step.Load()}
 	c.requests[m], c.pending = f, append(c.pending, f)
 	c.changed.Broadcast()
 	return nil

@@ -439,14 +439,14 @@ func TestChoose(t *testing.T) {
 		{[]load{{each: ms, under: 10}, {each: ms, transferTime: 9 * ms}}, 0, 1},
 		{[]load{{each: ms, under: 10}, {each: ms, transferTime: 11 * ms}}, 0, 0},
 	} {
-		if got := choose(c.loads, c.last, 10); got != c.want {
+		if got := choose(c.loads, (c.last+1)%len(c.loads), 10, 1); got != c.want {
 			t.Errorf("%+v after %d: %d, want %d", c.loads, c.last, got, c.want)
 		}
 	}
 	dealt := [2]int{} // of two, one thrice as fast, it gets three of four
 	loads := []load{{each: ms}, {each: 3 * ms}}
 	for range 400 {
-		i := choose(loads, 0, 1)
+		i := choose(loads, 1, 1, 1)
 		dealt[i]++
 		loads[i].under++
 	}

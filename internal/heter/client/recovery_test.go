@@ -204,22 +204,22 @@ func testLostWhileAgreeing(t *testing.T, way func(*service.Config)) {
 func TestNobodyTakesOrphans(t *testing.T) {
 	r := newRig(t, 1, 2, func(c *service.Config) {
 		c.LinkOnly = true
-		if c.Index == 0 {
+		if c.Index == 1 {
 			c.Samples = 10
 		}
 	})
 	r.hub.spoil = func(heter, _ int, sum func() error) error {
-		if heter == 1 {
-			r.stops[1]()
+		if heter == 0 {
+			r.stops[0]()
 			return errors.New("the end")
 		}
 		return sum()
 	}
 	c := r.dial(0)
-	_, err := side(t, r.spec, r.cut, 1, c).Backward(r.batches(0)[0], 0, nil) // which goes to the second one first
+	_, err := side(t, r.spec, r.cut, 1, c).Backward(r.batches(0)[0], 0, nil) // which goes to the first one
 	must(t, err)
 	must(t, c.End(rate))
-	if err := c.Leave(); err == nil || !strings.Contains(err.Error(), "heter-trainer 0 takes 10 at most") {
+	if err := c.Leave(); err == nil || !strings.Contains(err.Error(), "heter-trainer 1 takes 10 at most") {
 		t.Error(err)
 	}
 	<-c.posted

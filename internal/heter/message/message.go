@@ -48,7 +48,7 @@ import (
 )
 
 // protocol is the version of all encodings of this package.
-const protocol = 8
+const protocol = 9
 
 // Types of frames.
 const (
@@ -240,7 +240,10 @@ func ParseWelcome(b []byte) (w Welcome, err error) {
 }
 
 // HeadSize is the size of a Head in bytes.
-const HeadSize = 40
+const HeadSize = 48
+
+// maxIndex limits Head.Index: float32 numbers below are exact.
+const maxIndex = 1 << 24
 
 // Head is the start of a Micro or a Done. Unused fields are zero. Its encoding:
 //
@@ -254,9 +257,12 @@ const HeadSize = 40
 //	32     4     Correct
 //	36     1     Eval, 0 or 1
 //	37     3     0
+//	40     4     Index
+//	44     4     0
 type Head struct {
 	Number  uint64 // number of the micro-batch on its connection
 	Step    uint64 // step of a Micro, from 1
+	Index   int    // number of a Micro in its trainer's step: see heter.MicroBatch
 	Samples int
 	Seed    float32 // seed of a Micro: see heter.MicroBatch
 	Eval    bool    // micro-batch of an evaluation
@@ -278,6 +284,7 @@ func (h Head) Put(b []byte) {
 	if h.Eval {
 		b[36] = 1
 	}
+	le.PutUint32(b[40:], uint32(h.Index))
 }
 
 // ParseHead decodes Put's encoding.
@@ -285,16 +292,17 @@ func ParseHead(b []byte) (h Head, err error) {
 	if len(b) < HeadSize {
 		return h, Malformed("a head of %d bytes, want %d", len(b), HeadSize)
 	}
-	if b[36] > 1 || b[37]|b[38]|b[39] != 0 {
+	if b[36] > 1 || b[37]|b[38]|b[39]|b[44]|b[45]|b[46]|b[47] != 0 {
 		return h, Malformed("a head that ends with % x", b[36:HeadSize])
 	}
 	h = Head{
 		Number: le.Uint64(b[0:]), Step: le.Uint64(b[8:]), Samples: int(le.Uint32(b[16:])),
 		Seed: math.Float32frombits(le.Uint32(b[20:])), Loss: math.Float32frombits(le.Uint32(b[24:])),
 		Terms: int(le.Uint32(b[28:])), Correct: int(le.Uint32(b[32:])), Eval: b[36] == 1,
+		Index: int(le.Uint32(b[40:])),
 	}
-	if h.Number == 0 || h.Samples < 1 {
-		return h, Malformed("micro-batch %d of %d samples: want a number and samples from 1 on", h.Number, h.Samples)
+	if h.Number == 0 || h.Samples < 1 || h.Index >= maxIndex {
+		return h, Malformed("micro-batch %d of %d samples, with index %d: want a number and samples from 1 on, and an index below %d", h.Number, h.Samples, h.Index, maxIndex)
 	}
 	return h, nil
 }

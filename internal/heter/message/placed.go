@@ -13,9 +13,9 @@ import (
 // the results before it names the slot again; a SharedResult, a Head, reports them. Its encoding:
 //
 //	offset bytes
-//	0      40    Head
-//	40     4     RequestSlot
-//	44     4     ResultSlot
+//	0      48    Head
+//	48     4     RequestSlot
+//	52     4     ResultSlot
 type SharedMicroBatch struct {
 	Head
 	RequestSlot, ResultSlot int

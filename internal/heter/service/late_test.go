@@ -67,7 +67,7 @@ func TestNobodyHasState(t *testing.T) {
 	h := newHome(t, 1, func(c *service.Config) {
 		c.Count = 2
 		c.Meet = func(context.Context, service.GroupSpec) (service.StepGroup, error) {
-			return alone{new(atomic.Int32)}, nil
+			return alone{new(atomic.Int32), nil}, nil
 		}
 	})
 	g := h.guest(message.Hello{Trainers: 1, Count: 2, Joining: true})

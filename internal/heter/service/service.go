@@ -5,9 +5,10 @@
 // # Steps
 //
 // A micro-batch belongs to a step and waits until the previous step has ended. A step ends when all
-// trainers have ended theirs: the device's gradients are summed with those of the other
-// heter-trainers ([Config.Meet]), and the parameters are updated. A step is therefore common to all
-// trainers, as with servers in bsp mode. Trainers receive a Commit.
+// trainers have ended theirs: the gradients of micro-batches are summed with those of the other
+// heter-trainers ([Config.Meet]), in an order that does not depend on time, and the parameters are
+// updated. A step is therefore common to all trainers, as with servers in bsp mode. Trainers
+// receive a Commit.
 //
 // # Losses
 //
@@ -120,7 +121,7 @@ type Server struct {
 	// group and the next fields belong to the working goroutine.
 	group        StepGroup // nil without a group
 	incarnations []uint64  // incarnations of the group's members, by heter-trainer
-	sum          []float32
+	sums         orderedSum
 	loaded       uint64 // version of the owner's parameters on the device; 0: none
 	summing      *conn  // trainer of the device's gradient sum, or nil
 
@@ -184,6 +185,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, step: 1, closing: stepCommit{ends: make([]message.End, cfg.Trainers)}, conns: make([]*conn, cfg.Trainers), posted: map[string][]byte{}, incarnation: 1 + rand.Uint64N(math.MaxUint64)}
 	s.changed.L = &s.mu
+	s.sums.lanes, s.sums.trainers = cfg.Count, cfg.Trainers
+	s.sums.reset()
 	const strangers = 128
 	s.door = transport.NewDoor(strangers, cfg.Report)
 	return s, nil

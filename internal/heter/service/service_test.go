@@ -50,6 +50,7 @@ func (d *slope) Run(m *heter.MicroBatch) error {
 func (d *slope) Gradients() []float32 { return d.g }
 func (d *slope) Values() []float32    { return d.w }
 func (d *slope) State() [][]float32   { return [][]float32{d.w} }
+func (d *slope) Reset()               { d.g[0] = 0 }
 func (d *slope) Close()               { d.closed = true }
 
 func (d *slope) Update(rate float64, scale float32) error {
@@ -165,7 +166,7 @@ func (g guest) micro(number, step uint64, seed float32, eval bool, x ...float32)
 	g.h.t.Helper()
 	m := &heter.MicroBatch{}
 	m.Size(theCut, len(x))
-	m.Seed, m.Eval = seed, eval
+	m.Index, m.Seed, m.Eval = int(number), seed, eval
 	copy(m.In[0], x)
 	l := message.Layout{Cut: theCut}
 	b := make([]byte, l.RequestBytes(m.N))

@@ -18,6 +18,11 @@ import (
 type StepGroup interface {
 	// Sum makes x the sum over all members, with the same bits on each.
 	Sum(x []float32) error
+	// Trade sends each member a range of src, and receives a range from each into dst. Ranges are
+	// in the order of members, with the given lengths.
+	Trade(dst, src []float32, sent, received []int) error
+	// Gather makes dst the values of all members, of the given lengths, by member.
+	Gather(dst, src []float32, lengths []int) error
 	// Copy makes x equal to that of the member with index from.
 	Copy(x []float32, from int) error
 	Close() error
@@ -35,6 +40,12 @@ type over struct {
 // to working processes.
 
 func (o over) Sum(x []float32) error { return collective.StartAllReduce(o.g, x, collective.Sum).Wait() }
+func (o over) Trade(dst, src []float32, sent, received []int) error {
+	return collective.StartAllToAllV(o.g, dst, src, sent, received).Wait()
+}
+func (o over) Gather(dst, src []float32, lengths []int) error {
+	return collective.StartAllGatherV(o.g, dst, src, lengths).Wait()
+}
 func (o over) Copy(x []float32, from int) error {
 	return collective.StartBroadcast(o.g, x, from).Wait()
 }
@@ -249,14 +260,11 @@ func (s *Server) agree(ctx context.Context, e message.End) error {
 	if s.step > e.Step { // done by another member
 		return nil
 	}
-	if s.cfg.Count > 1 {
-		g := s.device.Gradients()
-		s.sum = append(s.sum[:0], g...) // retained for a retry
-		if err := s.group.Sum(s.sum); err != nil {
-			s.leaveGroup()
-			return err
-		}
-		copy(g, s.sum)
+	if g := s.device.Gradients(); s.cfg.Count == 1 {
+		fold(g, s.sums.parts)
+	} else if err := s.sums.exchange(s.group, len(connected(e.Members)), len(connected(e.Members[:s.cfg.Index])), g); err != nil {
+		s.leaveGroup()
+		return err
 	}
 	if err := panics.Do(func() error { return s.device.Update(e.Rate, 1/float32(s.cfg.Trainers)) }); err != nil {
 		return &deviceError{fmt.Errorf("step %d: %w", e.Step, err)}
@@ -265,7 +273,9 @@ func (s *Server) agree(ctx context.Context, e message.End) error {
 	return nil
 }
 
+// committed starts the next step.
 func (s *Server) committed() {
+	s.sums.reset()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.step++
@@ -283,14 +293,19 @@ func (s *Server) leaveGroup() {
 	s.group = nil
 }
 
-// formGroup ensures a group of the remaining members with equal parameters.
-func (s *Server) formGroup(ctx context.Context, e message.End) error {
-	members := make([]int, 0, s.cfg.Count)
-	for i, life := range e.Members {
+// connected returns the numbers of heter-trainers that are not lost.
+func connected(lives []uint64) (members []int) {
+	for i, life := range lives {
 		if life != 0 {
 			members = append(members, i)
 		}
 	}
+	return members
+}
+
+// formGroup ensures a group of the remaining members with equal parameters.
+func (s *Server) formGroup(ctx context.Context, e message.End) error {
+	members := connected(e.Members)
 	if s.group != nil && e.Attempt == 1 && slices.Equal(e.Members, s.incarnations) {
 		return nil
 	}
@@ -356,7 +371,6 @@ func (s *Server) syncState(e message.End, members []int) error {
 		copy(x, news[i])
 	}
 	if newest == hasAfter {
-		clear(s.device.Gradients())
 		s.committed()
 	}
 	return nil

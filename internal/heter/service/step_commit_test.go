@@ -15,7 +15,10 @@ import (
 )
 
 // alone is a group whose other members have nothing to add. It fails as often as it is told to.
-type alone struct{ fail *atomic.Int32 }
+type alone struct {
+	fail *atomic.Int32
+	sent *[]float32
+}
 
 func (a alone) Sum([]float32) error {
 	if a.fail.Add(-1) >= 0 {
@@ -24,7 +27,19 @@ func (a alone) Sum([]float32) error {
 	return nil
 }
 func (a alone) Copy([]float32, int) error { return nil }
-func (a alone) Close() error              { return nil }
+func (a alone) Trade(dst, src []float32, _, _ []int) error {
+	copy(dst, src)
+	*a.sent = src
+	return a.Sum(nil)
+}
+func (a alone) Gather(dst, src []float32, lengths []int) error {
+	if len(lengths) > 1 && *a.sent != nil { // the others' ranges of the sum
+		src, *a.sent = *a.sent, nil
+	}
+	copy(dst, src)
+	return nil
+}
+func (a alone) Close() error { return nil }
 
 // ofTwo is the first of two heter-trainers; meetings are those that it was at, and it fails so often to sum.
 func ofTwo(t *testing.T, trainers int, fail *atomic.Int32, meetings *[]service.GroupSpec) (*home, []guest) {
@@ -32,7 +47,7 @@ func ofTwo(t *testing.T, trainers int, fail *atomic.Int32, meetings *[]service.G
 		c.Count = 2
 		c.Meet = func(_ context.Context, m service.GroupSpec) (service.StepGroup, error) {
 			*meetings = append(*meetings, m)
-			return alone{fail}, nil
+			return alone{fail, new([]float32)}, nil
 		}
 	})
 	var guests []guest

@@ -102,9 +102,16 @@ func (s *Server) do(t *task) error {
 		t.micro.Loss, t.micro.Terms, t.micro.Correct = 0, 1, 0
 		t.conn.out <- t
 		return nil
+	} else if !t.micro.Eval {
+		s.device.Reset()
 	}
 	if err := panics.Do(func() error { return s.device.Run(t.micro) }); err != nil {
 		return fmt.Errorf("step %d: micro-batch %d of trainer %d: %w", t.step, t.head.Number, t.conn.hello.Trainer, err)
+	}
+	if !s.cfg.Stateless && !t.micro.Eval {
+		if err := s.sums.add(t.micro.Index, t.conn.hello.Trainer, s.device.Gradients()); err != nil {
+			return fmt.Errorf("step %d: %w", t.step, err)
+		}
 	}
 	s.mu.Lock()
 	s.figures.MicroBatches++
