@@ -2,7 +2,6 @@ package data
 
 import (
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 
@@ -12,14 +11,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/setting"
 )
-
-// readClicks parses a text to the end, or to row limit.
-func readClicks(name string, r io.Reader, f *clicks.Format, threads, limit int, bad *datafile.Skips) (*clickPages, error) {
-	return collectClicks(name, f, limit, func(collect func(*clicks.Chunk) bool) error {
-		_, err := f.Each(name, r, clicks.ChunkBytes, threads, bad, collect)
-		return err
-	})
-}
 
 // collectClicks returns the rows of a file's chunks, or the first limit rows (0: all).
 func collectClicks(path string, f *clicks.Format, limit int, each func(collect func(*clicks.Chunk) bool) error) (*clickPages, error) {
@@ -125,7 +116,8 @@ func openClicks(c Config, bad *datafile.Skips) (*Dataset, error) {
 			return nil, err
 		}
 	}
-	if s.Eval, err = c.readClicks(files.Eval, f, c.EvalLimit, bad); len(bad.LeftOut()) == 0 {
+	before := bad.Count()
+	if s.Eval, err = c.readClicks(files.Eval, f, c.EvalLimit, bad); bad.Count() == before {
 		s.evalFile = files.Eval
 	}
 	return s, err
@@ -150,17 +142,23 @@ func (c Config) readClicks(path string, f *clicks.Format, limit int, bad *datafi
 
 // clickPages reads a file's rows into memory.
 func (c Config) clickPages(path string, f *clicks.Format, limit int, bad *datafile.Skips) (*clickPages, error) {
+	return collectClicks(path, f, limit, func(collect func(*clicks.Chunk) bool) error {
+		return c.eachClicks(path, f, bad, collect)
+	})
+}
+
+// eachClicks calls collect with the parsed chunks of a file, in order, until collect returns false.
+func (c Config) eachClicks(path string, f *clicks.Format, bad *datafile.Skips, collect func(*clicks.Chunk) bool) error {
 	if datafile.Typed(path) {
-		return collectClicks(path, f, limit, func(collect func(*clicks.Chunk) bool) error {
-			return eachTyped(f, path, bad, collect)
-		})
+		return eachTyped(f, path, bad, collect)
 	}
 	in, err := datafile.OpenText(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer in.Close()
-	return readClicks(path, in, f, c.threads(), limit, bad)
+	_, err = f.Each(path, in, clicks.ChunkBytes, c.threads(), bad, collect)
+	return err
 }
 
 // syntheticCriteo returns 100,000 synthetic training rows and 20,000 evaluation rows.

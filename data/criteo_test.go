@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -17,6 +18,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 	"github.com/ringo-ml/ringo/internal/data/datatest"
 )
+
+// readClicks parses a text to the end, or to row limit.
+func readClicks(name string, r io.Reader, f *clicks.Format, threads, limit int, bad *datafile.Skips) (*clickPages, error) {
+	return collectClicks(name, f, limit, func(collect func(*clicks.Chunk) bool) error {
+		_, err := f.Each(name, r, clicks.ChunkBytes, threads, bad, collect)
+		return err
+	})
+}
 
 // naiveClicks is the parser's twin: split, convert.
 func naiveClicks(t *testing.T, text []byte, rows int) (out clicks.Rows) {

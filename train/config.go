@@ -163,6 +163,9 @@ type Config struct {
 	// Importance is the number of permutations of each input by which Evaluate measures the rise of
 	// the loss, at most 1,000. 0 means none. Run ignores both.
 	Worst, Importance int
+	// By is the column by whose values Evaluate reports groups of a model of clicks or of two
+	// classes. "" means none. Run ignores it.
+	By string
 	// Observer receives the events of this rank. nil ignores them.
 	Observer Observer `json:"-"`
 	// EachStep receives each step of this rank, on the goroutine that trains, and should return

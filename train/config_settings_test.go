@@ -102,8 +102,8 @@ func TestEveryFieldHasARow(t *testing.T) {
 	// The model, sync and the start are of the job; tuning has rows of its own there, a timeline is
 	// drawn where one is wanted, and no user keeps or waits otherwise. ScaleLR is whether
 	// training.lr was given, and Drops are read by training.lr-schedule. Programs alone set Interleave,
-	// AUCWindow, SparseAlgorithm and Update. Worst and Importance are flags of `ringo eval`.
-	want := []string{"Name", "Interleave", "ScaleLR", "Drops", "AUCWindow", "Servers.Consistency", "Servers.Start", "Servers.Begin", "Exchange.SparseAlgorithm", "Exchange.Update", "Traced", "Labelled", "Tuning.Measure", "Checkpoint.DiskFullWait", "Checkpoint.Assignments", "Worst", "Importance"}
+	// AUCWindow, SparseAlgorithm and Update. Worst, Importance and By are flags of `ringo eval`.
+	want := []string{"Name", "Interleave", "ScaleLR", "Drops", "AUCWindow", "Servers.Consistency", "Servers.Start", "Servers.Begin", "Exchange.SparseAlgorithm", "Exchange.Update", "Traced", "Labelled", "Tuning.Measure", "Checkpoint.DiskFullWait", "Checkpoint.Assignments", "Worst", "Importance", "By"}
 	if !slices.Equal(lacking, want) {
 		t.Errorf("no row has %q, want %q", lacking, want)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/evalmetrics"
 )
 
 // epochLoop is the part of a run that trains and evaluates, epoch by epoch.
@@ -23,6 +24,7 @@ type epochLoop struct {
 	tableWords int  // limit of the words of an evaluation's tables
 	judges     bool // evaluations have each sample's loss
 	permutes   bool // an input is permuted: of the tables only the mean loss counts
+	groups     *evalmetrics.Grouping
 }
 
 // epoch trains over the rest of an epoch, evaluates, reports, and moves at to the next epoch.

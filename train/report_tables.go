@@ -60,7 +60,9 @@ func (l *epochLoop) tablePlan() (p evalmetrics.Plan) {
 		each += 4 // loss and number, their order, and the sorted losses
 	}
 	if !l.permutes {
-		p.Worst = l.cfg.Worst
+		if p.Worst, p.By = l.cfg.Worst, l.groups; l.cfg.By != "" {
+			each += 2 // score and loss by group
+		}
 	}
 	p.Samples = l.data.shares.eval <= l.tableWords/each
 	p.Scores = !l.permutes && p.Kind == evalmetrics.Classes && l.data.shares.eval <= l.tableWords/(1+classes)

@@ -64,6 +64,7 @@ func TestRanksAgree(t *testing.T) {
 		"tuning.profile of sha256 ":                                                              func(c *Config) { c.Tuning.Profile = new(bucket.Profile) },
 		"--worst 3 on rank 1 and 0 on rank 0":                                                    func(c *Config) { c.Worst = 3 },
 		"--importance 5 on rank 1 and 0 on rank 0":                                               func(c *Config) { c.Importance = 5 },
+		"--by \"day\" on rank 1 and \"\" on rank 0":                                              func(c *Config) { c.By = "day" },
 		"training.folds 4 on rank 1 and 0 on rank 0":                                             func(c *Config) { c.folds = 4 },
 		"training.seeds 3 on rank 1 and 1 on rank 0":                                             func(c *Config) { c.seeds = 3 },
 		"output.trace a file on rank 1 and none":                                                 func(c *Config) { c.Traced = true },

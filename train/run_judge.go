@@ -14,11 +14,12 @@ import (
 // maxJudged limits Config.Worst and Config.Importance.
 const maxJudged = 1000
 
-// checkJudge returns an error for evaluations without a loss for each sample.
+// checkJudge reads the column of the groups, and returns an error for evaluations without a loss
+// for each sample.
 func (l *epochLoop) checkJudge() error {
 	worst, repeats := l.cfg.Worst, l.cfg.Importance
 	l.tableWords = savedTableWords
-	l.judges = worst > 0 || repeats > 0
+	l.judges = worst > 0 || repeats > 0 || l.cfg.By != ""
 	plan, name := l.tablePlan(), ""
 	if repeats > 0 {
 		name, _ = l.data.set.Permuted(0, 0)
@@ -29,16 +30,25 @@ func (l *epochLoop) checkJudge() error {
 	case !l.judges:
 		return nil
 	case plan.Kind == evalmetrics.None || l.spec.Targets > 1:
-		return fmt.Errorf("model %s has no loss for each sample: worst samples and importance are of models with one class, number or click per sample", l.cfg.name())
+		return fmt.Errorf("model %s has no loss for each sample: worst samples, groups and importance are of models with one class, number or click per sample", l.cfg.name())
+	case l.cfg.By != "" && plan.Kind != evalmetrics.Clicks && (plan.Kind != evalmetrics.Classes || plan.Classes != 2):
+		return fmt.Errorf("--by %s: model %s predicts neither clicks nor one of two classes: groups have the AUC, log-loss and calibration of such models", l.cfg.By, l.cfg.name())
 	case !plan.Samples:
-		return fmt.Errorf("%d samples to evaluate on, more than worst samples and importance allow: name fewer with data.eval-limit", l.data.shares.eval)
+		return fmt.Errorf("%d samples to evaluate on, more than worst samples, groups and importance allow: name fewer with data.eval-limit", l.data.shares.eval)
 	case len(l.data.shares.ranks) > 0 && len(l.data.shares.ranks) < l.job.Size():
-		return errors.New("ranks have separate data sets: worst samples and importance need one for all ranks")
+		return errors.New("ranks have separate data sets: worst samples, groups and importance need one for all ranks")
 	case repeats > 0 && name == "" && len(l.data.set.Files) > 0:
 		return setting.Errorf("data.stream", "true: importance reads each row with the values of other rows, and the evaluation rows are in a file: set it to false, or name a compressed file (.gz, .zst), which is read into memory, with %v", setting.Path("data.eval-file"))
 	case repeats > 0 && name == "":
 		return fmt.Errorf("data set %s has no columns: importance is of the columns of tables and the slots of clicks", l.data.set.Name)
+	case l.cfg.By == "":
+		return nil
 	}
+	of, values, err := l.data.set.Groups(l.cfg.By)
+	if err != nil {
+		return fmt.Errorf("--by %s: %w", l.cfg.By, err)
+	}
+	l.groups = &evalmetrics.Grouping{Column: l.cfg.By, Values: values, Of: of}
 	return nil
 }
 
@@ -49,7 +59,7 @@ func (l *epochLoop) judge(r *evalmetrics.Report) error {
 		return nil
 	}
 	if !r.MeanLoss.Known {
-		return fmt.Errorf("model %s has other outputs than one logit per class or click, or one number: worst samples and importance need these", l.cfg.name())
+		return fmt.Errorf("model %s has other outputs than one logit per class or click, or one number: worst samples, groups and importance need these", l.cfg.name())
 	}
 	samples := make([]int32, len(r.Worst))
 	for i, e := range r.Worst {

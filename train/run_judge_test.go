@@ -155,20 +155,55 @@ func TestImportanceRejectsRowsReadAgain(t *testing.T) {
 	}
 }
 
+// TestGroupsAddUpToTheWhole reports the same groups on 1, 2 and 3 ranks. The groups of a column with
+// one value equal the table of all samples, and importance does not change groups.
+func TestGroupsAddUpToTheWhole(t *testing.T) {
+	cfg := custom(tinyClick())
+	cfg.TrainLimit, cfg.EvalLimit = 0, 0
+	cfg.Data, cfg.Stream, cfg.SkipBad, cfg.Checkpoint.Dir = clickFiles(t), true, 3, filepath.Join(t.TempDir(), "saved")
+	onRanks(t, 1, cfg)
+	for column, values := range map[string]int{"I1": 97, "C1": 2, "C3": 4} {
+		cfg.By = column
+		e := evaluatedBy(t, 1, cfg)
+		for np := 2; np <= 3; np++ {
+			if other := evaluatedBy(t, np, cfg); !reflect.DeepEqual(other.Report, e.Report) {
+				t.Errorf("%d ranks report %+v, one %+v", np, other.Groups, e.Groups)
+			}
+		}
+		var samples, events int64
+		loss := 0.0
+		for _, g := range e.Groups.Groups {
+			samples, events, loss = samples+g.Samples, events+g.Events, loss+g.LogLoss*float64(g.Samples)/150
+		}
+		if len(e.Groups.Groups) != values || samples != 150 || events != e.Clicks.Events || math.Abs(loss-e.Clicks.LogLoss) > 1e-6 {
+			t.Errorf("%s: %+v, log-loss %v, of all samples %+v", column, e.Groups, loss, e.Clicks)
+		}
+	}
+	want := evaluatedBy(t, 2, cfg).Groups
+	cfg.Stream, cfg.Importance, cfg.Worst = false, 1, 2
+	cfg.TrainFile, cfg.EvalFile, cfg.Data = filepath.Join(cfg.Data, "train_9.tsv"), filepath.Join(cfg.Data, "test.tsv"), ""
+	if e := evaluatedBy(t, 2, cfg); !reflect.DeepEqual(e.Groups, want) || len(e.Importance) != 39 || len(e.Worst) != 2 {
+		t.Errorf("groups %+v, want %+v", e.Groups, want)
+	}
+}
+
 // TestJudgeRejectsOtherModels names the reason for a model or data without a loss for each
 // sample or without columns.
 func TestJudgeRejectsOtherModels(t *testing.T) {
 	for want, c := range map[string]struct {
 		cfg               Config
 		worst, importance int
+		by                string
 	}{
-		"has no loss for each sample": {custom(tinyLSTM()), 1, 0},
-		"has no columns":              {custom(tinyNorm()), 1, 1},
-		"want 0 to 1000":              {custom(tinyNorm()), 1001, 0},
+		"has no loss for each sample": {custom(tinyLSTM()), 1, 0, ""},
+		"has no columns":              {custom(tinyNorm()), 1, 1, ""},
+		"want 0 to 1000":              {custom(tinyNorm()), 1001, 0, ""},
+		"--by day: model tiny-norm predicts neither clicks": {custom(tinyNorm()), 0, 0, "day"},
+		"--by day: groups need the evaluation samples":      {custom(tinyClick()), 0, 0, "day"},
 	} {
 		c.cfg.Checkpoint.Dir = filepath.Join(t.TempDir(), "saved")
 		onRanks(t, 1, c.cfg)
-		c.cfg.Worst, c.cfg.Importance = c.worst, c.importance
+		c.cfg.Worst, c.cfg.Importance, c.cfg.By = c.worst, c.importance, c.by
 		err := ringo.Local(context.Background(), 1, ringo.Config{}, func(job *ringo.Job) error {
 			_, err := Evaluate(context.Background(), job, c.cfg.Model, nil, c.cfg)
 			return err

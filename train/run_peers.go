@@ -293,6 +293,7 @@ func (e *runEnv) agreeConfig() error {
 	}
 	v["checkpoint.resume"], v["tuning.tune"] = strconv.FormatBool(e.cfg.Checkpoint.Resume), strconv.FormatBool(e.cfg.Tuning.Measure)
 	v["--worst"], v["--importance"], v["training.folds"] = strconv.Itoa(e.cfg.Worst), strconv.Itoa(e.cfg.Importance), strconv.Itoa(e.cfg.folds)
+	v["--by"] = strconv.Quote(e.cfg.By)
 	v["training.seeds"] = strconv.Itoa(max(1, e.cfg.seeds))
 	if e.cfg.Checkpoint.Dir != "" {
 		v["checkpoint.dir"] = "a folder"

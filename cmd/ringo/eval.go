@@ -23,6 +23,7 @@ type evalCommand struct {
 	checkpoint string // file or folder
 	worst      int    // of --worst
 	importance int    // of --importance
+	by         string // of --by
 }
 
 func newEval() *cobra.Command { return new(evalCommand).command() }
@@ -35,7 +36,7 @@ func (c *evalCommand) command() *cobra.Command {
 			"CHECKPOINT is a file, or the folder of a run: of a folder the best checkpoint (RUN/best)\n" +
 			"is used if the run had training.monitor, else the last one (RUN/last).\n" +
 			"With as many ranks as in training, the metrics equal the run's to the last digit.",
-		Example: "  ringo eval ./checkpoints\n  ringo eval ./checkpoints/step-1874.ringo --data ./mnist --np 2 --json -\n  ringo eval ./checkpoints --worst 10 --importance",
+		Example: "  ringo eval ./checkpoints\n  ringo eval ./checkpoints/step-1874.ringo --data ./mnist --np 2 --json -\n  ringo eval ./checkpoints --worst 10 --importance\n  ringo eval ./checkpoints --by day",
 		Args:    oneCheckpoint,
 		RunE:    func(cmd *cobra.Command, words []string) error { return withCheckpoint(cmd, words, c.execute) },
 	}
@@ -43,6 +44,7 @@ func (c *evalCommand) command() *cobra.Command {
 	cmd.Flags().BoolVar(&c.verbose, "verbose", false, "print the transport, kernels and notes about columns, too")
 	cmd.Flags().IntVar(&c.worst, "worst", 0, "print the `N` samples with the largest loss: file and row, or image, prediction and truth")
 	cmd.Flags().IntVar(&c.importance, "importance", 0, "print the rise of the loss if each column's values are permuted among the samples, the mean of `N` permutations; without a number: 5")
+	cmd.Flags().StringVar(&c.by, "by", "", "print AUC, log-loss and calibration for each value of `COLUMN`, such as a day or a slot, of clicks or of two classes; default: of all samples")
 	cmd.Flags().Lookup("importance").NoOptDefVal = "5"
 	return cmd
 }
@@ -138,7 +140,7 @@ func (c *evalCommand) execute(cmd *cobra.Command, words []string) error {
 		return cli.Usage(err)
 	}
 	cfg := c.training()
-	cfg.Checkpoint.Dir, cfg.Worst, cfg.Importance = c.checkpoint, c.worst, c.importance
+	cfg.Checkpoint.Dir, cfg.Worst, cfg.Importance, cfg.By = c.checkpoint, c.worst, c.importance, c.by
 	if cfg.Data != data.Synthetic && !c.worker {
 		if err := train.FindData(cfg); err != nil {
 			return err

@@ -204,3 +204,48 @@ func TestEvalPrintsWorstSamplesAndImportance(t *testing.T) {
 		t.Errorf("%v: line %q, %v", worst, lines[max(0, line-1)], err)
 	}
 }
+
+// TestEvalPrintsGroups prints a row for each day, of clicks with a column that the layout lacks and
+// of a table with two classes; processes of 1, 2 and 3 ranks write equal records.
+func TestEvalPrintsGroups(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	rows := "day,x,item,click\n"
+	for i := range 400 {
+		rows += fmt.Sprintf("2026-11-%02d,%d,%d,%d\n", 1+i%4, i%10, i%7, i%10/6*min(1, i%4))
+	}
+	layout := "separator: comma\nheader: true\ncolumns:\n  - {name: click, kind: label}\n  - {name: x, kind: number}\n  - {name: item, kind: category}\n"
+	for name, text := range map[string]string{"rows.csv": rows, "my.yaml": layout} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(dir, "rows.csv")
+	for model, flags := range map[string]string{
+		"wide-deep": fmt.Sprintf("--train-file %s --eval-file %s --layout %s --set data.table-rows=1000", file, file, filepath.Join(dir, "my.yaml")),
+		"mlp":       "--data " + file + " --set data.target=click --set data.schema=click=label --eval-split 0.5",
+	} {
+		saved := filepath.Join(dir, model)
+		if status, _, errs := command(t, "train "+model+" "+flags+" --batch 16 --epochs 2 --progress none --checkpoint "+saved); status != 0 {
+			t.Fatal(errs)
+		}
+		var first any
+		for np := 1; np <= 3; np++ {
+			status, out, errs := command(t, fmt.Sprintf("eval %s --np %d --by day --progress none --json -", saved, np))
+			if status != 0 || !strings.Contains(errs, "\n2026-11-04") || !strings.Contains(errs, "AUC is undefined (-) in 1 group with one label\nmean AUC of 3 groups") {
+				t.Fatalf("%s: status %d, %s", model, status, errs)
+			}
+			groups := lastObject(t, out)["groups"].(map[string]any)
+			if first == nil {
+				first = groups
+			}
+			day := groups["per_group"].([]any)[0].(map[string]any)
+			if !reflect.DeepEqual(groups, first) || day["value"] != "2026-11-01" || day["auc"] != nil || groups["groups_with_auc"] != 3. {
+				t.Errorf("%s with %d ranks: %v, with one %v", model, np, groups, first)
+			}
+		}
+		if status, _, errs := command(t, "eval "+saved+" --by dya"); status != exitFailed || !strings.Contains(errs, `(did you mean "day"?)`) {
+			t.Errorf("%s: status %d, %s", model, status, errs)
+		}
+	}
+}

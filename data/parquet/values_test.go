@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 	"testing"
@@ -68,6 +69,19 @@ func TestTypes(t *testing.T) {
 		})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+		if name == "date" || name == "time" { // as text, a number too
+			err := in.(interface {
+				ScanText([]int, func(*table.Chunk) error) error
+			}).ScanText([]int{0}, func(got *table.Chunk) error {
+				if text := string(got.Columns[0].Text); text != fmt.Sprintf("%.0f", c.want) {
+					t.Errorf("%s: text %q, want %.0f", name, text, c.want)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
 }

@@ -19,7 +19,7 @@ type ClickReport struct {
 	Calibration Value   `json:"calibration"`
 	// Reliability has the samples by ascending deciles of the probability. Deciles without
 	// samples, as many equal probabilities cause, are missing.
-	Reliability []Decile `json:"reliability"`
+	Reliability []Decile `json:"reliability,omitempty"`
 }
 
 // Decile is a row of ClickReport.Reliability: samples with probabilities above the row before, and

@@ -48,6 +48,9 @@ type Plan struct {
 	// Worst samples. Tables of several targets per sample have none.
 	Losses bool
 	Worst  int
+	// By adds Report.Groups to the tables of clicks and of two classes. It needs Losses. nil means
+	// none.
+	By *Grouping
 	// Unit is the column of the targets, "" without one. Value converts a target to the column's
 	// unit; nil means no conversion.
 	Unit  string
@@ -59,6 +62,8 @@ type Report struct {
 	Classes *ClassReport  `json:"classes,omitempty"`
 	Numbers *NumberReport `json:"numbers,omitempty"`
 	Clicks  *ClickReport  `json:"clicks,omitempty"`
+	// Groups has metrics by the values of a column, with Plan.By.
+	Groups *GroupReport `json:"groups,omitempty"`
 	// Worst has the samples with the largest losses, the first of equal ones first.
 	Worst []Example `json:"worst,omitempty"`
 	// Importance has the inputs, the most important first.
@@ -112,7 +117,7 @@ type Counter struct {
 	foreign uint64     // passes with outputs that are no scores of the plan's samples
 	words   [][]uint64 // words of samples, and of scores by class
 	chances []float64
-	losses  [2][]uint64 // losses and numbers of the samples of words[0]
+	losses  [3][]uint64 // losses and numbers of the samples of words[0], and with plan.By clickWords
 }
 
 // NewCounter returns an empty Counter.
@@ -175,8 +180,11 @@ func (p Plan) Report(words [][]uint64) (r Report) {
 	if len(words) < 2 || len(words[1]) == 0 || sum(words[0]) > 0 {
 		return r
 	}
-	if n := len(words) - 2; p.Losses {
+	if n := len(words) - 3; p.Losses {
 		p.reportLosses(&r, words[n], words[n+1], words[1])
+		if outcomes := words[n+2]; p.By != nil && len(outcomes) == len(words[1]) {
+			r.Groups = p.groupReport(outcomes, words[n+1])
+		}
 		words = words[:n]
 	}
 	switch p.Kind {

@@ -55,6 +55,13 @@ func (c *Counter) addLosses(p Pass) {
 		default:
 			return
 		}
+		if c.plan.By != nil { // clicks, or two classes
+			x := float64(out[width-1])
+			if width == 2 {
+				x -= float64(out[0])
+			}
+			c.losses[2] = append(c.losses[2], clickWord(x, p.Labels[i] == 1))
+		}
 		c.losses[0] = append(c.losses[0], math.Float64bits(max(loss, 0)))
 		c.losses[1] = append(c.losses[1], uint64(number))
 	}

@@ -26,6 +26,9 @@ func (r Report) Lines() (out []string) {
 	case r.Clicks != nil:
 		out = r.Clicks.lines()
 	}
+	if r.Groups != nil {
+		out = append(out, r.Groups.lines()...)
+	}
 	return append(out, r.judged()...)
 }
 

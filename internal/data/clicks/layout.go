@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/data/layout"
 	"github.com/ringo-ml/ringo/internal/data/prng"
+	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
 // LayoutParser parses lines by a layout. Goroutines may share a parser.
@@ -49,6 +50,7 @@ const (
 	useHex
 	useKey
 	useHexOne // one value, mostly of eight digits
+	useKept   // text of Layout.Kept
 )
 
 // NewLayoutParser returns the parser of a layout. Header is the first line, if the layout has one;
@@ -104,7 +106,26 @@ func (p *LayoutParser) choose(l *layout.Layout, names []string, unlabelled bool)
 		}
 		p.columns = append(p.columns, out)
 	}
-	return nil
+	return p.keep(l, names)
+}
+
+// keep adds the layout's kept column, if any.
+func (p *LayoutParser) keep(l *layout.Layout, names []string) error {
+	if l.Kept == "" {
+		return nil
+	}
+	known := names != nil
+	for _, c := range l.Columns {
+		if c.Name == l.Kept && (c.Kind == layout.Bag || c.Kind == layout.Sequence) {
+			return fmt.Errorf("column %q has several values in a row: want a column with one", c.Name)
+		}
+		if !known {
+			names = append(names, c.Name)
+		}
+	}
+	at, err := placeIn(names, l, l.Kept)
+	p.columns = append(p.columns, slotColumnOf{use: useKept, field: int32(at), Column: &layout.Column{Name: l.Kept}})
+	return err
 }
 
 // slot sets the conversion of values to keys. Number is the index among the hexadecimal tables.
@@ -148,7 +169,7 @@ func (p *LayoutParser) names(header []byte) (names []string, err error) {
 func placeIn(names []string, l *layout.Layout, column string) (int, error) {
 	at := slices.Index(names, column)
 	if at < 0 {
-		return at, fmt.Errorf("there is no column %q of layout %s: the header names %s", column, l.Name(), strings.Join(names[:min(len(names), 12)], ", "))
+		return at, fmt.Errorf("there is no column %q of layout %s%s: the file has %s", column, l.Name(), spelling.Hint(column, names...), strings.Join(names[:min(len(names), 12)], ", "))
 	}
 	if again := slices.Index(names[at+1:], column); again >= 0 {
 		return at, fmt.Errorf("fields %d and %d are both called %q, a column of layout %s: which is it?", at+1, at+again+2, column, l.Name())
@@ -159,7 +180,7 @@ func placeIn(names []string, l *layout.Layout, column string) (int, error) {
 // likeCriteo reports whether Criteo's parser gives equal samples faster. Criteo's parser takes
 // integers only; a custom layout can have other numbers.
 func likeCriteo(l *layout.Layout) bool {
-	if l.Name() != "criteo" || l.Header || l.Separator != "\t" || len(l.Columns) != CriteoFields {
+	if l.Name() != "criteo" || l.Kept != "" || l.Header || l.Separator != "\t" || len(l.Columns) != CriteoFields {
 		return false
 	}
 	tables := map[string]bool{}
@@ -230,6 +251,8 @@ func (p *LayoutParser) sample(source []byte, cuts *lineCuts, r *Rows) (c *slotCo
 			var label int32
 			label, fault = c.label(source[lo:hi])
 			r.Labels = append(r.Labels, label)
+		case useKept:
+			r.Texts = append(r.Texts, string(source[lo:hi]))
 		case useHexOne:
 			if lo < hi {
 				var key uint64

@@ -61,13 +61,14 @@ type Rows struct {
 
 	Ends      []uint32   // ends of each row's bags, by slot, from the row's first key
 	Starts    []int      // start of each row's keys, and the end of the last row
+	Texts     []string   // text of the layout's kept column in each row, of a parsed block
 	KeysByRow [][]uint64 // separate keys of each row, instead of keys and starts
 }
 
 // Reset empties the slices, and retains their memory.
 func (r *Rows) Reset() {
 	r.Numbers, r.IDs, r.Keys, r.Labels = r.Numbers[:0], r.IDs[:0], r.Keys[:0], r.Labels[:0]
-	r.Ends, r.Starts = r.Ends[:0], r.Starts[:0]
+	r.Ends, r.Starts, r.Texts = r.Ends[:0], r.Starts[:0], r.Texts[:0]
 }
 
 // KeysOf returns the keys of a row's bags.

@@ -105,6 +105,8 @@ type Layout struct {
 	Header    bool     `yaml:"header" json:"header,omitempty"`
 	Columns   []Column `yaml:"columns" json:"columns"` // Times is expanded: one entry per column
 	name      string
+	// Kept is a column with its text in the parsed rows; "" means none. Files do not set it.
+	Kept string `json:"-"`
 }
 
 // Limits of a layout.
