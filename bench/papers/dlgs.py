@@ -24,7 +24,7 @@ PATIENCE = 300  # seconds, for one method
 def step(o, net, ticket, *method):
     """The record of a benchmark: a worker on each of three hosts, with one thread, and the server on the fourth."""
     meet = ["--rendezvous", f"{net.address(0)}:7070", "--ticket-file", ticket, "--np", str(WORKERS), "--servers", "1", "--sync", "aggregate"]
-    line = [o.ringo, "bench", "step", "cifar-resnet20", "--batch", str(BATCH), "--threads", "1", "--steps", "32" if o.quick else "64", *meet, *method]
+    line = [o.ringo, "bench", "step", "cifar-resnet20", "--batch", str(BATCH), "--threads", "1", "--steps", "16" if o.quick else "32", *meet, *method]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     others = [netns.start([*net.enter(WORKERS), o.ringo, "server", "--index", "0", *meet], **quiet)]
     others += [netns.start([*net.enter(r), *line, "--rank", str(r)], **quiet) for r in range(1, WORKERS)]

@@ -1,6 +1,6 @@
 import json, os, tempfile, unittest
 
-import distopt, papers, ring
+import distopt, dlgs, papers, ring
 
 
 class TestPapers(unittest.TestCase):
@@ -37,6 +37,10 @@ class TestPapers(unittest.TestCase):
         self.assertIn("| 10 | 0.9891 | 0.9000 | 0.9000 |", text)
         self.assertIn("are equal bit for bit", text)
         self.assertIn("are NOT equal", distopt.tables(values | {"fp32, mpiexec": run | {"params_sha256": "b"}}))
+        part = {"step_mean_ms": 90.0, "compute_ms": 9.0, "compress_ms": 1.0, "exposed_comm_ms": 8.0, "bytes_sent": 7, "steps": 2}
+        values = {f"{name}, round {k}": part | {"step_mean_ms": 30.0 if "DLGS" in name else 90.0} for name in dlgs.METHODS for k in (1, 2, 3)}
+        self.assertIn("| DLGS 0.01 | 30 | 9 | 1.0 | 8 | 7 | 3.00 |", dlgs.tables(values | {"machine": "m", "goodput": 1e6, "no limit": part}))
+        self.assertAlmostEqual(dlgs.goodput(1000, 10), 3 * 4000 / 0.030)
         values = {f"{a} {n}": 2.0 for a in ("naive", "ring") for n in ring.RANKS} | {"machine": "m", "goodput": 1e6, "model goodput": 1e6}
         part = {"step_ms": 30.0, "update_ms": 1.0, "compute_ms": 9.0, "steps": 2}
         for n, overlap in ring.CASES:
