@@ -68,5 +68,5 @@ def tables(values):
                      f"{median(name, 'exposed_comm_ms'):.0f}", f"{median(name, 'bytes_sent'):,.0f}", f"{faster:.2f}"])
     head = ["method", "step, ms", "compute", "selection", "exposed exchange", "bytes sent by a worker", "times as fast as uncompressed"]
     free, n = values["no limit"], len(rounds[dense])
-    return papers.table(head, rows) + (f"\nMedians of {n} rounds of {free['steps']} steps, a step's mean. Without limits of the links the computation takes "
-        f"{free['compute_ms']:.0f} ms; a plain stream moves {values['goodput'] / 1e6:.2f} MB/s. Machine: {values['machine']}.\n")
+    return papers.table(head, rows) + (f"\nMedians of {n} rounds of {free['steps']} steps, a step's mean.\nWithout limits of the links the computation takes "
+        f"{free['compute_ms']:.0f} ms; a plain stream moves {values['goodput'] / 1e6:.2f} MB/s.\nMachine: {values['machine']}.\n")
