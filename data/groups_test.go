@@ -148,8 +148,8 @@ func (r numberReader) Scan(_ []int, _ func(error) error, visit func(*table.Chunk
 	return visit(&table.Chunk{N: len(r.values), Columns: []table.Vector{{Numbers: r.values, Seconds: r.seconds}}})
 }
 
-// TestGroupsOfTypedTables prints times in any unit as their days, midnight included, numbers exactly,
-// and rejects numbers that float64 rounds.
+// TestGroupsOfTypedTables prints times in any unit as their days, midnight included, numbers
+// exactly, and rejects numbers that float64 rounds.
 func TestGroupsOfTypedTables(t *testing.T) {
 	days := []int64{-1, 0, 10957}
 	for day := range int64(3000) {

@@ -155,8 +155,8 @@ func TestImportanceRejectsRowsReadAgain(t *testing.T) {
 	}
 }
 
-// TestGroupsAddUpToTheWhole reports the same groups on 1, 2 and 3 ranks. The groups of a column with
-// one value equal the table of all samples, and importance does not change groups.
+// TestGroupsAddUpToTheWhole reports the same groups on 1, 2 and 3 ranks. The groups of a column
+// with one value equal the table of all samples, and importance does not change groups.
 func TestGroupsAddUpToTheWhole(t *testing.T) {
 	cfg := custom(tinyClick())
 	cfg.TrainLimit, cfg.EvalLimit = 0, 0

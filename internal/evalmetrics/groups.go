@@ -14,7 +14,7 @@ import (
 type Grouping struct {
 	Column string
 	Values []string
-	// Of has the number in Values of each sample.
+	// Of has each sample's number in Values.
 	Of []int32
 }
 

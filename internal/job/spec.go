@@ -191,7 +191,7 @@ func New(given ...setting.Assignment) (*Spec, *setting.Table, error) {
 	faults := t.Apply(given...)
 	s.Train.ScaleLR = last(given, "training.lr") == ""
 	if w := &s.Train.Warmup; s.Train.ScaleLR && last(given, "training.warmup") != "" && w.Steps == 0 && w.Epochs == 0 {
-		w.Steps = 1 // none, though a scaled rate begins with one by itself: the first step has the full rate
+		w.Steps = 1 // the full rate from the first step, though scaled
 	}
 	s.complete()
 	return s, t, faults.Err()
