@@ -1,28 +1,28 @@
 #!/usr/bin/env python3
 """Measures the tables of the papers that ringo implements, and writes them into docs/papers.md.
 
-usage: bench/papers/papers.py distopt|dlgs|ring|page [--quick] [--ringo FILE] [--data DIR] [--results DIR]
+usage: bench/papers/papers.py accuracy|distopt|dlgs|ring|page [--quick] [--ringo FILE] [--data DIR] [--results DIR] …
 
 A section's measurements are kept in bench/papers/results/SECTION.json, one entry each: an interrupted section goes on where it
 ended, and one that is complete measures nothing. `page` writes all kept results into docs/papers.md. --quick measures the
 same table in less time, keeps its results in a temporary folder, and prints the table: the order of the methods is to be that
 of the page.
 """
-import argparse, importlib, json, os, subprocess, sys, tempfile
+import argparse, importlib, json, os, subprocess, sys, tempfile, threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 PAGE = os.path.join(ROOT, "docs", "papers.md")
 sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.dirname(HERE))
-SECTIONS = ["distopt", "dlgs", "ring"]
+SECTIONS = ["accuracy", "distopt", "dlgs", "ring"]
 
 
 class Kept:
     """Measurements by name in a file, each written as soon as it is made."""
 
     def __init__(self, path):
-        self.path, self.values = path, {}
+        self.path, self.values, self.lock = path, {}, threading.Lock()
         if os.path.exists(path):
             with open(path) as f:
                 self.values = json.load(f)
@@ -31,11 +31,13 @@ class Kept:
         """The kept value of a name, or that of a measurement made now."""
         if name not in self.values:
             print(f"measuring {name}", file=sys.stderr, flush=True)
-            self.values[name] = measurement()
-            with open(self.path + ".new", "w") as f:
-                json.dump(self.values, f, indent=1)
-                f.write("\n")
-            os.replace(self.path + ".new", self.path)
+            value = measurement()
+            with self.lock:
+                self.values[name] = value
+                with open(self.path + ".new", "w") as f:
+                    json.dump(self.values, f, indent=1)
+                    f.write("\n")
+                os.replace(self.path + ".new", self.path)
         return self.values[name]
 
 
@@ -75,6 +77,16 @@ def written(page, folder):
     return page
 
 
+def draw(folder):
+    """The pictures of all sections with results, by name."""
+    out = {}
+    for section in SECTIONS:
+        path, module = os.path.join(folder, f"{section}.json"), importlib.import_module(section)
+        if os.path.exists(path) and hasattr(module, "pictures"):
+            out |= module.pictures(Kept(path).values)
+    return out
+
+
 def processor():
     with open("/proc/cpuinfo") as f:
         return next((line.split(":")[1].strip() for line in f if line.startswith("model name")), "unknown")
@@ -85,7 +97,10 @@ def main():
     a.add_argument("section", choices=[*SECTIONS, "page"])
     a.add_argument("--quick", action="store_true", help="less time, and no change of the page")
     a.add_argument("--ringo", default="", help="the binary; without it the one of this checkout is built")
-    a.add_argument("--data", default=os.path.join(os.environ.get("RINGO_DATA", ""), "mnist"), help="folder of MNIST")
+    a.add_argument("--data", default=os.path.join(os.environ.get("RINGO_DATA", ""), "mnist"), help="folder of MNIST; for accuracy of CIFAR-10 in binary form")
+    a.add_argument("--images", default="", help="for accuracy: a tree of images or a .tar.gz of one, for ResNet-50")
+    a.add_argument("--only", default="", metavar="PATTERN", help="for accuracy: only the runs with names that match a regular expression, such as 'VGG16, .*0.01, seed 1'")
+    a.add_argument("--jobs", type=int, default=1, help="for accuracy: runs at a time")
     a.add_argument("--results", default=os.path.join(HERE, "results"))
     o = a.parse_args()
     if o.section == "page":
@@ -93,6 +108,9 @@ def main():
             page = written(f.read(), o.results)
         with open(PAGE, "w") as f:
             f.write(page)
+        for name, text in draw(o.results).items():
+            with open(os.path.join(os.path.dirname(PAGE), "pictures", name), "w") as f:
+                f.write(text)
         return
     with tempfile.TemporaryDirectory() as scratch:
         if not o.ringo:

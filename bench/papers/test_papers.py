@@ -1,6 +1,6 @@
 import json, os, tempfile, unittest
 
-import distopt, dlgs, papers, ring
+import accuracy, distopt, dlgs, papers, ring
 
 
 class TestPapers(unittest.TestCase):
@@ -8,6 +8,14 @@ class TestPapers(unittest.TestCase):
         with open(papers.PAGE) as f:
             page = f.read()
         self.assertEqual(page, papers.written(page, os.path.join(papers.HERE, "results")), "run bench/papers/papers.py page")
+
+    def test_pictures_are_of_the_kept_results(self):
+        with open(papers.PAGE) as f:
+            page = f.read()
+        for name, text in papers.draw(os.path.join(papers.HERE, "results")).items():
+            self.assertIn(f"(pictures/{name})", page)
+            with open(os.path.join(os.path.dirname(papers.PAGE), "pictures", name)) as f:
+                self.assertEqual(f.read(), text, "run bench/papers/papers.py page")
 
     def test_kept_measurements_are_not_made_again(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -49,6 +57,22 @@ class TestPapers(unittest.TestCase):
         text = ring.tables(values)
         self.assertEqual(text.count("\n| "), 6 + len(ring.RANKS) + len(ring.CASES) + len(ring.GPUS))  # and heads
         self.assertIn("| 4 | on | 9 | 15 | 5 | 29 | 58 | 0.50 |", text)
+
+    def test_accuracy_has_the_worst_method_first(self):
+        names = [accuracy.run_name(task, method, seed, change) for task, method, change, seed, _ in accuracy.runs()]
+        self.assertEqual(len(names), len(set(names)))
+        run = {"accuracy": 0.8, "test_loss": 1.0, "samples": 100, "steps": 40, "buckets": 4, "density": 0.1, "by_epoch": [0.5, 0.8], "train_loss": [2.0, 1.0]}
+        values = {"machine": "m", "ringo": "c"} | {name: run for name in names if "VGG16" in name and "seed 3" not in name}
+        values["VGG16, uncompressed, seed 1"] = run | {"accuracy": 0.9}
+        values["VGG16, LAGS 0.01, seed 1"] = run | {"accuracy": 0.6}
+        text = accuracy.tables(values)
+        self.assertNotIn("ResNet-20", text)
+        self.assertIn("| LAGS 0.01 | 2 | 70.0 ± 10.0 | 15.0 ± 15.0 | 1.00 ± 0.00 | 1.00 ± 0.00 | 0.100 |", text)
+        self.assertLess(text.index("| LAGS 0.01 "), text.index("| top-k 0.1 "))
+        self.assertLess(text.index("| top-k 0.1 "), text.index("| uncompressed "))
+        drawn = accuracy.pictures(values)
+        self.assertEqual(list(drawn), ["accuracy-vgg16.svg", "loss-vgg16.svg"])
+        self.assertEqual(drawn["accuracy-vgg16.svg"].count("<polyline"), len(accuracy.METHODS))
 
 
 if __name__ == "__main__":
