@@ -32,10 +32,10 @@ func Read(root fs.FS, allowed []int) Machine {
 
 // Usable is the number of threads of this process that can run at the same time: on the process's
 // processors, within the control groups' quota. At least 1. runtime.NumCPU ignores quotas.
-func Usable() int { return WithinQuota(runtime.NumCPU()) }
+func Usable() int { return Machine{Quota: Quota()}.Together(runtime.NumCPU()) }
 
-// WithinQuota limits n threads to the quota of this process's control groups, at least 1.
-func WithinQuota(n int) int { return Machine{Quota: cgroup.Processors(os.DirFS("/"))}.Together(n) }
+// Quota returns the quota of this process's control groups, in processors. 0 means no limit.
+func Quota() float64 { return cgroup.Processors(os.DirFS("/")) }
 
 func nodesOf(root fs.FS) map[int]int {
 	out := map[int]int{}

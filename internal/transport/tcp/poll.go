@@ -34,6 +34,7 @@ const (
 // manners are the rules of waiting for messages.
 type manners struct {
 	crowded bool // more ranks than cores on this host, or than the CPU quota permits: no rank spins
+	short   bool // less CPU quota than ranks: a rank that yields uses quota, and waits in the kernel
 	yield   bool // a single thread serves all goroutines: other goroutines may need the thread
 }
 
@@ -42,11 +43,16 @@ func mannersOf(cfg Config) manners {
 	if ranks == 0 {
 		ranks = localRanks(cfg)
 	}
+	short := shortOf(placement.Quota(), ranks)
 	return manners{
-		crowded: crowded(ranks, runtime.NumCPU(), onlineCores()) || placement.WithinQuota(ranks) < ranks,
+		crowded: short || crowded(ranks, runtime.NumCPU(), onlineCores()),
+		short:   short,
 		yield:   runtime.GOMAXPROCS(0) == 1,
 	}
 }
+
+// shortOf reports whether a quota in processors is too small for ranks that spin. 0: no quota.
+func shortOf(quota float64, ranks int) bool { return quota > 0 && quota < float64(ranks) }
 
 // localRanks counts the addresses with this rank's host.
 func localRanks(cfg Config) int {
@@ -145,10 +151,13 @@ func (p *peer) Poll(r *transport.Recv, timeout time.Duration) {
 // waitInLine is Poll on a shared core. Other ranks, possibly the sender of the message, may use the
 // core for a while; then the kernel wakes this thread.
 func (s *stream) waitInLine(r *transport.Recv, timeout time.Duration) {
-	patience := min(crowdedWait, timeout)
+	patience, tries, line := min(crowdedWait, timeout), triesPerLook, inLine
+	if s.peer.mesh.manners.short {
+		tries, line = 1, 0
+	}
 	start, seen := time.Now(), s.received.Load()
 	for {
-		for range triesPerLook {
+		for range tries {
 			yieldCore()
 			if !s.poll(r) || r.Done() {
 				return
@@ -162,7 +171,7 @@ func (s *stream) waitInLine(r *transport.Recv, timeout time.Duration) {
 		switch {
 		case waited >= patience:
 			return
-		case waited < inLine:
+		case waited < line:
 			continue
 		}
 		s.sock.block(patience - waited)
