@@ -1,6 +1,6 @@
 """Runs PyTorch's own tests of a backend with gloo and with ringo, and reports each that passes with gloo and not with ringo.
 
-Usage: python3 compare.py [--np 2 4] [--out FOLDER] [TEST...]; RINGO_LIBRARY says where libringo is, unless a wheel has it.
+Usage: python3 compare.py [--np 2 4] [--out FOLDER] [--staged] [TEST...]; RINGO_LIBRARY says where libringo is, unless a wheel has it.
 """
 
 from __future__ import annotations
@@ -46,12 +46,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--np", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--out", type=Path, default=Path("conformance-results"))
+    parser.add_argument("--staged", action="store_true", help="ringo with a simulated device")
     parser.add_argument("tests", nargs="*")
     args = parser.parse_args()
+    tests = ["--staged"] * args.staged + args.tests
     args.out.mkdir(parents=True, exist_ok=True)
     faults = []
     for ranks in args.np:
-        outcomes = {backend: run(backend, ranks, args.tests, args.out) for backend in ("gloo", "ringo")}
+        outcomes = {backend: run(backend, ranks, tests, args.out) for backend in ("gloo", "ringo")}
         for backend, records in outcomes.items():
             print(f"np {ranks}: {backend}", dict(Counter(r["outcome"] for r in records.values())), flush=True)
         faults += [f"np {ranks}: {text}" for text in worse(outcomes["gloo"], outcomes["ringo"])]

@@ -1,7 +1,8 @@
 """PyTorch's own tests of a backend, torch.testing._internal.distributed.distributed_test, with the backend and the number of ranks that
 BACKEND and WORLD_SIZE name. It writes a line of JSON for each test: name, outcome, reason, seconds.
 
-What those tests skip for every backend but gloo, by its name, is run with ringo, too. Usage: BACKEND=ringo WORLD_SIZE=2 python3 suite.py [TEST...]
+What those tests skip for every backend but gloo, by its name, is run with ringo, too. With --staged, tensors of the CPU go through the pinned
+memory of a simulated device, in small pieces. Usage: BACKEND=ringo WORLD_SIZE=2 python3 suite.py [--staged] [TEST...]
 """
 
 from __future__ import annotations
@@ -107,7 +108,13 @@ def main() -> None:
             # Forks: each rank would take seconds to load PyTorch. No backend was begun here.
             self._start_processes(torch.multiprocessing.get_context("fork").Process)
 
-    chosen = sys.argv[1:]
+    staged = "--staged" in sys.argv
+    if staged and os.environ["BACKEND"] == "ringo":
+        sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "torch"))
+        from simulated import force
+
+        force(chunk=1000)
+    chosen = [name for name in sys.argv[1:] if name != "--staged"]
     names = [n for n in unittest.TestLoader().getTestCaseNames(Suite) if not chosen or n in chosen]
     tests = unittest.TestSuite(Suite(n) for n in names)
     unittest.TextTestRunner(stream=open(os.devnull, "w"), resultclass=Lines, verbosity=0).run(tests)

@@ -1,4 +1,4 @@
-"""A backend of torch.distributed on libringo, for tensors of the CPU:
+"""A backend of torch.distributed on libringo, for tensors of the CPU and of GPUs:
 
     import torch.distributed as dist
     import ringo.torch
@@ -19,16 +19,16 @@ from ._embedding import Embedding, Tables
 from ._hooks import Hook, hook
 from ._optimizer import DistributedOptimizer
 from ._process_group import ProcessGroup
-from ._start import Options
+from ._start import Options, device
 
-__all__ = ["DistributedOptimizer", "Embedding", "Hook", "Options", "ProcessGroup", "Tables", "hook"]
+__all__ = ["DistributedOptimizer", "Embedding", "Hook", "Options", "ProcessGroup", "Tables", "device", "hook"]
 
 
 def _register() -> None:
     if hasattr(_dist.Backend, "RINGO"):
         return
     register = _dist.Backend.register_backend
-    more = {"devices": ["cpu"]} if "devices" in inspect.signature(register).parameters else {}
+    more = {"devices": ["cpu", "cuda"]} if "devices" in inspect.signature(register).parameters else {}
     register("ringo", _start.create, extended_api=True, **more)
     _start.install()
 

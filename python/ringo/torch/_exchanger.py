@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .._strategy import Strategy
 from ._process_group import ProcessGroup
+from ._staging import Lane
 from ._work import Work
 
 Layers = Sequence[Sequence[str]]
@@ -45,8 +46,12 @@ class Exchanger:
             if p.dtype != torch.float32:
                 raise ValueError(f"parameter {n} is of {p.dtype}: strategies are for float32")
         self.names = {id(p): n for n, p in wanted.items()}
-        self._strategy = Strategy(group._group, self.name, {n: p.numel() for n, p in wanted.items()}, self.density)
-        self._group = group
+        strategy = Strategy(group._group, self.name, {n: p.numel() for n, p in wanted.items()}, self.density)
+
+        def launch(_: str, operands: Any, address: int, n: int, bucket: int) -> Any:
+            return strategy.start(bucket, address, n, operands)
+
+        self._strategy, self._group, self._lane = strategy, group, Lane(launch, group.rank(), "exchanges")
 
     @property
     def strategy(self) -> Strategy:
@@ -58,6 +63,14 @@ class Exchanger:
     def group(self) -> ProcessGroup:
         assert self._group is not None, "open comes first"
         return self._group
+
+    def start(self, bucket: int, gradients: Tensor) -> Any:
+        """Starts to average a bucket's gradients, and returns what to wait for."""
+        return self._lane.start("exchange", gradients, gradients.numel(), bucket)
+
+    def __del__(self) -> None:
+        if self._strategy is not None:
+            self._lane.close()
 
     # ---- buckets as they come ----
 
@@ -72,7 +85,7 @@ class Exchanger:
         key = tuple(names)
         if key not in self._arranged:
             self._rearrange(key)
-        part = self.strategy.start(self._arranged.index(key), buffer.data_ptr(), buffer.numel(), buffer)
+        part = self.start(self._arranged.index(key), buffer)
         work = Work([part], [buffer], self.group._completer)
         self._flying = [w for w in self._flying if not w.is_completed()] + [work]
         return work

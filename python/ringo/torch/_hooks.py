@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._device import device_of
 from ._exchanger import Exchanger
 from ._work import Merged, Promise
 
@@ -70,7 +71,7 @@ class Hook:
         if index >= len(x.layers) or x.layers[index] != names:
             raise RuntimeError(f"DDP's bucket {index} has other parameters than in the steps before: {', '.join(names)}")
         x.strategy.ready(index)
-        promise = Promise()
+        promise = Promise(device_of("exchange", x.group.rank(), [buffer]))
         future = promise.future()
         self._waiting.append((promise, buffer))
         if index + 1 == x.ends[self._bucket]:
@@ -84,9 +85,9 @@ class Hook:
         whole = buffers[0]
         if len(buffers) > 1:
             if bucket not in self._merged:
-                self._merged[bucket] = torch.empty(sum(b.numel() for b in buffers))
+                self._merged[bucket] = torch.empty(sum(b.numel() for b in buffers), device=whole.device)
             whole = torch.cat(buffers, out=self._merged[bucket])
-        part = x.strategy.start(bucket, whole.data_ptr(), whole.numel(), whole)
+        part = x.start(bucket, whole)
         work = Merged([part], buffers, x.group._completer, (lambda: _spread(whole, buffers)) if len(buffers) > 1 else None)
         work.tell([p for p, _ in joined])
 

@@ -172,7 +172,7 @@ class Ahead:
         first, last = (x.ends[bucket - 1] if bucket else 0), x.ends[bucket]
         lo = self._views[first].storage_offset()
         flat = self._arena[lo : self._views[last - 1].storage_offset() + self._views[last - 1].numel()]
-        part = x.strategy.start(bucket, flat.data_ptr(), flat.numel(), flat)
+        part = x.start(bucket, flat)
         self._works.append(Work([part], [flat], x.group._completer))
 
     def average(self) -> bool:
@@ -213,13 +213,15 @@ class Ahead:
         self.lay()
 
     def lay(self) -> None:
-        """Lays the arena out by the plan's layers, in memory that the ranks share."""
+        """Lays the arena out by the plan's layers, in memory that the ranks share, or on the device."""
         x = self._exchanger
         assert x.layers is not None
         self._layer = {_only(x, i): i for i in range(len(x.layers))}
         lengths = [self._named[n].numel() for n in self._layer]
         if self._arena.numel() != sum(lengths):
-            self._arena = torch.from_numpy(x.group._group.job.zeros(sum(lengths)))
+            place = self._named[_only(x, 0)].device
+            shared = x.group._group.job.zeros(sum(lengths)) if place.type == "cpu" else None
+            self._arena = torch.zeros(sum(lengths), device=place) if shared is None else torch.from_numpy(shared)
         self._views = [part.view(self._named[n].shape) for n, part in zip(self._layer, self._arena.split(lengths))]
         self._begin()
 

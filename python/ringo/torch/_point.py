@@ -21,6 +21,7 @@ from ._tensors import BYTES, TYPES, dense, restore, room
 
 if TYPE_CHECKING:
     from .._group import Group
+    from ._staging import Lane
 
 HEADER = 2  # values: tag, bytes
 
@@ -65,8 +66,9 @@ class Request:
 class Mailbox:
     """The receives of a group, and its sends."""
 
-    def __init__(self, group: Group, timeout: float) -> None:
+    def __init__(self, group: Group, timeout: float, lane: Lane) -> None:
         self._group = group
+        self._lane = lane  # of sends
         self._timeout = timeout
         self._lock = threading.Condition()
         self._wanted: list[Request] = []  # in the order in which they were asked for
@@ -79,10 +81,9 @@ class Mailbox:
         x = dense(tensor)
         size = x.numel() * x.element_size()
         header = torch.tensor([tag, size], dtype=torch.int64)
-        start = self._group.start
-        parts: list[object] = [start("send", header, header.data_ptr(), HEADER, TYPES[torch.int64], to)]
+        parts: list[object] = [self._lane.start("send", header, HEADER, TYPES[torch.int64], to)]
         if size:
-            parts.append(start("send", x, x.data_ptr(), size, BYTES, to))
+            parts.append(self._lane.start("send", x, size, BYTES, to))
         return parts
 
     def receive(self, tensor: Tensor, source: int | None, tag: int) -> Request:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Union
 
@@ -11,25 +12,31 @@ from torch.distributed import ProcessGroup as TorchProcessGroup
 
 from .._group import Group, sizes
 from . import _sparse
+from ._device import described
 from ._point import Mailbox
-from ._tensors import BITWISE, addresses, dense, joined, name_of, reduced, restore, restore_each, room, spread, together, values
+from ._staging import Lane, tensors_in
+from ._tensors import BITWISE, dense, joined, name_of, reduced, restore, restore_each, room, spread, together, values
 from ._work import AnySource, Completer, Work
 
 Tensors = Union[Tensor, Sequence[Tensor]]
 
 
 class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
-    """Ranks of a job of libringo as a process group of PyTorch. Tensors are of the CPU; what does not lie one value behind the other
-    is copied in and out. Operations take lists with options, or one tensor with op and root, as PyTorch's process groups do.
+    """Ranks of a job of libringo as a process group of PyTorch. Tensors are of the CPU or of CUDA. What does not lie one value behind the
+    other is copied in and out. Operations take lists with options, or one tensor with op and root, as PyTorch's process groups do.
+
+    cut has long operations cut into pieces, on all ranks alike: one of them has a device.
     """
 
-    def __init__(self, group: Group, timeout: float, owner: bool, limit: float = 0) -> None:
+    def __init__(self, group: Group, timeout: float, owner: bool, limit: float = 0, cut: bool = False) -> None:
         super().__init__(group.rank, group.size)
         self._group = group
         self._owner = owner
         self._limit = limit  # seconds, of a whole operation; 0: the job's own timeout, of each wait, bounds it
         self._completer = Completer("ringo completes")
-        self._mailbox = Mailbox(group, timeout)
+        self._lane = Lane(group.start, group.rank, "operations", cut)
+        self._messages = Lane(group.start, group.rank, "messages", bounded=False)  # waits for no operation of other ranks
+        self._mailbox = Mailbox(group, timeout, self._messages)
         self._sequence = 0
         self._name = self._description = ""
 
@@ -37,6 +44,8 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         """Leaves the job, if this is the group of all ranks, else closes the group. destroy_process_group has this done."""
         self._completer.stop()
         self._mailbox.close()
+        self._lane.close()
+        self._messages.close()
         if self._owner:
             self._group.job.leave()
         else:
@@ -78,9 +87,10 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
 
     # ---- parts that operations share ----
 
-    def _start(self, operation: str, operands: Any, *arguments: Any) -> Any:
+    def _start(self, operation: str, *arguments: Any) -> Any:
+        """Starts an operation of the library: all but messages pass here."""
         self._sequence += 1
-        return self._group.start(operation, operands, *arguments)
+        return self._lane.start(operation, *arguments)
 
     def _work(self, parts: Sequence[Any], result: list[Tensor], finish: Callable[[], None] | None = None) -> Work:
         return Work(parts, result, self._completer, finish, self._limit)
@@ -96,7 +106,7 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         if name in BITWISE and t.dtype != torch.bool or name == "BXOR":
             return self._bitwise(t, BITWISE[name])
         x, kind, number = reduced(t, name)
-        part = self._start("allreduce", x, x.data_ptr(), x.numel(), kind, number)
+        part = self._start("allreduce", x, x.numel(), kind, number)
         return self._work([part], tensors, lambda: restore(t, _as(t, x)))
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> Work:
@@ -109,7 +119,7 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
             raise ValueError(f"backend ringo does not reduce {t.dtype} bit by bit")
         x = dense(t)
         n, kind = values(x)
-        every = torch.empty((self.size(), *x.shape), dtype=x.dtype)
+        every = torch.empty((self.size(), *x.shape), dtype=x.dtype, device=x.device)
 
         def finish() -> None:
             out = every[0].clone()
@@ -117,7 +127,7 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
                 out = function(out, one)
             t.copy_(out)
 
-        part = self._start("allgather", (every, x), every.data_ptr(), x.data_ptr(), n, kind)
+        part = self._start("allgather", every, x, n, kind)
         return self._work([part], [t], finish)
 
     def reduce(self, tensors: Tensors = (), opts: Any = None, op: Any = None, *, tensor: Tensors = (), root: int | None = None) -> Work:
@@ -125,7 +135,7 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         root, tensors = _root(opts, "reduce", tensors, tensor), _listed(tensors, tensor)
         t = _one(tensors, "reduce")
         x, kind, number = reduced(t, _op(op if isinstance(opts, int) else opts))
-        part = self._start("reduce", x, x.data_ptr(), x.numel(), kind, number, root)
+        part = self._start("reduce", x, x.numel(), kind, number, root)
         return self._work([part], tensors, (lambda: restore(t, _as(t, x))) if root == self.rank() else None)
 
     def reduce_scatter(self, output_tensors: Tensors, input_tensors: Any = None, opts: Any = None, *, input_tensor: Any = None, op: Any = None) -> Work:
@@ -142,14 +152,14 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         for root, p in enumerate(parts):
             x, kind, number = reduced(p, _op(opts))
             x = x.clone() if x.data_ptr() == p.data_ptr() else x
-            works.append((self._start("reduce", x, x.data_ptr(), x.numel(), kind, number, root), x))
+            works.append((self._start("reduce", x, x.numel(), kind, number, root), x))
         mine = works[self.rank()][1]
         return self._work([w for w, _ in works], [output], lambda: restore(output, _as(output, mine)))
 
     def _reduce_scatter_base(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
         x, kind, number = reduced(input, _op(opts))
-        into = room(output) if x.dtype == output.dtype else torch.empty(output.shape + x.shape[input.dim() :], dtype=x.dtype)
-        part = self._start("reduce_scatter", (into, x), into.data_ptr(), x.data_ptr(), into.numel(), kind, number)
+        into = room(output) if x.dtype == output.dtype else torch.empty(output.shape + x.shape[input.dim() :], dtype=x.dtype, device=x.device)
+        part = self._start("reduce_scatter", into, x, into.numel(), kind, number)
         return self._work([part], [output], lambda: restore(output, _as(output, into)))
 
     # ---- moves ----
@@ -158,7 +168,7 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         root, tensors = _root(opts if root is None else root, "broadcast", tensors, tensor), _listed(tensors, tensor)
         t = _one(tensors, "broadcast")
         x = dense(t) if root == self.rank() else room(t)
-        part = self._start("broadcast", x, x.data_ptr(), *values(x), root)
+        part = self._start("broadcast", x, *values(x), root)
         return self._work([part], tensors, None if root == self.rank() else (lambda: restore(t, x)))
 
     def allgather(self, output_tensors: Any, input_tensors: Tensors = (), opts: Any = None, *, input_tensor: Tensors = ()) -> Work:
@@ -172,7 +182,7 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
             return self._gather_into(whole, t, out)
         x, into = dense(t), [room(o) for o in out]
         n, kind = values(x)
-        part = self._start("allgather_to", (into, x), addresses(into), x.data_ptr(), n, kind)
+        part = self._start("allgather_to", into, x, n, kind)
         return self._work([part], out, lambda: restore_each(out, into))
 
     def _allgather_base(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
@@ -183,7 +193,7 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         if into.numel() != x.numel() * self.size() or into.dtype != x.dtype:
             raise ValueError(f"allgather: the output has {into.numel()} values of {into.dtype}, want {self.size()} times {x.numel()} of {x.dtype}")
         n, kind = values(x)
-        part = self._start("allgather", (into, x), into.data_ptr(), x.data_ptr(), n, kind)
+        part = self._start("allgather", into, x, n, kind)
         return self._work([part], result, lambda: restore(output, into))
 
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work:
@@ -200,12 +210,12 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         x = dense(t)
         n, kind = values(x)
         if root != self.rank():
-            return self._work([self._start("gather", x, None, x.data_ptr(), n, kind, root)], [])
+            return self._work([self._start("gather", None, x, n, kind, root)], [])
         out = _one(outputs, "gather")
         self._each(out, "gather")
         _alike(out, t, "gather")
         whole = joined(out, False)
-        part = self._start("gather", (whole, x), whole.data_ptr(), x.data_ptr(), n, kind, root)
+        part = self._start("gather", whole, x, n, kind, root)
         return self._work([part], out, lambda: spread(whole, out))
 
     def scatter(
@@ -222,7 +232,7 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
             self._each(parts, "scatter")
             _alike(parts, t, "scatter")
             whole = joined(parts, True)
-        part = self._start("scatter", (into, whole), into.data_ptr(), None if whole is None else whole.data_ptr(), n, kind, root)
+        part = self._start("scatter", into, whole, n, kind, root)
         return self._work([part], outputs, lambda: restore(t, into))
 
     def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None) -> Work:
@@ -241,7 +251,7 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         n, kind = values(x)
         wide = n // max(x.numel(), 1) or 1
         here, there = sizes([c * wide for c in comes]), sizes([c * wide for c in goes])
-        return self._start("alltoallv", (into, x), into.data_ptr(), here, x.data_ptr(), there, kind)
+        return self._start("alltoallv", into, here, x, there, kind)
 
     def _lengths(self, t: Tensor, splits: list[int]) -> list[int]:
         """How many values of t belong to each rank: splits counts rows."""
@@ -256,19 +266,22 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         return [n * row for n in splits]
 
     def barrier(self, opts: Any = None) -> Work:
-        return self._work([self._start("barrier", None)], [])
+        return self._work([self._start("barrier")], [])
 
     # ---- two ranks ----
 
     def send(self, tensors: list[Tensor], to: int, tag: int = 0) -> Work:
         return self._work(self._mailbox.send(_one(tensors, "send"), to, tag), tensors)
 
-    def recv(self, tensors: list[Tensor], source: int, tag: int = 0) -> Work:
-        return self._work([self._mailbox.receive(_one(tensors, "recv"), source, tag)], tensors)
+    def recv(self, tensors: list[Tensor], source: int | None, tag: int = 0) -> Work:
+        t = _one(tensors, "recv")
+        landing = self._messages.landing(t)
+        host, device, finish = (t, None, None) if landing is None else landing
+        kind = AnySource if source is None else Work
+        return kind([self._mailbox.receive(host, source, tag)], tensors, self._completer, finish, self._limit, device)
 
     def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> Work:
-        request = self._mailbox.receive(_one(tensors, "recv"), None, tag)
-        return AnySource([request], tensors, self._completer, None, self._limit)
+        return self.recv(tensors, None, tag)
 
     # ---- names of PyTorch 2.x ----
 
@@ -288,6 +301,28 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
     def _each(self, tensors: Sequence[Any], operation: str) -> None:
         if len(tensors) != self.size():
             raise ValueError(f"{operation}: {len(tensors)} tensors, want one for each of {self.size()} ranks")
+
+
+OutOfMemory: type[RuntimeError] = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
+
+
+def _named(method: Callable[..., Work]) -> Callable[..., Work]:
+    """The method, whose error names operation, rank and operands if the device has no memory for a copy of them."""
+
+    @functools.wraps(method)
+    def call(self: ProcessGroup, *arguments: Any, **more: Any) -> Work:
+        try:
+            return method(self, *arguments, **more)
+        except OutOfMemory as fault:
+            operands = described(list(tensors_in([*arguments, *more.values()])))
+            raise OutOfMemory(f"{method.__name__}: rank {self.rank()}: {operands}: {fault}") from None
+
+    return call
+
+
+for _name in ("allreduce", "reduce", "reduce_scatter", "_reduce_scatter_base", "broadcast", "allgather", "_allgather_base",
+              "gather", "scatter", "alltoall", "alltoall_base", "send", "recv"):  # fmt: skip
+    setattr(ProcessGroup, _name, _named(getattr(ProcessGroup, _name)))
 
 
 def _op(opts: Any) -> Any:

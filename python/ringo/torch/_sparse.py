@@ -24,7 +24,7 @@ def allreduce(group: ProcessGroup, t: Tensor, op: str) -> Work:
     mine = t.coalesce()
     shape = [mine.sparse_dim(), mine.dense_dim(), mine._nnz()]
     count, every = torch.tensor(shape), torch.empty((group.size(), 3), dtype=torch.int64)
-    waited(group._start("allgather", (count, every), every.data_ptr(), count.data_ptr(), 3, TYPES[torch.int64]))
+    waited(group._start("allgather", every, count, 3, TYPES[torch.int64]))
     if (every[:, :2] != every[0, :2]).any():
         raise ValueError(f"allreduce: ranks have different numbers of sparse and dense dimensions: {every[:, :2].tolist()}")
     counts = [int(n) for n in every[:, 2]]
@@ -41,8 +41,8 @@ def allreduce(group: ProcessGroup, t: Tensor, op: str) -> Work:
 
 def _gathered(group: ProcessGroup, x: Tensor, counts: list[int]) -> tuple[Any, Tensor]:
     """Starts to gather the rows of all ranks, of which x has some."""
-    out = torch.empty((sum(counts), *x.shape[1:]), dtype=x.dtype)
+    out = torch.empty((sum(counts), *x.shape[1:]), dtype=x.dtype, device=x.device)
     row = x[:0].new_empty((1, *x.shape[1:]))
     width, kind = values(row)
-    part = group._start("allgatherv", (out, x), out.data_ptr(), x.data_ptr(), sizes([n * width for n in counts]), kind)
+    part = group._start("allgatherv", out, x, sizes([n * width for n in counts]), kind)
     return part, out

@@ -17,10 +17,12 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
+import torch
 import torch.distributed as dist
 
 from .. import _job
 from .._job import Job
+from . import _device
 from ._process_group import ProcessGroup
 
 
@@ -55,13 +57,14 @@ _log = logging.getLogger("ringo.torch")
 def create(backend: Any, pg_options: Options | None) -> ProcessGroup:
     """Makes the process group that PyTorch asks for: the creator of backend "ringo"."""
     global _world, _prepared, _served
+    _check_alone(str(sys._getframe(1).f_locals.get("backend", "")))
     options = pg_options or Options()
     timeout = backend.timeout.total_seconds()
     ranks = list(backend.global_ranks_in_group)
     job = None if _world is None else _world()
     if job is not None and not job.left and ranks:
         limit = timeout if timeout < _timeouts[job] else 0
-        return ProcessGroup(job.subgroup(ranks), timeout, owner=False, limit=limit)
+        return ProcessGroup(job.subgroup(ranks), timeout, owner=False, limit=limit, cut=_cut[job])
     if _prepared is not None:
         job, _prepared = _prepared, None
         _served = weakref.ref(job) if job.servers else None
@@ -76,7 +79,31 @@ def create(backend: Any, pg_options: Options | None) -> ProcessGroup:
         job = _meet(backend.store, backend.group_rank, backend.group_size, timeout, options)
     _timeouts[job] = timeout
     _world = weakref.ref(job)
-    return ProcessGroup(job.world, timeout, owner=True)
+    devices = np.array([_device.present()], np.int32)
+    job.world.allreduce(devices, "max")
+    _cut[job] = bool(devices[0])
+    return ProcessGroup(job.world, timeout, owner=True, cut=_cut[job])
+
+
+def _check_alone(backends: str) -> None:
+    """Reports a backend beside ringo in PyTorch 2's form DEVICE:BACKEND: PyTorch makes one group of a backend in Python, for all devices."""
+    others = [b for b in backends.split(",") if ":" in b and not b.endswith(":ringo")]
+    if others:
+        raise ValueError(
+            f'init_process_group: backend "{backends}": PyTorch makes a group of ringo alone, without {", ".join(others)}: '
+            'use "ringo", and dist.new_group(backend="nccl") for operations of NCCL'
+        )
+
+
+def device() -> torch.device:
+    """The device of this rank: the GPU with the number of its rank on this host, or the CPU where there is none. Ranks share GPUs if there are
+    more ranks than GPUs. It is called after init_process_group.
+    """
+    job = None if _world is None else _world()
+    if job is None or job.left:
+        raise ValueError('ringo.torch.device: no process group: begin with init_process_group("ringo")')
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return torch.device("cuda", job.local_rank % count) if count else torch.device("cpu")
 
 
 def check_served(job: Job) -> None:
@@ -282,6 +309,7 @@ _torchs_env: Any = None
 # ---- the end ----
 
 _timeouts: weakref.WeakKeyDictionary[Job, float] = weakref.WeakKeyDictionary()  # of all jobs
+_cut: weakref.WeakKeyDictionary[Job, bool] = weakref.WeakKeyDictionary()  # whether ranks cut long operations: one has a device
 
 
 @atexit.register

@@ -31,8 +31,6 @@ BITWISE = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bit
 
 def dense(t: Tensor) -> Tensor:
     """t where its values lie one behind the other, or such a copy."""
-    if t.device.type != "cpu":
-        raise ValueError(f'backend ringo exchanges tensors of the CPU: this one is on {t.device}: dist.new_group(backend="nccl") is for those')
     if t.layout != torch.strided:
         raise ValueError(f"backend ringo sends dense tensors here: this one's layout is {t.layout}")
     return t.detach().contiguous()
@@ -40,7 +38,7 @@ def dense(t: Tensor) -> Tensor:
 
 def room(t: Tensor) -> Tensor:
     """t, if its values lie one behind the other, else room for them, which restore copies to t."""
-    return dense(t) if t.is_contiguous() else torch.empty(t.shape, dtype=t.dtype)
+    return dense(t) if t.is_contiguous() else torch.empty(t.shape, dtype=t.dtype, device=t.device)
 
 
 def restore(t: Tensor, operand: Tensor) -> None:
@@ -113,7 +111,7 @@ def joined(tensors: Sequence[Tensor], filled: bool) -> Tensor:
         return whole
     if filled:
         return torch.cat([dense(t).reshape(-1) for t in tensors])
-    return torch.empty(sum(t.numel() for t in tensors), dtype=tensors[0].dtype)
+    return torch.empty(sum(t.numel() for t in tensors), dtype=tensors[0].dtype, device=tensors[0].device)
 
 
 def _memory(t: Tensor) -> Any:

@@ -47,12 +47,24 @@ class Completer:
 
 
 class Work(TorchWork):
-    """Operations of libringo that together are one of PyTorch's. finish is called once when they have ended well."""
+    """Operations of libringo that together are one of PyTorch's. finish is called once when they have ended well.
+
+    On a device, wait waits until the copies of the result have started, and has the stream that is
+    current wait for their end.
+    """
 
     def __init__(
-        self, parts: Sequence[Any], result: list[Tensor], completer: Completer, finish: Callable[[], None] | None = None, limit: float = 0
+        self,
+        parts: Sequence[Any],
+        result: list[Tensor],
+        completer: Completer,
+        finish: Callable[[], None] | None = None,
+        limit: float = 0,
+        device: Any = None,
     ) -> None:
         super().__init__()
+        self.device = device or next((d for p in parts if (d := getattr(p, "device", None)) is not None), None)
+        self.event: Any = None  # after the result's copies to the device
         self._parts = list(parts)
         self._result = result
         self._completer = completer
@@ -70,6 +82,8 @@ class Work(TorchWork):
         self._end(timeout.total_seconds() if timeout else None)
         if self._fault is not None:
             raise self._fault
+        if self.event is not None:
+            self.device.current().wait_event(self.event)
         return True
 
     def _end(self, seconds: float | None) -> None:
@@ -95,7 +109,9 @@ class Work(TorchWork):
             for part in self._parts:
                 if not part.wait(None if end is None else max(0, end - time.monotonic())):
                     raise _Unended
-            if self._finish is not None:
+            if self.device is not None:
+                self._finish_on(self.device)
+            elif self._finish is not None:
                 self._finish()
         except _Unended:
             operation = self._parts[0].operation
@@ -106,6 +122,18 @@ class Work(TorchWork):
             self._fault = fault
         self._done = True
         self._parts, self._finish = [], None
+
+    def _finish_on(self, device: Any) -> None:
+        """Has the current stream do what finish does after all copies."""
+        stream = device.current()
+        for part in self._parts:
+            if getattr(part, "event", None) is not None:
+                stream.wait_event(part.event)
+        if self._finish is not None:
+            device.run(stream, self._finish)
+        for t in self._result:
+            device.keep(t, stream)
+        self.event = stream.record_event()
 
     def _take_fault(self) -> BaseException:
         fault, self._fault = self._fault, None
@@ -144,7 +172,7 @@ class Work(TorchWork):
         a hook, which is C++, gets its futures before they come true.
         """
         if self._future is None:
-            self._told = torch.futures.Future()
+            self._told = future_on(self.device)
             self._future = self._told.then(self._checked)
             if "get_future" in sys._getframe(1).f_code.co_names or self.is_completed():
                 self.complete()
@@ -154,7 +182,7 @@ class Work(TorchWork):
 
     def future_of(self) -> Any:
         """A future of the only tensor, for a hook of DDP, that comes true when it does: nothing is chained to it but by DDP."""
-        self._told = torch.futures.Future()
+        self._told = future_on(self.device)
         self._completer.add(self)
         return self._told.then(lambda future: self._checked(future)[0])
 
@@ -165,15 +193,37 @@ class Work(TorchWork):
 
     def complete(self) -> None:
         """Waits and tells the future. It raises nothing: the future has the fault."""
-        self._end(None)
-        self._told.set_result(self._result)
+        self._ended()
+        tell(self._told, self._result, self.device)
+
+    def _ended(self) -> None:
+        """Waits for the end. A device's stream of copies waits for that of the copies."""
+        if self.device is None:
+            return self._end(None)
+        with self.device.on(self.device.up):
+            self._end(None)
+            if self.event is not None:
+                self.device.up.wait_event(self.event)
+
+
+def future_on(device: Any) -> Any:
+    """A future of tensors on a device, None for the CPU."""
+    return torch.futures.Future() if device is None else torch.futures.Future(devices=device.places)
+
+
+def tell(future: Any, value: Any, device: Any) -> None:
+    """Sets the result of such a future."""
+    if device is None:
+        future.set_result(value)
+    else:
+        device.tell(future, value)
 
 
 class Promise:
     """The future of a tensor whose operation is still to be started, for a hook of DDP."""
 
-    def __init__(self) -> None:
-        self._told: Any = torch.futures.Future()
+    def __init__(self, device: Any) -> None:
+        self._told, self._device = future_on(device), device
         self._tensor: Tensor | None = None
         self._fault: BaseException | None = None
 
@@ -188,7 +238,7 @@ class Promise:
 
     def keep(self, tensor: Tensor, fault: BaseException | None) -> None:
         self._tensor, self._fault = tensor, fault
-        self._told.set_result(tensor)
+        tell(self._told, tensor, self._device)
 
 
 class Merged(Work):
@@ -202,7 +252,7 @@ class Merged(Work):
         self._completer.add(self)
 
     def complete(self) -> None:
-        self._end(None)
+        self._ended()
         for promise, tensor in zip(self._promises, self._result):
             promise.keep(tensor, self._fault)
 
@@ -225,6 +275,8 @@ class _Unended(Exception):
     """A part has not ended when the time was over."""
 
 
-def waited(part: _work.Work) -> None:
-    """Waits for an operation whose result the next one needs."""
+def waited(part: Any) -> None:
+    """Waits for an operation whose result the host reads."""
     part.wait()
+    if getattr(part, "event", None) is not None:
+        part.event.synchronize()

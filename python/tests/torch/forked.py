@@ -15,9 +15,11 @@ import torch
 import torch.distributed as dist
 
 
-def _rank(rank: int, n: int, path: str, body: Callable[..., Any], out: Any, options: Any) -> None:
+def _rank(rank: int, n: int, path: str, body: Callable[..., Any], out: Any, options: Any, prepare: Callable[[int], Any] | None) -> None:
     torch.set_num_threads(1)
     try:
+        if prepare is not None:
+            prepare(rank)
         dist.init_process_group("ringo", init_method=f"file://{path}", rank=rank, world_size=n, timeout=timedelta(seconds=30), pg_options=options)
         result = body()
         if dist.is_initialized():
@@ -27,13 +29,22 @@ def _rank(rank: int, n: int, path: str, body: Callable[..., Any], out: Any, opti
         out.put((rank, traceback.format_exc(), None))
 
 
-def ranks(n: int, body: Callable[[], Any], options: ringo.torch.Options | None = None, dead: tuple[int, ...] = ()) -> dict[int, Any]:
-    """Runs body on n ranks of backend ringo, and returns what each returns. Those of dead are killed. Errors: the first of any."""
+def ranks(
+    n: int,
+    body: Callable[[], Any],
+    options: ringo.torch.Options | None = None,
+    dead: tuple[int, ...] = (),
+    prepare: Callable[[int], Any] | None = None,
+) -> dict[int, Any]:
+    """Runs body on n ranks of backend ringo, and returns what each returns. Those of dead are killed. Errors: the first of any.
+
+    prepare is called with the rank before the process group begins.
+    """
     fork = multiprocessing.get_context("fork")
     out = fork.SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "store")
-        started = [fork.Process(target=_rank, args=(r, n, path, body, out, options), daemon=False) for r in range(n)]
+        started = [fork.Process(target=_rank, args=(r, n, path, body, out, options, prepare), daemon=False) for r in range(n)]
         for p in started:
             p.start()
         results: dict[int, Any] = {}

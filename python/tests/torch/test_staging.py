@@ -1,0 +1,237 @@
+"""Operations on tensors of a device, simulated on the CPU: values, order, memory, lost ranks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import unittest
+from unittest import mock
+
+import ringo.torch
+import torch
+import torch.distributed as dist
+from forked import ranks
+from ringo.torch import _process_group, _staging, _start
+from simulated import HERE, Stream, direct, force
+from test_backend import any_loop, compressed, ddp, groups, joined, messages, moves, objects, reductions, same, single
+from test_planned import any_loop as planned_loop
+from test_planned import measured_hook
+
+KINDS = (torch.float32, torch.bfloat16, torch.int8, torch.int64, torch.bool)
+
+
+def everything() -> None:
+    for body in (reductions, moves, single, objects, messages, groups):
+        body()
+
+
+def operands(kind: torch.dtype, n: int) -> torch.Tensor:
+    return torch.randn(n) if kind == torch.float32 else torch.randint(0, 2 if kind == torch.bool else 60, (n,)).to(kind)
+
+
+def results(kind: torch.dtype, n: int) -> list[torch.Tensor]:
+    """What each operation makes of the same operands."""
+    r, size = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(r)
+    x, parts = operands(kind, n), [operands(kind, n) for _ in range(size)]
+    reduced, shared, rooted, mine = (x.clone() for _ in range(4))
+    every, turned, whole = [torch.zeros_like(x) for _ in range(size)], [torch.zeros_like(x) for _ in range(size)], x.new_zeros(size * n)
+    op = dist.ReduceOp.MAX if kind == torch.bool else dist.ReduceOp.SUM
+    dist.all_reduce(reduced, op)
+    dist.broadcast(shared, size - 1)
+    dist.reduce(rooted, 0, op)
+    dist.reduce_scatter(mine, parts, op)
+    dist.all_gather(every, x)
+    dist.all_gather_into_tensor(whole, x) if hasattr(dist, "all_gather_into_tensor") else None
+    dist.all_to_all(turned, parts)
+    gathered = [torch.zeros_like(x) for _ in range(size)] if r == 0 else None
+    dist.gather(x, gathered)
+    scattered = torch.zeros_like(x)
+    dist.scatter(scattered, parts if r == 0 else None)
+    return [reduced, shared, rooted, mine, *every, whole, *turned, *(gathered or ()), scattered]
+
+
+def same_bits() -> None:
+    """Operations through pinned memory have the bits of those on tensors of the CPU, on all ranks or on some."""
+    for kind in KINDS:
+        for n in (0, 1, 37):
+            with direct():
+                want = results(kind, n)
+            got = results(kind, n)
+            if dist.get_rank() % 2:
+                with direct():
+                    mixed = results(kind, n)
+            else:
+                mixed = results(kind, n)
+            for w, g, m in zip(want, got, mixed):
+                same(g, w)
+                same(m, w)
+
+
+def numbers() -> list[list[int]]:
+    return [t.tolist() for t in results(torch.int64, 37)]
+
+
+def late() -> None:
+    """An operation begins when the stream has produced its operand, and what the stream does after wait sees the result."""
+    r, n = dist.get_rank(), dist.get_world_size()
+    stream = HERE.stream = Stream("current")
+    x, y, seen = torch.zeros(1000), torch.zeros(1000), []
+
+    def produce(t: torch.Tensor, value: float) -> None:
+        stream.put(lambda: (time.sleep(0.05), t.fill_(value)))
+
+    produce(x, r + 1.0)
+    first = dist.all_reduce(x, async_op=True)
+    produce(y, r + 10.0)
+    second = dist.all_reduce(y, async_op=True)  # in flight together
+    first.wait()
+    stream.put(lambda: seen.append(x.clone()))
+    second.wait()
+    stream.put(lambda: seen.append(y.clone()))
+    produce(x, float(r))
+    dist.broadcast(x, 1)
+    stream.put(lambda: seen.append(x.clone()))
+    produce(x, float(r))
+    if r == 0:
+        dist.send(x, 1)
+    elif r == 1:
+        dist.recv(x, 0)  # the message may not overwrite what the stream still fills
+        stream.put(lambda: seen.append(x.clone()))
+    produce(y, float(r))
+    future = dist.all_reduce(y, async_op=True).get_future().then(lambda f: f.value()[0] * 2)
+    same(future.wait(), torch.full((1000,), float(n * (n - 1))))
+    stream.record_event().synchronize()
+    wants = [sum(range(1, n + 1)), sum(range(10, n + 10)), 1, *([0] if r == 1 else [])]
+    for got, want in zip(seen, wants):
+        same(got, torch.full((1000,), float(want)))
+    assert len(seen) == len(wants)
+    HERE.stream = None
+
+
+def bounded() -> None:
+    """A long operation, many at once and operations that are never waited for use no more pinned memory than the limit."""
+    group, limit = dist.group.WORLD, _staging.limit()
+    x, many = torch.ones(limit), [torch.ones(3000) for _ in range(300)]
+    dist.all_reduce(x)
+    works = [dist.all_reduce(t, async_op=True) for t in many]
+    works[-1].wait()
+    for t in many:
+        dist.all_gather([torch.empty_like(t) for _ in range(dist.get_world_size())], t)
+    pool = group._lane.pool
+    assert 0 < pool.peak <= limit, (pool.peak, limit)
+    dist.barrier()
+    assert pool.kept <= limit
+    same(x, torch.full_like(x, dist.get_world_size()))
+    same(many[0], torch.full((3000,), float(dist.get_world_size())))
+
+
+def dies() -> str:
+    """Rank 1 is killed while pieces of a long operation travel."""
+    x = torch.ones(1 << 20)
+    dist.all_reduce(x)
+    work = dist.all_reduce(x, async_op=True)
+    if dist.get_rank() == 1:
+        time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGKILL)
+    began = time.monotonic()
+    try:
+        work.wait()
+        while True:
+            dist.all_reduce(x)
+    except RuntimeError as fault:
+        assert time.monotonic() - began < 10
+        dist.destroy_process_group()
+        return str(fault)
+
+
+def refused() -> None:
+    """Errors name operation, rank and tensors; what fails on the device ends the group."""
+    r = dist.get_rank()
+    for call, text in (
+        (lambda: dist.all_reduce(torch.empty(3, 4, device="meta")), f"allreduce: rank {r}: (3, 4) float32 on meta"),
+        (lambda: dist.send(torch.empty(2, device="meta"), 1 - r), f"send: rank {r}: (2,) float32 on meta"),
+        (lambda: dist.recv(torch.empty(2, device="meta"), 1 - r), f"receive: rank {r}: (2,) float32 on meta"),
+    ):
+        try:
+            call()
+        except ValueError as fault:
+            assert text in str(fault), fault
+        else:
+            raise AssertionError(text)
+    backend = "cpu:ringo,cuda:nccl"  # as a variable of PyTorch's caller has it
+    try:
+        _start.create(None, None)
+    except ValueError as fault:
+        assert f'"{backend}"' in str(fault) and "without cuda:nccl" in str(fault), fault
+    else:
+        raise AssertionError(backend)
+    with mock.patch.object(_process_group, "reduced", side_effect=_process_group.OutOfMemory("no memory")):
+        try:
+            dist.all_reduce(torch.ones(5, 2))
+        except RuntimeError as fault:
+            assert f"allreduce: rank {r}: (5, 2) float32 on cpu: no memory" in str(fault), fault
+        else:
+            raise AssertionError("it had no memory")
+    assert ringo.torch.device() == torch.device("cpu")
+    device = force()
+    device.pinned = lambda size: (_ for _ in ()).throw(RuntimeError("out of memory"))
+    x = torch.ones(5, 2)
+    for _ in range(2):
+        try:
+            dist.all_reduce(x)
+        except RuntimeError as fault:
+            assert f"allreduce: rank {r}: (5, 2) float32 on cpu: out of memory" in str(fault), fault
+        else:
+            raise AssertionError("it had no memory")
+
+
+class Staging(unittest.TestCase):
+    def test_every_operation(self) -> None:
+        for chunk in (1, 64, 1 << 20):
+            with self.subTest(chunk=chunk):
+                ranks(2, everything, prepare=lambda _: force(chunk=chunk))
+        ranks(3, everything, prepare=lambda _: force(0.0002, 64))
+        ranks(2, joined, prepare=lambda _: force())
+
+    def test_same_bits(self) -> None:
+        for n in (2, 4):
+            for chunk in (1, 50, 1 << 20):
+                with self.subTest(ranks=n, chunk=chunk):
+                    ranks(n, same_bits, prepare=lambda r: force(chunk=chunk))
+
+    def test_one_rank_has_a_device(self) -> None:
+        """Ranks without one cut operations in the same places."""
+        for n in (2, 4):
+            one = ranks(n, numbers, prepare=lambda r: force(chunk=16) if r == 0 else setattr(_staging, "CHUNK", 16))
+            self.assertEqual(one, ranks(n, numbers))
+
+    def test_streams(self) -> None:
+        for n, chunk in ((2, 1 << 20), (3, 1000)):
+            ranks(n, late, prepare=lambda _: force(0.01, chunk))
+
+    def test_pinned_memory_is_bounded(self) -> None:
+        ranks(2, bounded, prepare=lambda _: force(chunk=4096))
+
+    def test_training(self) -> None:
+        ranks(2, ddp, prepare=lambda _: force(0.001, 20000))
+
+    def test_strategies(self) -> None:
+        """Compressed gradients lose nothing, by hooks and by DistributedOptimizer, with a plan and without."""
+        ranks(2, compressed, prepare=lambda _: force(0.0005, 5000))
+        ranks(3, any_loop, prepare=lambda _: force())
+        for body in (planned_loop, measured_hook):
+            ranks(2, body, prepare=lambda _: force())
+
+    def test_a_dead_rank_is_named(self) -> None:
+        for rank, fault in ranks(3, dies, dead=(1,), prepare=lambda _: force(0.0005, 1 << 14)).items():
+            with self.subTest(rank=rank):
+                self.assertRegex(fault, "rank 1 is lost")
+
+    def test_errors(self) -> None:
+        ranks(2, refused)
+
+
+if __name__ == "__main__":
+    unittest.main()
