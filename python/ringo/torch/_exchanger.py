@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .._strategy import Strategy
+from ._device import device_of
 from ._process_group import ProcessGroup
-from ._staging import Lane
+from ._select import DTYPES, LEAST, SELECTS, Names, Selected, Selector
+from ._staging import Lane, Staged
 from ._work import Work
 
 Layers = Sequence[Sequence[str]]
@@ -32,6 +35,7 @@ class Exchanger:
         self.ends: list[int] = []
         self._strategy: Strategy | None = None
         self._group: ProcessGroup | None = None
+        self._selector: Selector | None = None  # on a device
         self._arranged: list[tuple[str, ...]] = []
         self._rest: tuple[str, ...] = ()
         self._flying: list[Work] = []
@@ -42,11 +46,17 @@ class Exchanger:
         if not isinstance(group, ProcessGroup):
             raise ValueError('the strategy exchanges over backend "ringo": begin with init_process_group("ringo")')
         wanted = {n: p for n, p in named if p.requires_grad}
+        lengths = {n: p.numel() for n, p in wanted.items()}
+        device = device_of("exchange", group.rank(), list(wanted.values()))
+        name, density = self.name, self.density
+        if device is not None and self.plan is None and name in SELECTS:
+            self._selector = Selector(name, density, lengths)
+            name, density = "sparseThreshold", LEAST  # of what was selected
         for n, p in wanted.items():
-            if p.dtype != torch.float32:
-                raise ValueError(f"parameter {n} is of {p.dtype}: strategies are for float32")
+            if p.dtype not in (DTYPES if self._selector else DTYPES[:1]):
+                raise ValueError(f"parameter {n} is of {p.dtype}: strategies are for float32, and for float16 and bfloat16 on a GPU by {', '.join(SELECTS)}")
         self.names = {id(p): n for n, p in wanted.items()}
-        strategy = Strategy(group._group, self.name, {n: p.numel() for n, p in wanted.items()}, self.density)
+        strategy = Strategy(group._group, name, lengths, density)
 
         def launch(_: str, operands: Any, address: int, n: int, bucket: int) -> Any:
             return strategy.start(bucket, address, n, operands)
@@ -64,9 +74,13 @@ class Exchanger:
         assert self._group is not None, "open comes first"
         return self._group
 
-    def start(self, bucket: int, gradients: Tensor) -> Any:
+    def start(self, bucket: int, gradients: Tensor, names: Names = ()) -> Any:
         """Starts to average a bucket's gradients, and returns what to wait for."""
-        return self._lane.start("exchange", gradients, gradients.numel(), bucket)
+        arguments = gradients, gradients.numel(), bucket
+        if self._selector is None:
+            return self._lane.start("exchange", *arguments)
+        device = device_of("exchange", self.group.rank(), [gradients])
+        return self._lane.stage(Staged("exchange", self.group.rank(), device, [arguments], partial(Selected, self._selector, names)))
 
     def __del__(self) -> None:
         if self._strategy is not None:
@@ -85,7 +99,7 @@ class Exchanger:
         key = tuple(names)
         if key not in self._arranged:
             self._rearrange(key)
-        part = self.start(self._arranged.index(key), buffer)
+        part = self.start(self._arranged.index(key), buffer, key)
         work = Work([part], [buffer], self.group._completer)
         self._flying = [w for w in self._flying if not w.is_completed()] + [work]
         return work
@@ -143,9 +157,13 @@ class Exchanger:
         if report.get("chosen"):
             assert self.layers is not None
             tuning = {"layers": [list(layer) for layer in self.layers], "choices": report["choices"], "steps": report["steps"]}
+        if self._selector is not None:
+            return {**self._selector.state_dict(), "tuning": None}
         return {"residuals": {n: torch.from_numpy(v) for n, v in self.strategy.state_dict().items()}, "tuning": tuning or self._saved}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if self._selector is not None:
+            return self._selector.load_state_dict(state["residuals"], state.get("thresholds", ()))
         tuning = state.get("tuning")
         if tuning is not None and self.plan is not None:
             self._saved = dict(tuning)

@@ -115,6 +115,11 @@ class Piece:
             self.back.append((argument, host))
         return host
 
+    def ready(self) -> None:
+        """Waits until the arguments are in the host's memory."""
+        if self.copied is not None:
+            self.copied.synchronize()
+
     def land(self, staged: Staged) -> None:
         """Starts to copy the result to the device."""
         if self.back:
@@ -134,8 +139,8 @@ class Piece:
 class Staged:
     """An operation that waits in a lane: a part of a Work. event is the one after its last copy to the device."""
 
-    def __init__(self, operation: str, rank: int, device: Any, pieces: list[Sequence[Any]]) -> None:
-        self.operation, self.device, self.pieces = operation, device, pieces
+    def __init__(self, operation: str, rank: int, device: Any, pieces: list[Sequence[Any]], make: Callable[..., Piece] = Piece) -> None:
+        self.operation, self.device, self.pieces, self.make = operation, device, pieces, make
         self.event: Any = None
         self._rank = rank
         self._landed = threading.Event()
@@ -212,13 +217,20 @@ class Lane:
         with self._lock:
             if device is None and len(pieces) == 1 and not self._waiting:
                 return self._launch(operation, arguments)
-            staged = Staged(operation, self._rank, device, pieces)
-            self._waiting += 1
-            if not self._threads:
-                for name, run in (("begins", self._begin), ("ends", self._end)):
-                    self._threads.append(threading.Thread(target=run, name=f"ringo {name} {self._name}", daemon=True))
-                    self._threads[-1].start()
-            self._calls.put(staged)
+            return self._put(Staged(operation, self._rank, device, pieces))
+
+    def stage(self, staged: Staged) -> Staged:
+        """Puts an operation into the queue."""
+        with self._lock:
+            return self._put(staged)
+
+    def _put(self, staged: Staged) -> Staged:
+        self._waiting += 1
+        if not self._threads:
+            for name, run in (("begins", self._begin), ("ends", self._end)):
+                self._threads.append(threading.Thread(target=run, name=f"ringo {name} {self._name}", daemon=True))
+                self._threads[-1].start()
+        self._calls.put(staged)
         return staged
 
     def _pieces(self, operation: str, arguments: Sequence[Any]) -> list[Sequence[Any]]:
@@ -253,7 +265,7 @@ class Lane:
             if self._broken is not None:
                 raise self._broken
             for arguments in staged.pieces:
-                piece = Piece(staged, arguments, self.pool)
+                piece = staged.make(staged, arguments, self.pool)
                 before, begun = piece, before
                 self._proceed(staged, begun)
             begun, before = before, None
@@ -270,8 +282,7 @@ class Lane:
         if piece is None:
             return
         try:
-            if piece.copied is not None:
-                piece.copied.synchronize()
+            piece.ready()
             piece.work = self._launch(staged.operation, piece.arguments)
         except Exception:
             piece.leave()

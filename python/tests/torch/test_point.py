@@ -46,7 +46,7 @@ class Point(unittest.TestCase):
     def test_late_message_is_for_who_asks_next(self) -> None:
         for source in (1, None):
             group = Arriving()
-            mailbox = Mailbox(group, 0.1)  # type: ignore[arg-type]
+            mailbox = Mailbox(group, 0.1, None)  # type: ignore[arg-type]
             given_up, asked = zeros(2), zeros(2)
             request = mailbox.receive(given_up, source, 7)
             for _ in range(2):  # its end is final
@@ -63,7 +63,7 @@ class Point(unittest.TestCase):
         for room in (2, 3):  # one that fits comes to its place, another is kept
             for fault in (None, ConnectionError("rank 1 is gone")):
                 group = Arriving()
-                mailbox = Mailbox(group, 0.2)  # type: ignore[arg-type]
+                mailbox = Mailbox(group, 0.2, None)  # type: ignore[arg-type]
                 x = zeros(room)
                 request = mailbox.receive(x, 1, 7)
                 group.parts.put(torch.tensor([7, 2]))

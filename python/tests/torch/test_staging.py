@@ -8,15 +8,18 @@ import time
 import unittest
 from unittest import mock
 
+import ringo
 import ringo.torch
 import torch
 import torch.distributed as dist
 from forked import ranks
 from ringo.torch import _process_group, _staging, _start
+from ringo.torch._select import Selector
 from simulated import HERE, Stream, direct, force
 from test_backend import any_loop, compressed, ddp, groups, joined, messages, moves, objects, reductions, same, single
 from test_planned import any_loop as planned_loop
 from test_planned import measured_hook
+from torch import nn
 
 KINDS = (torch.float32, torch.bfloat16, torch.int8, torch.int64, torch.bool)
 
@@ -187,6 +190,65 @@ def refused() -> None:
             raise AssertionError("it had no memory")
 
 
+def selected() -> None:
+    """What is selected on a device, and its residual, have the bits of the library's selection with the same threshold."""
+    group, n = dist.group.WORLD._group, 5000
+    for name, density in (("sparseThreshold", 0.5), ("sparseTopK", 0.02), ("sparseTopK", 1.0), ("dlgs", 0.01)):
+        library, device = ringo.Strategy(group, name, {"a": n}, density), Selector(name, density, {"a": n})
+        for _ in range(1 if name == "dlgs" else 5):  # dlgs' later steps have thresholds of their own
+            gradients = (torch.randn(n) * 8).round() / 8  # with zeros and equal ones
+            want, got = gradients.clone(), torch.zeros(n)
+            index, values = device.select(("a",), gradients)
+            got[index] = values
+            library.exchange(0, want.numpy())
+            assert torch.equal(got, want) and torch.equal(index, index.sort().values), name
+            assert torch.equal(device.residuals["a"], torch.from_numpy(library.state_dict()["a"])), name
+
+
+def reused() -> None:
+    """dlgs sends about the share that is asked for between its exact selections, loses nothing, and goes on from a checkpoint."""
+    n, sent = 20000, []
+    one, total, all_sent = Selector("dlgs", 0.01, {"a": n, "b": n}), torch.zeros(n), torch.zeros(n)
+    for step in range(100):
+        gradients = torch.randn(n)
+        if step == 50:
+            two = Selector("dlgs", 0.01, {"a": n, "b": n})
+            two.load_state_dict(**{k: v for k, v in one.state_dict().items()})
+            one = two
+        index, values = one.select(("a",), gradients)
+        one.correct(("a",), values)
+        total += gradients
+        all_sent[index] += values
+        sent.append(len(index))
+    torch.testing.assert_close(all_sent + one.residuals["a"], total)
+    assert 0.5 * 200 < sum(sent[20:]) / 80 < 2 * 200, sent
+    one.select(("a", "b"), torch.zeros(2 * n))  # another bucket takes the residual with it
+    assert set(one.thresholds) == {("a", "b")} and not one.residuals["b"].any() and one.residuals["a"].any()
+
+
+def halves() -> None:
+    """Gradients of 16 bits are selected in their own type, with a residual of float32."""
+    for dtype in (torch.float16, torch.bfloat16):
+        selector, total, sent = Selector("sparseTopK", 0.05, {"a": 2000}), torch.zeros(2000), torch.zeros(2000)
+        for _ in range(10):
+            gradients = torch.randn(2000).to(dtype)
+            index, values = selector.select(("a",), gradients)
+            assert torch.equal(values, values.to(dtype).float()) and selector.residuals["a"].dtype == torch.float32
+            total += gradients.float()
+            sent[index] += values
+        torch.testing.assert_close(sent + selector.residuals["a"], total)
+    model = nn.Linear(50, 10).to(torch.bfloat16)
+    optimizer = ringo.torch.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), "dlgs", 0.1)
+    for _ in range(4):
+        model.zero_grad()
+        for p in model.parameters():
+            p.grad = torch.randn(p.shape).to(p.dtype)
+        optimizer.step()
+    every = [torch.empty_like(model.weight) for _ in range(dist.get_world_size())]
+    dist.all_gather(every, model.weight.detach())
+    assert all(torch.equal(w, every[0]) for w in every)
+
+
 class Staging(unittest.TestCase):
     def test_every_operation(self) -> None:
         for chunk in (1, 64, 1 << 20):
@@ -220,9 +282,15 @@ class Staging(unittest.TestCase):
     def test_strategies(self) -> None:
         """Compressed gradients lose nothing, by hooks and by DistributedOptimizer, with a plan and without."""
         ranks(2, compressed, prepare=lambda _: force(0.0005, 5000))
+        ranks(2, compressed, prepare=lambda r: force(0.0005, 5000) if r else setattr(_staging, "CHUNK", 5000))
         ranks(3, any_loop, prepare=lambda _: force())
         for body in (planned_loop, measured_hook):
             ranks(2, body, prepare=lambda _: force())
+
+    def test_selection(self) -> None:
+        ranks(1, selected)
+        reused()
+        ranks(2, halves, prepare=lambda _: force())
 
     def test_a_dead_rank_is_named(self) -> None:
         for rank, fault in ranks(3, dies, dead=(1,), prepare=lambda _: force(0.0005, 1 << 14)).items():
