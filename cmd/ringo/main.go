@@ -57,6 +57,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	out.broken = func(err error) { signalsOf(ctx).readerEnded("standard output", err, stderr) }
 	errs.broken = func(err error) { signalsOf(ctx).readerEnded("standard error", err, io.Discard) }
 	root := newRoot(stdout, stderr)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // cobra never frees them
+		mangen.Complete(root, map[string][]string{"MODEL": models.Names()})
+	}
 	root.SetArgs(asWeWrite(args))
 	err := root.ExecuteContext(ctx)
 	status, text := outcome(ctx, err)
@@ -205,6 +208,5 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetHelpCommand(newHelp())
 	root.AddCommand(newTrain(), newTune(), newEval(), newPredict(), newServe(), newRun(), newServer(), newHeter(), newTicket(), withServerCheckpoint(pscmd.Command()), plan.Command(), newBench(), datacmd.Command(), newJobs(), readsCheckpoint(export.Command()), mangen.Completion(), mangen.Man(versionLine(), mangen.Section{Command: "train", Title: "MODELS", Text: modelList()}), blackboxcmd.Command(), tracecmd.Command(), reportcmd.Command(), status.Command(), newVersion(), newWatchdog(), newAgent(), doctor.Command(ringo.Version), doctor.Answering(ringo.Version, reachedBySSH), servers.Server())
 	root.InitDefaultHelpCmd() // cobra would add it only when a command runs
-	mangen.Complete(root, map[string][]string{"MODEL": models.Names()})
 	return root
 }

@@ -54,15 +54,12 @@ func Complete(root *cobra.Command, words map[string][]string) {
 			cmd.ValidArgsFunction = arguments(cmd, words)
 		}
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if _, there := cmd.GetFlagCompletionFunc(f.Name); there {
-				return
-			}
 			name, _ := pflag.UnquoteUsage(f)
 			offer := offers(name, words)
 			if v, ok := f.Value.(Words); ok && len(v.Words()) > 0 {
 				offer = cobra.FixedCompletions(v.Words(), cobra.ShellCompDirectiveNoFileComp)
 			}
-			_ = cmd.RegisterFlagCompletionFunc(f.Name, offer) // the flag exists and has no completion yet
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, offer) // an error where it has one, which stays
 		})
 	}
 }
