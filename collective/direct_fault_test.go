@@ -98,6 +98,7 @@ func TestDirectAbort(t *testing.T) {
 // A rank that does not come is found after the timeout and named; meanwhile
 // Waiting says who waits for it, and in what.
 func TestDirectTimeout(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 100, 50000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()

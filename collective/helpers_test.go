@@ -2,6 +2,7 @@ package collective
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"sync"
 	"testing"
@@ -9,6 +10,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/transport"
 )
+
+// TestMain runs the tests that wait for a timeout together.
+func TestMain(m *testing.M) {
+	flag.Set("test.parallel", "16")
+	m.Run()
+}
 
 // onMeshes runs body as every rank of a group, each on its own goroutine, and
 // returns the ranks' errors. Groups and meshes are closed only after all bodies

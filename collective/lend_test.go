@@ -115,6 +115,7 @@ func TestLendingCostsMessages(t *testing.T) {
 
 // A neighbour that never says that it has received everything is named.
 func TestAPeerThatDoesNotGiveBack(t *testing.T) {
+	t.Parallel()
 	const size = 3
 	meshes := tcpMeshes(t, size)
 	meshes[1] = fault.Wrap(meshes[1], fault.Rule{Rank: 1, Peer: 0, Op: fault.Send, Do: fault.Drop})

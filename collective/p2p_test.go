@@ -249,6 +249,7 @@ func TestReceivesHaveTheirTurn(t *testing.T) {
 
 // A peer that dies, hangs or aborts ends what waits for it, with its name.
 func TestPairFaults(t *testing.T) {
+	t.Parallel()
 	waits := map[string]func(g *Group) error{
 		"receive":   func(g *Group) error { return Receive(g, make([]float32, 10), 1) },
 		"long send": func(g *Group) error { return Send(g, make([]float32, 100000), 1) },
@@ -266,43 +267,50 @@ func TestPairFaults(t *testing.T) {
 	for name, form := range pairMeshes {
 		for what, wait := range waits {
 			for _, end := range []string{"death", "abort", "silence"} {
-				meshes := form(3)
-				cfg := Config{Timeout: 20 * time.Second}
-				if end == "silence" {
-					cfg.Timeout = 200 * time.Millisecond
-					if what == "half" { // there is something to exchange first
-						cfg.Timeout = 2 * time.Second
-					}
-				}
-				errs := onMeshes(t, meshes, cfg, func(g *Group) error {
-					switch g.Rank() {
-					case 0:
-						return wait(g)
-					case 2:
-						return nil
-					}
-					if what == "half" {
-						x := make([]float32, 1)
-						if err := errors.Join(Receive(g, x, 0), Send(g, x, 0)); err != nil {
-							return err
-						}
-					}
-					time.Sleep(5 * time.Millisecond)
-					switch end {
-					case "death":
-						die(meshes, 1)
-					case "abort":
-						meshes[1].Abort(errors.New("out of paper"))
-					}
-					return nil
+				t.Run(fmt.Sprintf("%s, %s, %s", name, what, end), func(t *testing.T) {
+					t.Parallel()
+					pairFault(t, form(3), what == "half", end, wait)
 				})
-				want := map[string]error{"death": new(transport.LostError), "abort": transport.ErrAborted, "silence": transport.ErrTimeout}[end]
-				var lost *transport.LostError
-				if err := errs[0]; err == nil || asOpError(t, err).Peer != 1 || !(errors.Is(err, want) || end == "death" && errors.As(err, &lost)) {
-					t.Errorf("%s, %s, %s: %v", name, what, end, err)
-				}
 			}
 		}
+	}
+}
+
+// pairFault ends rank 1 of three while rank 0 waits for it, after an exchange if that is half done.
+func pairFault(t *testing.T, meshes []transport.Mesh, half bool, end string, wait func(g *Group) error) {
+	cfg := Config{Timeout: 20 * time.Second}
+	if end == "silence" {
+		cfg.Timeout = 200 * time.Millisecond
+		if half { // there is something to exchange first
+			cfg.Timeout = 2 * time.Second
+		}
+	}
+	errs := onMeshes(t, meshes, cfg, func(g *Group) error {
+		switch g.Rank() {
+		case 0:
+			return wait(g)
+		case 2:
+			return nil
+		}
+		if half {
+			x := make([]float32, 1)
+			if err := errors.Join(Receive(g, x, 0), Send(g, x, 0)); err != nil {
+				return err
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+		switch end {
+		case "death":
+			die(meshes, 1)
+		case "abort":
+			meshes[1].Abort(errors.New("out of paper"))
+		}
+		return nil
+	})
+	want := map[string]error{"death": new(transport.LostError), "abort": transport.ErrAborted, "silence": transport.ErrTimeout}[end]
+	var lost *transport.LostError
+	if err := errs[0]; err == nil || asOpError(t, err).Peer != 1 || !(errors.Is(err, want) || end == "death" && errors.As(err, &lost)) {
+		t.Error(err)
 	}
 }
 

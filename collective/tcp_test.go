@@ -14,7 +14,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// tcpMeshes joins n ranks of this process over the loopback interface.
+// tcpMeshes joins n ranks of this process over the loopback interface. Each polls as a rank with a
+// core: one that shares a core waits in the kernel, where it would keep the others of its process.
 func tcpMeshes(t testing.TB, n int) []transport.Mesh {
 	t.Helper()
 	listeners, addrs := make([]net.Listener, n), make([]string, n)
@@ -31,7 +32,7 @@ func tcpMeshes(t testing.TB, n int) []transport.Mesh {
 	for r := range n {
 		wg.Go(func() {
 			meshes[r], errs[r] = tcp.New(context.Background(), tcp.Config{
-				Rank: r, Size: n, Ticket: ticket, Version: "test", Listener: listeners[r], Addrs: addrs, JoinTimeout: time.Minute, Lending: tcp.LendAlways,
+				Rank: r, Size: n, Ticket: ticket, Version: "test", Listener: listeners[r], Addrs: addrs, JoinTimeout: time.Minute, Lending: tcp.LendAlways, LocalRanks: 1,
 			})
 		})
 	}
