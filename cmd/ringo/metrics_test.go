@@ -98,7 +98,7 @@ func TestPrometheusReadsAJob(t *testing.T) {
 	ranks := freeport.Address(t)
 	p := start(t, "train mlp --data synthetic --epochs 100000 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 3 --servers 2 --sync async --ps-failure-policy continue --http "+ranks)
 	dir, asked := t.TempDir(), freeport.Address(t)
-	config := fmt.Sprintf("global: {scrape_interval: 500ms}\nscrape_configs:\n- job_name: ringo\n  static_configs: [{targets: [%q]}]\n- job_name: servers0\n  metrics_path: /servers/0/metrics\n  static_configs: [{targets: [%q]}]\n- job_name: servers1\n  metrics_path: /servers/1/metrics\n  static_configs: [{targets: [%q]}]\n", ranks, ranks, ranks)
+	config := fmt.Sprintf("global: {scrape_interval: 200ms}\nscrape_configs:\n- job_name: ringo\n  static_configs: [{targets: [%q]}]\n- job_name: servers0\n  metrics_path: /servers/0/metrics\n  static_configs: [{targets: [%q]}]\n- job_name: servers1\n  metrics_path: /servers/1/metrics\n  static_configs: [{targets: [%q]}]\n", ranks, ranks, ranks)
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -118,12 +118,12 @@ func TestPrometheusReadsAJob(t *testing.T) {
 	is("count(ringo_samples_total > 0)", 3)
 	is("sum(ringo_ps_up)", 2)
 	is("count(ringo_ps_pulls_total > 0)", 2)
-	is(`count(rate(ringo_samples_total[10s]) > 0)`, 3)
+	is(`count(rate(ringo_samples_total[2s]) > 0)`, 3)
 	_ = syscall.Kill(p.worker(2), syscall.SIGKILL)
 	is("sum(ringo_up)", 2)
 	is(`ringo_up{rank="2"}`, 0)
 	is(`count(ringo_samples_total{rank="2"} > 0)`, 1)
-	is(`count(rate(ringo_samples_total[3s]) > 0)`, 2)
+	is(`count(rate(ringo_samples_total[2s]) > 0)`, 2)
 	_ = p.cmd.Process.Signal(syscall.SIGINT)
 	p.wait()
 }

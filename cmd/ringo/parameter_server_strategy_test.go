@@ -22,12 +22,12 @@ func TestStrategiesOnServers(t *testing.T) {
 		line        string
 		np, servers int
 	}{
-		{mlp + "--strategy dlgs --spars 0.02 ", 1, 2}, {mlp + "--strategy dlgs --spars 0.02 ", 2, 1}, {mlp + "--strategy dlgs --accumulate 2 ", 3, 2},
+		{mlp + "--strategy dlgs --spars 0.02 ", 2, 1}, {mlp + "--strategy dlgs --accumulate 2 ", 3, 2},
 		{mlp + "--strategy topk --set exchange.momentum-correction=0.9 --momentum 0 ", 2, 2}, {mlp + "--strategy lags --optimizer adam ", 3, 1},
 		{mlp + "--strategy dgc --set exchange.warmup-density=0.25 ", 2, 2}, {mlp + "--strategy sparseTopK --set exchange.layer-thresholds=true ", 2, 1},
 		{mlp + "--strategy sparseThreshold --spars 0.002 --accumulate 2 --set exchange.clip-value=0.01 ", 2, 2}, {mlp + "--accumulate 4 ", 2, 2},
 		{clicks + "--set data.table-rows=2000 --strategy dlgs ", 2, 2},
-		{mlp + "--clip-norm 0.5 ", 1, 2}, {mlp + "--clip-norm 0.3 --strategy topk --accumulate 3 --momentum 0.9 ", 1, 1},
+		{mlp + "--clip-norm 0.3 --strategy topk --accumulate 3 --momentum 0.9 ", 1, 1},
 		{mlp + "--clip-norm 0.5 --strategy dlgs --optimizer adam ", 1, 2}, {clicks + "--set data.table-rows=2000 --clip-norm 0.05 ", 1, 2},
 	} {
 		line := fmt.Sprintf("%s--np %d ", c.line, c.np)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if addr := os.Getenv("CLIENT_SERVER"); addr != "" {
+		_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // until it is this one's turn
 		fmt.Println("child:", pushForever(addr, os.Getenv("CLIENT_TICKET")))
 		os.Exit(1)
 	}
@@ -72,7 +74,7 @@ func TestKilledTrainer(t *testing.T) {
 	e := fake.New(fake.Config{Trainers: 2, Sessions: 1, Bounded: true, LostLeaves: true}, sc)
 	s, err := service.New(service.Config{
 		Ticket: ticket, Version: "1", Servers: 1, Trainers: 2, Schema: &sc, Open: func(schema.Schema) (service.Engine, error) { return e, nil },
-		Times: cluster.Times{Join: 10 * time.Second, Heartbeat: 200 * time.Millisecond, DeadAfter: 5 * time.Second}, Rejoin: 10 * time.Second, // in which a process starts
+		Times: cluster.Times{Join: 10 * time.Second, Heartbeat: 200 * time.Millisecond, DeadAfter: 4 * time.Second}, Rejoin: 4 * time.Second,
 	})
 	must(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -81,15 +83,25 @@ func TestKilledTrainer(t *testing.T) {
 	go func() { ended <- s.Serve(context.Background(), l) }()
 	c, err := Dial(context.Background(), processConfig(l.Addr().String(), ticket.String(), 0))
 	must(t, err)
-	for life := range 3 {
+	var lives [3]*exec.Cmd // all started before, so that Rejoin has only a connection's time
+	var in [3]io.Writer
+	var outs [3]io.Reader
+	for i := range lives {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), "CLIENT_SERVER="+l.Addr().String(), "CLIENT_TICKET="+ticket.String())
-		out, err := cmd.StdoutPipe()
+		in[i], err = cmd.StdinPipe()
 		must(t, err)
-		before := e.Last(1)
+		outs[i], err = cmd.StdoutPipe()
+		must(t, err)
 		must(t, cmd.Start())
+		lives[i] = cmd
+	}
+	for life, cmd := range lives {
+		before := e.Last(1)
+		_, err := in[life].Write([]byte("\n"))
+		must(t, err)
 		acknowledged := 0
-		for lines := bufio.NewScanner(out); lines.Scan(); {
+		for lines := bufio.NewScanner(outs[life]); lines.Scan(); {
 			if _, err := fmt.Sscan(lines.Text(), &acknowledged); err != nil {
 				t.Errorf("the child says %q", lines.Text())
 			}

@@ -135,8 +135,8 @@ func TestHundredSteps(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	for _, mix := range [][2]int{{1, 1}, {2, 1}, {1, 2}, {3, 2}} {
-		for _, micros := range []int{2, 64} {
+	for mix, micros := range map[[2]int][]int{{1, 1}: {2, 64}, {2, 1}: {2}, {1, 2}: {2}, {3, 2}: {2, 64}} {
+		for _, micros := range micros {
 			for name, c := range hundredSteps {
 				well := t.Run(fmt.Sprint(mix, micros, name), func(t *testing.T) {
 					r := newRigOf(t, mix[0], mix[1], c.rule, nil)

@@ -271,7 +271,7 @@ func TestRowsDoNotDependOnTheBatch(t *testing.T) {
 					return err
 				}
 				var got []float32
-				for rows, ok, err := in.Next(); ok && len(got) < 1<<12; rows, ok, err = in.Next() {
+				for rows, ok, err := in.Next(); ok && len(got) < 1<<9; rows, ok, err = in.Next() {
 					if err != nil {
 						return err
 					}
