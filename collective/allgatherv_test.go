@@ -21,6 +21,9 @@ func TestAllGatherV(t *testing.T) {
 		"tcp":          func(n int) []transport.Mesh { return tcpMeshes(t, n) },
 	} {
 		for _, size := range []int{1, 2, 3, 5, 8} {
+			if name == "tcp" && size > 3 {
+				continue // larger rings are alike on every mesh
+			}
 			for r, err := range onMeshes(t, mesh(size), Config{Algorithm: Ring, SegmentBytes: 128}, func(g *Group) error {
 				for _, counts := range unevenParts(size) {
 					if err := checkGatherV(g, counts, func(rank, i int) float32 { return operand(rank, i) }); err != nil {
