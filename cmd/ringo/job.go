@@ -173,12 +173,12 @@ func (f *jobFlags) roleTold(cmd *cobra.Command, body func(*ringo.Job) error) fun
 
 func (f *jobFlags) runRank(ctx context.Context, cfg ringo.Config, body func(*ringo.Job) error) error {
 	if f.worker && f.Hosts == "" {
-		f.withThreads(placement.Usable()) // all ranks are on this host
+		f.withThreads(placement.Usable(), 1)
 	}
 	f.hold()
 	return ringo.Run(ctx, cfg, func(job *ringo.Job) error {
 		if f.Cores = job.Cores(); !f.worker || f.Hosts != "" {
-			f.withThreads(f.Cores)
+			f.withThreads(f.Cores, job.Group().Hosts())
 		}
 		if job.Size() != f.Ranks {
 			return fmt.Errorf("--np %d, but %s is %d", f.Ranks, launch.WorldSizeVar, job.Size())
@@ -197,23 +197,23 @@ func (g *commandSettings) hold() {
 	}
 }
 
-// withThreads adds a thread for goroutines that communicate: kernels cannot be preempted, and a
-// message could wait for a whole kernel. Without a spare core it adds none, because an exchange
-// that interrupts a kernel costs the contents of the kernel's caches.
-func (f *jobFlags) withThreads(cores int) {
-	spare := 0
-	if f.Threads() < cores {
-		spare = 1
+// spareThread reports whether a rank has a thread for goroutines that communicate: kernels cannot
+// be preempted, and a message could wait for a whole kernel. Without a spare core, ranks of one
+// host have none: an exchange that interrupts a kernel costs the contents of the kernel's caches.
+// A link between hosts would be idle for as long.
+func spareThread(threads, cores, hosts int) bool { return hosts > 1 || threads < cores }
+
+func (f *jobFlags) withThreads(cores, hosts int) {
+	n := f.Threads()
+	if spareThread(n, cores, hosts) {
+		n++
 	}
-	withThreads(f.Threads() + spare)
+	withThreads(n)
 }
 
-// withThreads lets n goroutines run simultaneously.
+// withThreads lets n goroutines run simultaneously; more threads would only alternate.
 func withThreads(n int) {
-	n = min(n, 2*runtime.NumCPU()) // more threads would only alternate
-	if runtime.GOMAXPROCS(0) < n {
-		runtime.GOMAXPROCS(n)
-	}
+	runtime.GOMAXPROCS(max(min(n, 2*runtime.NumCPU()), runtime.GOMAXPROCS(0)))
 }
 
 // launchSelf starts this command as the job's ranks and servers. This process passes on the
