@@ -132,7 +132,7 @@ func (c *serveCommand) execute(cmd *cobra.Command, words []string) error {
 }
 
 func (c *serveCommand) serve(cmd *cobra.Command, token string) error {
-	debug.SetGCPercent(100) // requests allocate: the small heap of training would be collected often
+	debug.SetGCPercent(400) // requests allocate: the small heap of training would be collected often
 	c.Version, c.Report = ringo.Version, tells(cmd)
 	c.Find = func() (string, error) {
 		file, _, err := checkpoint.Choose(c.path)

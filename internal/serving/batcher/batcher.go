@@ -100,7 +100,9 @@ func (q *Queue[T]) add(c *Call[T]) error {
 		return &FullError{q.rows, q.cfg.Queue}
 	}
 	q.calls, q.rows = append(q.calls, c), q.rows+c.rows
-	q.signal()
+	if len(q.calls) == 1 || q.rows >= q.cfg.Rows {
+		q.signal() // other calls change no batch: Next would wake for each of them
+	}
 	return nil
 }
 
