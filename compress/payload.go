@@ -75,8 +75,8 @@ func (c *Coder) Size(s *Sparse) int {
 	return headerBytes + bytes + c.q.Size(count)
 }
 
-// Encode appends the payload of s to dst. s must be valid. Errors come from the code, with the
-// index in s.
+// Encode appends the payload of s, which must be valid, to dst. An error of the value code has the
+// index of the value in s.
 func (c *Coder) Encode(dst []byte, s *Sparse) ([]byte, error) {
 	where, indexBytes := c.layout(s)
 	values := s.Value

@@ -128,7 +128,7 @@ func (c *orderedCollector) judge(b *clicks.Split) *clickFault {
 	return nil
 }
 
-// leftOut describes the first n bad lines: no kind for n = 0, otherwise one kind.
+// leftOut describes the first n bad lines in one entry, or in none if n is 0.
 func (c *orderedCollector) leftOut(n int) []LeftOut {
 	if n == 0 {
 		return nil

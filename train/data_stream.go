@@ -150,7 +150,7 @@ func (d *runData) places() (string, error) {
 	return string(text), err
 }
 
-// seek continues at a step in the middle of an epoch that was started.
+// seek continues within an epoch, at the step where an earlier run stopped.
 func (d *runData) seek(at *position) error {
 	step := at.step * d.accumulation()
 	s, ok := d.order.(*streamed)

@@ -103,7 +103,7 @@ func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) 
 	return r, nil
 }
 
-// beginning is the state of a run in which a replica begins.
+// beginning is the state of a run when a replica begins to train.
 type beginning struct {
 	step int64   // number of steps of the run
 	rate float64 // learning rate of the first step

@@ -98,8 +98,8 @@ func (c Options) continued(columns []string) Options {
 }
 
 // keep copies means and deviations from previous to numbers and targets of the same name and kind,
-// and moves the columns of previous to the front, in previous' order. Dates keep their parts, and
-// columns of a resumed run the reason to ignore them.
+// and moves the columns of previous to the front, in previous' order. It also copies the parts of
+// dates and, if resumed, the reasons why columns are ignored.
 func (e *Encoder) keep(previous *Encoder, resumed bool) {
 	if previous == nil {
 		return

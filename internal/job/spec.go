@@ -92,8 +92,8 @@ type Spec struct {
 	SSH string
 	// Copy enables copying this program to hosts without a copy.
 	Copy bool
-	// TicketFile is a file with the ticket of processes started by hand, if neither RINGO_TICKET
-	// nor RINGO_TICKET_FILE is set.
+	// TicketFile is a file with the ticket, the job's secret, with which processes started by hand
+	// join. RINGO_TICKET and RINGO_TICKET_FILE take precedence.
 	TicketFile string
 	// Transport is TransportAuto, TransportMem, or a value of package ringo.
 	Transport string

@@ -21,8 +21,8 @@ type ProcessInfo struct {
 	ExitStatus string
 	// Restarts is the number of restarts before this process.
 	Restarts int
-	// Glance reads the process's record: operations in flight, and at most the given number of its
-	// last phases. Glance fails after the job's end. nil means that the launcher has no record.
+	// Glance reads the process's operations in flight and its last phases, at most the given number.
+	// It fails after the job's end. A nil Glance means that the launcher has no record.
 	Glance func(phases int) (*record.Snapshot, error)
 }
 

@@ -6,12 +6,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// axis is the resampling of one dimension: output i is the sum of taps weights[i*width:] times the
-// inputs from first[i] on.
+// axis resamples one dimension: output i is the sum, over k < width, of weights[i*width+k] times
+// input first[i]+k.
 type axis struct {
 	first   []int32
 	weights []int32 // fixed point, 22 fractional bits
-	width   int     // taps per output, padded with 0
+	width   int     // weights per output, padded with 0
 }
 
 const weightBits = 22 // sums of 8-bit pixels fit 32 bits

@@ -104,7 +104,7 @@ func (c Config) Validate() error {
 	return bad.Err()
 }
 
-// Validate returns all errors of work with the given number of keys together.
+// Validate returns all errors of w, for tables with the given number of keys, as one error.
 func (w Work) Validate(keys uint64) error {
 	bad := faults.In("load: ")
 	bad.If(w.Op != Pull && w.Op != Push && w.Op != Both, "operation %q: want pull, push or both", w.Op)

@@ -66,7 +66,7 @@ func Gather(paths []string) (*File, error) {
 	return b, nil
 }
 
-// processOf describes a process by its recorder, and by the process's state on this host.
+// processOf describes the process of snapshot s, and whether the process still runs here.
 func processOf(s *record.Snapshot, path string) Process {
 	p := Process{Rank: -1}
 	switch n := s.Identity.Number; s.Identity.Role {

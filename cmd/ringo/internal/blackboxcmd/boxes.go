@@ -90,7 +90,7 @@ func newest() (string, error) {
 	return best, nil
 }
 
-// read reads a launcher's black box or processes' record files; errors name the position.
+// read reads one black box of a launcher, or the record files of processes together.
 func read(paths []string) (*blackbox.File, error) {
 	path := paths[0]
 	f, err := pathname.Open(path)

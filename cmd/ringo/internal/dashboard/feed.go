@@ -247,7 +247,7 @@ type progress struct {
 	Total  int    `json:"total"`
 }
 
-// Observe returns an observer that calls o and reports rank 0's progress; o of a nil Exporter.
+// Observe returns an observer that calls o and reports rank 0's progress. A nil Exporter returns o.
 func (f *Exporter) Observe(o train.Observer) train.Observer {
 	if f == nil {
 		return o

@@ -75,7 +75,7 @@ func (r *Reporter) notes(notes []string, i train.Info) {
 	r.tellLeft(i.LeftOut)
 }
 
-// section prints a label and lines of text, which continue below the text.
+// section prints a label and lines of text to its right, each below the previous line.
 func (r *Reporter) section(label string, lines ...string) {
 	for _, line := range lines {
 		for _, part := range wrapped(line, lineWidth-labelWidth) {
