@@ -197,10 +197,9 @@ func (g *commandSettings) hold() {
 	}
 }
 
-// spareThread reports whether a rank has a thread for goroutines that communicate: kernels cannot
-// be preempted, and a message could wait for a whole kernel. Without a spare core, ranks of one
-// host have none: an exchange that interrupts a kernel costs the contents of the kernel's caches.
-// A link between hosts would be idle for as long.
+// spareThread reports whether a rank has a thread for goroutines that communicate: a message could
+// wait for a whole kernel. Without a spare core, ranks of one host have none, because an exchange
+// costs a kernel the contents of its caches. Ranks of several hosts have it, for links are slower.
 func spareThread(threads, cores, hosts int) bool { return hosts > 1 || threads < cores }
 
 func (f *jobFlags) withThreads(cores, hosts int) {
