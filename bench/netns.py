@@ -101,9 +101,9 @@ class Net:
     def enter(self, i):
         return ["ip", "netns", "exec", self.hosts[i]]
 
-    def sent(self, i):
-        """Bytes that a host has put on its link."""
-        return json.loads(run(f"ip -n {self.hosts[i]} -s -j link show eth0"))[0]["stats64"]["tx"]["bytes"]
+    def sent(self, i, way="tx"):
+        """Bytes that a host has put on its link, or has from it (rx)."""
+        return json.loads(run(f"ip -n {self.hosts[i]} -s -j link show eth0"))[0]["stats64"][way]["bytes"]
 
     def goodput(self, n):
         """Bytes a second of a plain TCP stream of n bytes from host 0 to host 1."""

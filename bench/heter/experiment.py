@@ -107,14 +107,14 @@ def place(launcher, command, groups):
     return placed
 
 
-def read(path):
-    """The epochs that a job has told of."""
+def read(path, event="epoch"):
+    """The epochs that a job has told of, or its steps."""
     try:
         with open(path) as f:
             events = [json.loads(line) for line in f if line.endswith("\n")]
     except FileNotFoundError:
         return []
-    return [e for e in events if e["event"] == "epoch"]
+    return [e for e in events if e["event"] == event]
 
 
 def run(o, model, name, same):

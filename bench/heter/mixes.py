@@ -132,10 +132,10 @@ def save(path, of):
         json.dump({"format": "ringo-profile", "version": 6, "heter": of}, f, indent=1)
 
 
-def predict(o, path, mix, batch):
+def predict(o, path, mix, batch, *more):
     """What ringo plan says of a mix."""
     t, s, h = mix.split("/")
-    out = subprocess.run([o.ringo, "plan", o.model, "--profile", path, "--np", t, "--servers", s, "--heter", h, "--batch", str(batch), "--json", "-"],
+    out = subprocess.run([o.ringo, "plan", o.model, "--cost-profile", path, "--np", t, "--servers", s, "--heter", h, "--batch", str(batch), *more, "--json", "-"],
                          capture_output=True, text=True)
     if out.returncode:
         raise SystemExit(f"ringo plan: {out.stderr}")

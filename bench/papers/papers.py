@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the tables of the papers that ringo implements, and writes them into docs/papers.md.
 
-usage: bench/papers/papers.py accuracy|distopt|dlgs|ring|page [--quick] [--ringo FILE] [--data DIR] [--results DIR] …
+usage: bench/papers/papers.py accuracy|distopt|dlgs|heter|ring|page [--quick] [--ringo FILE] [--data DIR] [--results DIR] …
 
 A section's measurements are kept in bench/papers/results/SECTION.json, one entry each: an interrupted section goes on where it
 ended, and one that is complete measures nothing. `page` writes all kept results into docs/papers.md. --quick measures the
@@ -15,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 PAGE = os.path.join(ROOT, "docs", "papers.md")
 sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.dirname(HERE))
-SECTIONS = ["accuracy", "distopt", "dlgs", "ring"]
+SECTIONS = ["accuracy", "distopt", "dlgs", "heter", "ring"]
 
 
 class Kept:

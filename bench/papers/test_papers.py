@@ -1,6 +1,6 @@
 import json, os, tempfile, unittest
 
-import accuracy, distopt, dlgs, papers, ring
+import accuracy, distopt, dlgs, heter, papers, ring
 
 
 class TestPapers(unittest.TestCase):
@@ -77,6 +77,34 @@ class TestPapers(unittest.TestCase):
         drawn = accuracy.pictures(values)
         self.assertEqual(list(drawn), ["accuracy-vgg16.svg", "loss-vgg16.svg"])
         self.assertEqual(drawn["accuracy-vgg16.svg"].count("<polyline"), len(accuracy.METHODS))
+
+    def test_modes_cross_where_their_ratio_passes_one(self):
+        self.assertAlmostEqual(heter.crossing(lambda x: 300 / x, 1, 1e6), 300, delta=3)
+        self.assertAlmostEqual(heter.crossing(lambda x: x / 300, 1, 1e6), 300, delta=3)
+        self.assertIsNone(heter.crossing(lambda x: 2, 1, 1e6))
+        self.assertAlmostEqual(heter.between([(1, 0.25), (10, 0.5), (1000, 2)]), 100)
+        self.assertIsNone(heter.between([(1, 0.25), (10, 0.5)]))
+
+    def test_architectures_have_their_quotas(self):
+        self.assertEqual(heter.mix("ctr-dnn", heter.HETER), "4x0.05/2x0.1/1x0.3")
+        self.assertEqual(heter.mix("ctr-dnn-4096", heter.HETER, 0.02), "4x0.02/2x0.1/4x0.3")
+        self.assertEqual(heter.mix("ctr-dnn", heter.FAT), "4x0.3/2x0.1/0x1")
+        for model in heter.HETERS:
+            for architecture, small, _ in heter.points(model):
+                self.assertLess(sum(sum(of) for of in heter.mixes.parse(heter.mix(model, architecture, small)).values()), 2)
+
+    def test_heterogeneous_tables_have_a_row_for_each_measurement(self):
+        values, speed = {"machine": "m"}, {heter.RANKS: 90.0, heter.CPU: 20.0, heter.FAT: 50.0, heter.HETER: 60.0}
+        for model in heter.HETERS:
+            values |= {f"plan rate {model}": 400e6, f"plan quota {model}": None}
+            for a, small, rate in heter.points(model):
+                key = heter.name(model, a, small, rate)
+                values |= {f"plan {key}": 55.0} | {f"{key}, round {k}": {"rate": 40.0 if a == heter.HETER and rate >= 400e6 else speed[a]} for k in (1, 2, 3)}
+        text = heter.tables(values)
+        self.assertIn("| heterogeneous | 4x0.05/2x0.1/1x0.3 | 60 | 3.00 | 55 | 0.92 |", text)
+        self.assertIn("| 0.05 | 400 | 50 | 55 | 40 | 55 | 0.80 | 1.00 | 1.25 |", text)
+        self.assertIn("by the plan at 400 Mbit/s", text)
+        self.assertIn("65 % more than CPU trainers", heter.pictures(values)["heter-ctr-dnn.svg"])
 
 
 if __name__ == "__main__":
