@@ -21,7 +21,7 @@ type ProcessInfo struct {
 	ExitStatus string
 	// Restarts is the number of restarts before this process.
 	Restarts int
-	// Glance reads the process's operations in flight and its last phases, at most the given number.
+	// Glance reads the operations in flight and the last phases, at most the given number.
 	// It fails after the job's end. A nil Glance means that the launcher has no record.
 	Glance func(phases int) (*record.Snapshot, error)
 }
