@@ -62,7 +62,7 @@ func mentions(t *testing.T) map[string][]string {
 var (
 	quotedCommand  = regexp.MustCompile("`ringo( [^`]*)?`")
 	writtenCommand = regexp.MustCompile(`(?m)^(?: {2,}|\$ )ringo ([a-z]+ .*)$`)
-	programOfBench = regexp.MustCompile("`(bench/[a-z/]+\\.py)( [^`]*)?`")
+	programOfBench = regexp.MustCompile("`((?:bench|python)/[a-z/]+\\.py)( [^`]*)?`")
 	flagMention    = regexp.MustCompile(`(?:^|[^\w-])--([a-z][a-z0-9-]+)`)
 )
 
