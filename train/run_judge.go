@@ -48,7 +48,7 @@ func (l *epochLoop) checkJudge() error {
 	if err != nil {
 		return fmt.Errorf("--by %s: %w", l.cfg.By, err)
 	}
-	l.groups = &evalmetrics.Grouping{Column: l.cfg.By, Values: values, Of: of}
+	l.groups = &evalmetrics.Grouping{Column: l.cfg.By, Values: values, Member: of}
 	return nil
 }
 

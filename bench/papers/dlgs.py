@@ -9,7 +9,8 @@ import links, netns, papers
 WORKERS = 3
 Task = collections.namedtuple("Task", "title model batch steps")
 RESNET20, VGG16, RESNET50 = Task("ResNet-20", "cifar-resnet20", 32, 32), Task("VGG16", "cifar-vgg16", 32, 16), Task("ResNet-50", "resnet50", 4, 16)
-# At r = 1 the most that compression can give without overlap is 2; the text has 1.99 at best. The value is the number of rounds.
+# The number of rounds of each model and r. At r = 1 compression gives at most 2 without overlap;
+# the text has 1.99 at best.
 CASES = {(RESNET20, 3): 3, (RESNET20, 1): 3, (VGG16, 3): 1, (VGG16, 1): 1, (RESNET50, 3): 1, (RESNET50, 1): 1}
 METHODS = {
     "uncompressed, one bucket": ["--plan", "one"],

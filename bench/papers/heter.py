@@ -9,13 +9,15 @@ from experiment import Group, read
 
 TRAINERS, SERVERS, BATCH, ROUNDS = 4, 2, 512, 3
 HETERS = {"ctr-dnn": 1, "ctr-dnn-4096": 4}  # the text's: the simple model and the complex one
-SMALL, LARGE, SERVER = 0.05, 0.3, 0.1  # processors of a CPU trainer; of a large trainer, a rank or a heter-trainer; of a server
+# Processors of a CPU trainer; of a large trainer, a rank or a heter-trainer; of a server.
+SMALL, LARGE, SERVER = 0.05, 0.3, 0.1
 RATE = 200e6  # bits a second, of each link and direction
 CLAIM = 1.65  # times as fast as CPU trainers
 RANKS, CPU, FAT, HETER = "collective", "servers, CPU trainers", "servers, large trainers", "heterogeneous"
 RATES = {"ctr-dnn": (50e6, 100e6, 400e6, 800e6), "ctr-dnn-4096": (400e6, 1000e6)}
 QUOTAS = {"ctr-dnn": (0.01, 0.02, 0.1), "ctr-dnn-4096": (0.02,)}
-# Where costs are measured: trainers, servers, links and steps of an epoch. An unsplit step of the complex model takes seconds on such links.
+# Where costs are measured: trainers, servers, links and steps of an epoch. An unsplit step of the
+# complex model takes seconds on such links.
 COSTS = {"ctr-dnn": (TRAINERS, SERVERS, RATE, 12), "ctr-dnn-4096": (1, 1, None, 6)}
 PATIENCE = 300  # seconds, for one job
 
@@ -60,7 +62,8 @@ def commands(o, net, folder, model, cores, batch, steps, epochs):
             yield host, role, [o.ringo, *lines[role], "--rank" if role == "train" else "--index", str(i), *json]
 
 
-START = 0.99  # of a core for each process until its job runs: less than a core, so that it knows of a quota
+# A process's part of a core until its job runs: less than one, so that it knows of a quota.
+START = 0.99
 
 
 class Job:
@@ -157,7 +160,8 @@ def forecast(o, folder, values, model, architecture, small, rate):
     if architecture == HETER:
         return mixes.predict(of, path, text, BATCH, *apart)["samples_per_s"]
     train, servers, _ = text.split("/")
-    # The plan has the best use of machines without heter-trainers: of all four, or of fewer where more are no faster.
+    # The plan has the best use of machines without heter-trainers: of all four, or of fewer where
+    # more are no faster.
     return mixes.predict(of, path, f"1x0.0001/{servers}/{train}", BATCH, *apart)["whole"]["samples_per_s"]
 
 

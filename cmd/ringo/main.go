@@ -57,8 +57,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	out.broken = func(err error) { signalsOf(ctx).readerEnded("standard output", err, stderr) }
 	errs.broken = func(err error) { signalsOf(ctx).readerEnded("standard error", err, io.Discard) }
 	root := newRoot(stdout, stderr)
-	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // cobra never frees them
-		mangen.Complete(root, map[string][]string{"MODEL": models.Names()})
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		mangen.Complete(root, map[string][]string{"MODEL": models.Names()}) // never freed by cobra
 	}
 	root.SetArgs(asWeWrite(args))
 	err := root.ExecuteContext(ctx)

@@ -14,8 +14,8 @@ import (
 type Grouping struct {
 	Column string
 	Values []string
-	// Of has each sample's number in Values.
-	Of []int32
+	// Member is, for each sample, its group's number in Values.
+	Member []int32
 }
 
 // GroupReport has metrics of clicks, or of the second of two classes, by the values of a column.
@@ -40,7 +40,7 @@ type Group struct {
 func (p Plan) groupReport(outcomes, numbers []uint64) *GroupReport {
 	lists := make([][]uint64, len(p.By.Values))
 	for i, n := range numbers {
-		k := p.By.Of[n]
+		k := p.By.Member[n]
 		lists[k] = append(lists[k], outcomes[i])
 	}
 	r, weighted, weight := &GroupReport{Column: p.By.Column}, 0.0, 0.0

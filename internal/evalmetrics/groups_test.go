@@ -54,7 +54,7 @@ func TestGroupsEqualNaiveTwin(t *testing.T) {
 				if k == 2 {
 					label = 0 // a group with one label
 				}
-				p.Index, by.Of = append(p.Index, int32(len(by.Of))), append(by.Of, k)
+				p.Index, by.Member = append(p.Index, int32(len(by.Member))), append(by.Member, k)
 				p.Labels = append(p.Labels, label)
 				if p.Outputs = append(p.Outputs, x); trial%4 > 1 {
 					p.Outputs = append(p.Outputs[:len(p.Outputs)-1], 1, 1+x)

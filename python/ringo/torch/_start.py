@@ -309,7 +309,8 @@ _torchs_env: Any = None
 # ---- the end ----
 
 _timeouts: weakref.WeakKeyDictionary[Job, float] = weakref.WeakKeyDictionary()  # of all jobs
-_cut: weakref.WeakKeyDictionary[Job, bool] = weakref.WeakKeyDictionary()  # whether ranks cut long operations: one has a device
+# Whether the ranks of a job cut long operations: one of them has a device.
+_cut: weakref.WeakKeyDictionary[Job, bool] = weakref.WeakKeyDictionary()
 
 
 @atexit.register
