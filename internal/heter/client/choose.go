@@ -14,11 +14,20 @@ type load struct {
 	transferTime time.Duration
 }
 
+// smooth returns the recent mean of a duration, 0 if there is none, after one more.
+func smooth(mean, next time.Duration) time.Duration {
+	if mean == 0 {
+		return next
+	}
+	return mean + (next-mean)/4
+}
+
 // choose returns the heter-trainer that is expected to finish the micro-batch first. Slow
 // heter-trainers therefore get fewer. Ties go to home and those after it, so that a start without
 // measurements is round-robin. A heter-trainer other than home must need less than 1/patience of
-// home's time. choose returns -1 if all are full or lost.
-func choose(loads []load, home, samples int, patience time.Duration) int {
+// home's time, and gain more than the time of a separate gradient. choose returns -1 if all are
+// full or lost.
+func choose(loads []load, home, samples int, patience, gradient time.Duration) int {
 	best, least := -1, time.Duration(0)
 	for k := range loads {
 		i := (home + k) % len(loads)
@@ -28,7 +37,7 @@ func choose(loads []load, home, samples int, patience time.Duration) int {
 		}
 		done := time.Duration(l.under+samples)*max(l.each, 1) + l.transferTime
 		if i == home {
-			done /= patience
+			done = min(done/patience, max(0, done-gradient))
 		}
 		if best < 0 || done < least {
 			best, least = i, done

@@ -110,6 +110,8 @@ type Client struct {
 	orphans   []*request // requests of lost heter-trainers
 	frames    frameStore
 	ended     message.End
+	endedAt   time.Time        // zero: the step is committed
+	agreement time.Duration    // recent time from a step's end to its commit
 	lastRetry message.RetryEnd // last one received
 	values    []float32        // destination of read's ask
 	asked     *link            // target of read's ask; nil: none
@@ -430,11 +432,8 @@ func parted(members []bool, errs []error) error {
 func (c *Client) completed(k *link, f *request) {
 	now := time.Now()
 	l := &c.loads[k.index]
-	if each := now.Sub(k.since) / time.Duration(max(1, f.n)); !f.done { // committed: no time
-		if l.each == 0 {
-			l.each = each
-		}
-		l.each += (each - l.each) / 4
+	if !f.done { // committed: no time
+		l.each = smooth(l.each, now.Sub(k.since)/time.Duration(max(1, f.n)))
 	}
 	l.under -= f.n
 	k.since, k.bytes = now, k.bytes-c.sizeOf(f)

@@ -439,14 +439,23 @@ func TestChoose(t *testing.T) {
 		{[]load{{each: ms, under: 10}, {each: ms, transferTime: 9 * ms}}, 0, 1},
 		{[]load{{each: ms, under: 10}, {each: ms, transferTime: 11 * ms}}, 0, 0},
 	} {
-		if got := choose(c.loads, (c.last+1)%len(c.loads), 10, 1); got != c.want {
+		if got := choose(c.loads, (c.last+1)%len(c.loads), 10, 1, 0); got != c.want {
 			t.Errorf("%+v after %d: %d, want %d", c.loads, c.last, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		under    int // samples at home, 0
+		gradient time.Duration
+		want     int
+	}{{9, 0, 0}, {11, 0, 1}, {11, 10 * ms, 1}, {11, 12 * ms, 0}, {30, 29 * ms, 1}, {30, 31 * ms, 0}} {
+		if got := choose([]load{{each: ms, under: c.under}, {each: ms}}, 0, 10, 2, c.gradient); got != c.want {
+			t.Errorf("%d samples at home, a gradient takes %v: %d, want %d", c.under, c.gradient, got, c.want)
 		}
 	}
 	dealt := [2]int{} // of two, one thrice as fast, it gets three of four
 	loads := []load{{each: ms}, {each: 3 * ms}}
 	for range 400 {
-		i := choose(loads, 1, 1, 1)
+		i := choose(loads, 1, 1, 1, 0)
 		dealt[i]++
 		loads[i].under++
 	}

@@ -173,6 +173,9 @@ func (c *Client) commit(k *link, step uint64) error {
 		c.joined++
 		c.report(fmt.Sprintf("heter-trainer %d at %s is there again: it has the others' parameters as of step %d", k.index, k.addr, step))
 	}
+	if c.committed(c.ended.Step) && !c.endedAt.IsZero() {
+		c.agreement, c.endedAt = smooth(c.agreement, time.Since(c.endedAt)), time.Time{}
+	}
 	c.forget()
 	c.changed.Broadcast()
 	return nil
@@ -250,6 +253,7 @@ func (c *Client) recoverLost() {
 // sayEnd sends the end of the step to all its members. c.mu is held, and released during writes.
 func (c *Client) sayEnd() {
 	e := c.ended
+	c.endedAt = time.Now()
 	for i, k := range slices.Clone(c.links) {
 		if k.isLost || e.Members[i] != k.welcome.Incarnation {
 			continue

@@ -66,11 +66,11 @@ func (c *Client) choosePeer(f *request) int {
 		c.loads[i].full = len(k.inFlight) >= k.welcome.Micros || len(k.inFlight) > 0 && k.bytes+c.sizeOf(f) > k.welcome.Bytes
 	}
 	if c.cfg.Lent {
-		return choose(c.loads, (c.last+1)%len(c.loads), f.n, 1)
+		return choose(c.loads, (c.last+1)%len(c.loads), f.n, 1, 0)
 	}
 	// At home the gradient is part of a single sum, elsewhere it travels separately.
 	const patience = 2
-	return choose(c.loads, (c.cfg.Trainer+f.index)%len(c.loads), f.n, patience)
+	return choose(c.loads, (c.cfg.Trainer+f.index)%len(c.loads), f.n, patience, c.agreement)
 }
 
 // send sends a micro-batch to a heter-trainer. A loss during the send makes it an orphan. c.mu is

@@ -114,7 +114,7 @@ func (c *Client) nextUncollected() *link {
 	return nil
 }
 
-// ask requests a sum. c.mu is held, and released during the write.
+// ask requests k's sum of gradients. c.mu is held, and released during the write.
 func (c *Client) ask(k *link) {
 	k.lending.asked, k.lending.upTo = true, k.number
 	e := message.End{Step: c.step.Load(), Count: k.number, Attempt: 1}
