@@ -38,13 +38,14 @@ type Forecast struct {
 //	                          p + x + bytes of the busiest link / rate + y + b
 //	agree   = update, and a ring allreduce among m heter-trainers: 2 (m-1)/m Agree,
 //	          and 2 (m-1) (PartBytes / m / rate + latency)
-//	outer   = the longer of agree and Rows(B) + serve + carry + 4 latency
+//	outer   = the longer of agree and Rows(B) + max(serve, carry) + 4 latency
 //	step    = the longer of inner + outer + Wait and the longest bound
 //	rate    = k B / step
 //
 // The bounds are by role: Read + Rows + Pool + Back for a trainer, serve for servers, work and
-// update for heter-trainers, bytes for links. Equal stages of consecutive steps do not overlap in
-// bsp, so that the sum, not only the longest bound, determines the time.
+// update for heter-trainers, bytes for links. Servers work on a message while others are
+// transferred. Equal stages of consecutive steps do not overlap in bsp, so that the sum, not only
+// the longest bound, determines the time.
 func (c Costs) Split(x Mix, batch int) Forecast {
 	k, n, size := float64(len(x.Trainers)), float64(min(c.Micros, batch)), float64(batch)
 	m := float64(len(x.Heters))
@@ -66,21 +67,22 @@ func (c Costs) Split(x Mix, batch int) Forecast {
 	ring := 2 * (m - 1) * (c.PartBytes/m/x.Link.Rate + x.Link.Latency)
 	serve, served, carry := c.OfSplit.serve(x, size)
 	rows := c.OfSplit.Rows.Of(size) / slowest
-	outer := max(update+ring, rows+serve+carry+4*x.Link.Latency)
+	outer := max(update+ring, rows+max(serve, carry)+4*x.Link.Latency)
 	return forecast(x, size, inner+outer+c.OfSplit.Wait, map[string]float64{
 		Trainer: own / slices.Min(x.Trainers), Server: served, Links: max(carry, cut),
 		HeterTrainer: x.shared(int(k*n), each) + step/slices.Min(x.Heters),
 	})
 }
 
-// Whole predicts the same job with the unsplit model, without heter-trainers.
+// Whole predicts the same job with the unsplit model, without heter-trainers: a trainer's layers,
+// then max(serve, carry) + 4 latency.
 func (c Costs) Whole(x Mix, batch int) Forecast {
 	size := float64(batch)
 	pass := c.OfWhole.Rows.Of(size) + c.Pass.Of(size)
 	all := pass + c.Read.Of(size)
 	serve, served, carry := c.OfWhole.serve(x, size)
 	took := pass / x.speed(slices.Min(x.Trainers), all)
-	return forecast(x, size, took+serve+carry+4*x.Link.Latency+c.OfWhole.Wait, map[string]float64{
+	return forecast(x, size, took+max(serve, carry)+4*x.Link.Latency+c.OfWhole.Wait, map[string]float64{
 		Trainer: all / slices.Min(x.Trainers), Server: served, Links: carry,
 	})
 }

@@ -167,7 +167,7 @@ func (t *twin) rows(s Side, ended []float64) {
 	for j := range t.servers {
 		pulled = max(pulled, t.servers[j].do(pushed+2*link.Latency, k*half(s.Serve)/n))
 	}
-	pulled += max(k/n, 1)*half(s.Bytes)/link.Rate + link.Latency
+	pulled = max(pulled, pushed+2*link.Latency+max(k/n, 1)*half(s.Bytes)/link.Rate) + link.Latency
 	for i := range t.trainers {
 		// what was not read in idle time is read before the next step
 		t.idle[i] += max(0, pulled-t.trainers[i].free)
