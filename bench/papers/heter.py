@@ -107,11 +107,12 @@ class Job:
 
 def run(o, net, folder, model, text, batch, steps, limited=True):
     """One job: samples per second, and a trainer's step in processor time by role and in the first server's bytes. Limited, these are
-    steps behind the first two, of which one had no quotas; without, they are the second epoch's, which has the stages' times, too."""
+    steps behind the first three: one has no quotas, and in the next, processes wait until they have used no more than their quotas.
+    Without, they are the second epoch's, which has the stages' times, too."""
     out, marks, deadline = os.path.join(folder, "json"), [], time.monotonic() + PATIENCE
     if os.path.exists(out):
         os.remove(out)
-    first, last = (2, 2 + steps) if limited else (steps + 1, 2 * steps)
+    first, last = (3, 3 + steps) if limited else (steps + 1, 2 * steps)
     job = Job(o, net, folder, model, mixes.parse(text), batch, *((last, 1) if limited else (steps, 2)))
     limits = limited
     try:
@@ -206,7 +207,7 @@ def measure(o, kept):
 def limited(o, net, folder, plan, model, architecture, small, rate):
     """The samples per second of a job, measured for some seconds by its plan."""
     net.shape(rate, burst=links.burst(rate))
-    steps = max(2, min(200, round((2 if o.quick else 6) * plan / (TRAINERS * BATCH))))
+    steps = max(2 if o.quick else 5, min(200, round((2 if o.quick else 6) * plan / (TRAINERS * BATCH))))
     return run(o, net, folder, model, mix(model, architecture, small), BATCH, steps)
 
 
