@@ -52,8 +52,7 @@ func (b *builder) concat() error {
 	return nil
 }
 
-// slice may begin and end at indices that depend on the batch, such as the last step of all
-// samples.
+// slice adds a Slice whose bounds may depend on the batch size, as for an LSTM's last time step.
 func (b *builder) slice() error {
 	lo, err := b.attr(b.i, "lo")
 	if err != nil {

@@ -83,7 +83,7 @@ type BreakDown struct {
 	// CompressMS is the time of codecs on the path of the computation.
 	CompressMS float64 `json:"compress_ms"`
 	// ExposedCommMS is communication that computing does not hide: from the end of backward to the
-	// last agreement.
+	// end of the last exchange.
 	ExposedCommMS float64 `json:"exposed_comm_ms"`
 	// UpdateMS is the rest: the optimizer's rule outside of exchanges.
 	UpdateMS float64 `json:"update_ms"`

@@ -31,7 +31,7 @@ func (c Checkpoint) pause() time.Duration { return c.fullWait() / 30 }
 
 // diskState is the state of failed attempts to save.
 type diskState struct {
-	// retryStep is the step of the run at which it tries again, equal on all ranks; 0 if the disk
+	// retryStep is the run's step of the next attempt to save, equal on all ranks; 0 if the disk
 	// was not full.
 	retryStep int
 	pause     time.Duration // approximate time until then, on rank 0

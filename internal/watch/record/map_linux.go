@@ -122,8 +122,8 @@ func mapped(f *os.File) (*Recorder, error) {
 	return r, nil
 }
 
-// hold marks the memory as used by this process, and returns false if it already was. Another
-// process in the mark has ended: the process was restarted.
+// hold marks the memory as used by this process, and returns false if it already was. A mark of
+// another process is overwritten, because that process has ended.
 func hold(word *uint64) bool {
 	own := uint64(os.Getpid())
 	was := atomic.LoadUint64(word)

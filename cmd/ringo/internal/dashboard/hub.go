@@ -119,7 +119,7 @@ func (h *Collector) Add(line []byte) {
 	}
 }
 
-// beat adds a rank's means. If rank 0 sends no single steps, its means are the curves.
+// beat adds a rank's means. If rank 0 sends no step records, its means replace them.
 func (h *Collector) beat(b stepStats, line []byte) {
 	r := h.ranks[b.Rank]
 	if r == nil {

@@ -45,7 +45,7 @@ func (c *command) shaped(spec model.Spec) (model.Spec, error) {
 	return spec, nil
 }
 
-// outlineProfile describes a model by a dry run, with the time divided by the layers' work.
+// outlineProfile describes a model by a dry run, with compute split in proportion to work.
 func outlineProfile(spec model.Spec, batch int, compute float64) (bucket.Profile, error) {
 	ps := nn.NewOutline()
 	forward, backward, err := arrangeOne(ps, spec, spec.Build(ps, model.Options{Batch: 1, Input: spec.Input, Slots: spec.Slots}))
