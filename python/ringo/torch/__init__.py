@@ -19,9 +19,10 @@ from ._embedding import Embedding, Tables
 from ._hooks import Hook, hook
 from ._optimizer import DistributedOptimizer
 from ._process_group import ProcessGroup
+from ._share import BatchShare, batch_share
 from ._start import Options, device
 
-__all__ = ["DistributedOptimizer", "Embedding", "Hook", "Options", "ProcessGroup", "Tables", "device", "hook"]
+__all__ = ["BatchShare", "DistributedOptimizer", "Embedding", "Hook", "Options", "ProcessGroup", "Tables", "batch_share", "device", "hook"]
 
 
 def _register() -> None:

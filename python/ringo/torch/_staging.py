@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from .._errors import RingoError
+from . import _times
 from ._device import described, device_of
 from ._tensors import BYTES, addresses
 
@@ -247,6 +248,7 @@ class Lane:
         return [(part, part.numel(), kind, *more) for part in flat.split(step)]
 
     def _launch(self, operation: str, arguments: Sequence[Any]) -> Any:
+        _times.operation_begins(operation)
         return self._library(operation, arguments, *(_address(a) for a in arguments))
 
     def _begin(self) -> None:

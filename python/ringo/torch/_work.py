@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch._C._distributed_c10d import Work as TorchWork
 
-from .. import _work
 from .._errors import ExpiredError
+from . import _times
 
 # C++ holds a Work of Python weakly: those that were made last are kept, so that it can ask them.
 _recent: deque[Work] = deque(maxlen=64)
@@ -79,7 +79,9 @@ class Work(TorchWork):
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Waits for the end. Errors: its fault; a timeout, if it is not zero, that passes, after which it goes on."""
+        begin = time.perf_counter()
         self._end(timeout.total_seconds() if timeout else None)
+        _times.add_wait(time.perf_counter() - begin)
         if self._fault is not None:
             raise self._fault
         if self.event is not None:
