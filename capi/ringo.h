@@ -343,6 +343,7 @@ int ringo_servers(ringo_job *job);
  *
  *     {"sparse": [{"name": "users", "dim": 16, "rule": {"name": "adagrad", "lr": 0.05}, "init": {"name": "uniform", "value": 0.01}}]}
  *
+ * "settings": {"sync": "ssp", "ps.staleness": "2"} in it names settings that the servers must have: others reject the rank.
  * A rank opens them once. Rows are made when they are first asked for; which server has one depends on its key alone. */
 int ringo_tables_open(ringo_job *job, const char *schema, ringo_tables **tables);
 

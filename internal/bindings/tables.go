@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/schema"
 )
@@ -28,17 +29,22 @@ type Tables struct {
 const leaveWithin = 30 * time.Second
 
 // OpenTables connects to the servers that a launcher has started for the job. text is the tables'
-// schema as JSON, with the names of schema.Schema, and equal on all ranks. A batch may repeat keys.
+// schema as JSON, with the names of schema.Schema, and equal on all ranks. Servers with other
+// values of its "settings" reject the rank. A batch may repeat keys.
 func OpenTables(job *ringo.Job, text string) (*Tables, error) {
-	t := &Tables{}
+	var asked struct {
+		schema.Schema
+		Settings setting.Values `json:"settings"`
+	}
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&t.schema); err != nil {
+	if err := decoder.Decode(&asked); err != nil {
 		return nil, Misusef("the schema of the tables is not what it should be: %v", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, Misusef("the schema of the tables has something behind it")
 	}
+	t := &Tables{schema: asked.Schema}
 	if err := t.schema.Validate(); err != nil {
 		return nil, Misusef("%v", err)
 	}
@@ -46,7 +52,7 @@ func OpenTables(job *ringo.Job, text string) (*Tables, error) {
 		return nil, Misusef("the job has no servers of tables: start it with ringo run --servers 1 --sync async, for example")
 	}
 	var err error
-	if t.client, err = job.DialParameterServers(client.Config{Schema: t.schema, Merge: true}); err != nil {
+	if t.client, err = job.DialParameterServers(client.Config{Schema: t.schema, Settings: asked.Settings, Merge: true}); err != nil {
 		return nil, err
 	}
 	t.session = t.client.Session(0)

@@ -99,6 +99,30 @@ func TestEndWithoutLeave(t *testing.T) {
 	}
 }
 
+// TestOpenTablesChecksSettings rejects a rank with another consistency mode than the server's, and
+// an error names both.
+func TestOpenTablesChecksSettings(t *testing.T) {
+	errs := endsAtServer(t, func(*server.Config) {}, func(job *ringo.Job) error {
+		text := func(sync string) string {
+			return strings.TrimSuffix(oneTable, "}") + `, "settings": {"sync": "` + sync + `"}}`
+		}
+		if job.Rank() == 1 {
+			_, err := bindings.OpenTables(job, text("async"))
+			return err
+		}
+		c, err := bindings.OpenTables(job, text("bsp"))
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		<-job.Context().Done()
+		return nil
+	})
+	if errs[1] == nil || !strings.Contains(errs[1].Error(), "async") || !strings.Contains(errs[1].Error(), "bsp") {
+		t.Errorf("rank 1: %v", errs[1])
+	}
+}
+
 // Rows are pulled, moved by the mean of the ranks' pushes, and peeked at without being created.
 func TestTables(t *testing.T) {
 	withServer(t, func(job *ringo.Job) error {

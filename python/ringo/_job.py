@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import byref, c_int, c_void_p
 from types import TracebackType
 
@@ -75,9 +75,11 @@ class Job:
         array: Array = np.ndarray(dimensions, kind, buffer)  # type: ignore[arg-type]
         return array
 
-    def tables(self, *tables: Table) -> Tables:
-        """Connects to the servers of tables that `ringo run --servers N --sync MODE` has started. All ranks call it, once, with the same."""
-        return Tables(self, tables)
+    def tables(self, *tables: Table, settings: Mapping[str, str] | None = None) -> Tables:
+        """Connects to the servers of tables that `ringo run --servers N --sync MODE` has started. All ranks call it, once, with the same.
+        settings are those that the servers must have, such as {"sync": "bsp"}: others reject the rank.
+        """
+        return Tables(self, tables, settings)
 
     def fail(self, why: str) -> bool:
         """Ends the job because of a fault of the program: operations of all ranks fail, and name this rank and why. It returns

@@ -52,11 +52,11 @@ class Tables:
     before, and a row moves by the mean of the ranks' gradients; in async and ssp by the whole of each.
     """
 
-    def __init__(self, job: Job, tables: Sequence[Table]) -> None:
+    def __init__(self, job: Job, tables: Sequence[Table], settings: Mapping[str, str] | None = None) -> None:
         self.job = job
         self.tables = tuple(tables)
         self.numbers = {t.name: i for i, t in enumerate(tables)}
-        text = json.dumps({"sparse": [t.schema() for t in tables]})
+        text = json.dumps({"sparse": [t.schema() for t in tables], **({"settings": dict(settings)} if settings else {})})
         handle = c_void_p()
         check(library().ringo_tables_open(job._open("tables_open"), text.encode(), byref(handle)), "tables_open")
         self._handle: c_void_p | None = handle

@@ -37,11 +37,14 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         self._lane = Lane(group.start, group.rank, "operations", cut)
         self._messages = Lane(group.start, group.rank, "messages", bounded=False)  # waits for no operation of other ranks
         self._mailbox = Mailbox(group, timeout, self._messages)
+        self.before_close: list[Callable[[], None]] = []  # they raise nothing
         self._sequence = 0
         self._name = self._description = ""
 
     def close(self) -> None:
         """Leaves the job, if this is the group of all ranks, else closes the group. destroy_process_group has this done."""
+        while self.before_close:
+            self.before_close.pop()()
         self._completer.stop()
         self._mailbox.close()
         self._lane.close()
