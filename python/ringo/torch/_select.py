@@ -20,7 +20,8 @@ DENSITY = 0.05  # distopt.DefaultSpars
 EVERY = 16  # compress.DefaultEvery
 LEAST = 1e-45  # the least magnitude above 0
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-SELECTS = ("dlgs", "sparseTopK", "sparseThreshold")  # strategies that a Selector has
+SELECTS = ("dlgs", "sparseTopK", "sparseThreshold", "lags", "dgc")  # strategies that a Selector has; a layer of lags is a bucket
+SAMPLED = 100  # dgc estimates its threshold from one of so many values (compress.Sampled)
 
 Names = tuple[str, ...]
 
@@ -71,6 +72,9 @@ class Selector:
         if self.name == "sparseThreshold":
             return at_least(sizes, self.density)
         k = self._count(len(sizes))
+        if self.name == "dgc":
+            threshold.left = (threshold.left + 1) % SAMPLED
+            return sampled(sizes, k, threshold.left)
         if self.name == "dlgs" and threshold.left > 0:
             threshold.left -= 1
             index = at_least(sizes, threshold.value)
@@ -127,6 +131,17 @@ def largest(sizes: Tensor, k: int) -> tuple[Tensor, float]:
         equal = sizes[index] == least
         index = index[~equal | (equal.cumsum(0) <= k - (~equal).sum())]
     return index, float(least)
+
+
+def sampled(sizes: Tensor, k: int, turn: int) -> Tensor:
+    """The indices of about the k largest, k/4 to 2k of them, by a threshold that is estimated from a part of the values (Lin et al. 2018)."""
+    sample = sizes[turn::SAMPLED]
+    if len(sizes) < SAMPLED * SAMPLED:
+        return largest(sizes, k)[0]
+    index = at_least(sizes, float(torch.topk(sample, math.ceil(k * len(sample) / len(sizes))).values[-1]))
+    if 4 * len(index) < k:
+        return largest(sizes, k)[0]
+    return index[largest(sizes[index], k)[0]] if len(index) > 2 * k else index
 
 
 class Selected(Piece):

@@ -291,7 +291,7 @@ def ddp() -> None:
 def compressed() -> None:
     """Hooks of strategies: replicas stay equal, nothing is lost, and a checkpoint goes on with the same bits."""
     r, n = dist.get_rank(), dist.get_world_size()
-    for name, density in (("dlgs", 0.05), ("sparseTopK", 0.05), ("int8", 0), ("fp16", 0), ("fp32", 0)):
+    for name, density in (("dlgs", 0.05), ("sparseTopK", 0.05), ("lags", 0.05), ("dgc", 0.05), ("int8", 0), ("fp16", 0), ("fp32", 0)):
         model = DistributedDataParallel(Net(), bucket_cap_mb=0.2, gradient_as_bucket_view=True)
         strategy = ringo.torch.hook(name, density)
         strategy.register(model)

@@ -193,7 +193,7 @@ def refused() -> None:
 def selected() -> None:
     """What is selected on a device, and its residual, have the bits of the library's selection with the same threshold."""
     group, n = dist.group.WORLD._group, 5000
-    for name, density in (("sparseThreshold", 0.5), ("sparseTopK", 0.02), ("sparseTopK", 1.0), ("dlgs", 0.01)):
+    for name, density in (("sparseThreshold", 0.5), ("sparseTopK", 0.02), ("sparseTopK", 1.0), ("lags", 0.02), ("dlgs", 0.01)):
         library, device = ringo.Strategy(group, name, {"a": n}, density), Selector(name, density, {"a": n})
         for _ in range(1 if name == "dlgs" else 5):  # dlgs' later steps have thresholds of their own
             gradients = (torch.randn(n) * 8).round() / 8  # with zeros and equal ones
@@ -203,6 +203,19 @@ def selected() -> None:
             library.exchange(0, want.numpy())
             assert torch.equal(got, want) and torch.equal(index, index.sort().values), name
             assert torch.equal(device.residuals["a"], torch.from_numpy(library.state_dict()["a"])), name
+
+
+def by_sample() -> None:
+    """dgc selects about the share that is asked for, and loses nothing."""
+    for n in (500, 30000):
+        device, total, sent = Selector("dgc", 0.01, {"a": n}), torch.zeros(n), torch.zeros(n)
+        for _ in range(20):
+            gradients = torch.randn(n)
+            index, values = device.select(("a",), gradients)
+            total += gradients
+            sent[index] += values
+            assert 0.01 * n / 4 <= len(index) <= 2 * 0.01 * n, len(index)
+        torch.testing.assert_close(sent + device.residuals["a"], total)
 
 
 def reused() -> None:
@@ -289,6 +302,7 @@ class Staging(unittest.TestCase):
 
     def test_selection(self) -> None:
         ranks(1, selected)
+        by_sample()
         reused()
         ranks(2, halves, prepare=lambda _: force())
 
