@@ -2,16 +2,16 @@ package collective
 
 import "fmt"
 
-// The algorithms. Not every operation has each of them: see Algorithms.
+// The algorithms. An operation has some of them: see docs/costs.md.
 const (
-	Ring     = "ring"     // optimal for bandwidth, see RingSchedule; of a broadcast or reduce: a chain
+	Ring     = "ring"     // optimal for bandwidth, see RingSchedule; a chain in a broadcast or reduce
 	Doubling = "doubling" // log2 N steps with the whole operand; few messages
 	Halving  = "halving"  // halves, then doubles the data sent: optimal for bandwidth in 2 log2 N steps
 	Tree     = "tree"     // up and down a binomial tree
 	// Hierarchical: first within each host, then among the owners of each slice
 	Hierarchical = "hierarchical"
 	Exchange     = "exchange" // two ranks exchange whole operands
-	Pairwise     = "pairwise" // every rank with each other one, part by part
+	Pairwise     = "pairwise" // each rank exchanges one part with every other rank
 	Direct       = "direct"   // shared memory of all ranks
 	Naive        = "naive"    // all data to rank 0 and back, the baseline
 	Auto         = "auto"     // choice of the rules; in Config only
@@ -38,8 +38,7 @@ var methodNames = [methods]string{"", Ring, Doubling, Halving, Tree, Hierarchica
 
 func (m algorithm) String() string { return methodNames[m] }
 
-// methodOf returns the algorithm of that name; ok is false if no operation has
-// it.
+// methodOf returns the algorithm with this name; ok is false if no operation has the algorithm.
 func methodOf(name string) (m algorithm, ok bool) {
 	for m, n := range methodNames {
 		if n == name && (m == 0 || offered(algorithm(m))) {
@@ -66,7 +65,7 @@ func offered(m algorithm) bool {
 	return false
 }
 
-// Algorithms lists the algorithms that can be named.
+// Algorithms lists the algorithms that Config.Algorithm accepts, without Auto.
 func Algorithms() []string {
 	var out []string
 	for m := byRules + 1; m < methods; m++ {
@@ -77,8 +76,8 @@ func Algorithms() []string {
 	return out
 }
 
-// implementation returns what carries an operation out by an algorithm, nil where the
-// operation has no such algorithm.
+// implementation returns the function that performs an operation by an algorithm; nil if the
+// operation does not have the algorithm.
 func implementation(k kind, m algorithm) func(*Work) error { return carriers[k][m] }
 
 var carriers = [kinds][methods]func(*Work) error{

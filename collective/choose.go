@@ -58,7 +58,7 @@ func defaultRulesOf(k kind, s situation) []rule {
 	case kindAllReduce:
 		switch {
 		case s.ranks == 2 && s.hosts == 1:
-			return []rule{{128 << 10, byExchange}, {0, byPairs}} // above, adding the whole operand on both ranks costs more than a step
+			return []rule{{128 << 10, byExchange}, {0, byPairs}} // above, adding the whole operand on both ranks costs more than a 2nd step
 		case s.ranks == 2:
 			return []rule{{128 << 10, byExchange}, {0, byRing}}
 		case s.ranks <= 8 && s.hosts == 1:

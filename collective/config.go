@@ -47,8 +47,8 @@ type Config struct {
 	ID uint32
 	// ShmSlot is the group's slot in shared memory, 1 to 16, for IDs from FirstSubgroup on. 0 means
 	// the slot of the ID, if it has one; below 0 means none. Groups with a common rank need
-	// different slots, or the same sequentially: see Group.ShmReleased. ShmSlot must be equal in
-	// all members.
+	// different slots, or use one slot sequentially: see Group.ShmReleased. ShmSlot must be equal
+	// on all ranks of the group.
 	ShmSlot int
 }
 

@@ -190,7 +190,7 @@ func (s *shmGroup) lay(places []int, number int) {
 // whole reports whether all ranks of the group share memory.
 func (s *shmGroup) whole(size int) bool { return s != nil && len(s.ranks) == size }
 
-// flag returns a line of a place in the slot of operation n.
+// flag returns the flag in a line of a place's piece of the slot of operation n.
 func (s *shmGroup) flag(n uint64, place, line int) *shmwait.Flag {
 	slot := int(n) & (s.slots - 1)
 	return s.flags[(slot*len(s.ranks)+place)*slotLines+line]
@@ -201,8 +201,8 @@ func (s *shmGroup) stage(n uint64, place int) []byte {
 	return s.staging[int(n)&(s.slots-1)*len(s.ranks)+place]
 }
 
-// sit publishes this rank's CPU every sitEvery operations. A rank otherwise publishes its CPU only
-// in waits, and may never wait.
+// sit publishes the CPU that this rank runs on, every sitEvery operations. Otherwise a rank
+// publishes its CPU only in waits, and may never wait.
 func (s *shmGroup) sit(number uint64) {
 	if number%sitEvery == 0 {
 		s.waiter.Sit()
@@ -212,7 +212,7 @@ func (s *shmGroup) sit(number uint64) {
 
 const sitEvery = 64
 
-// arrange sets the order in which places are awaited.
+// arrange sets the order in which this rank waits for the other places.
 func (s *shmGroup) arrange() {
 	var room [64]int
 	order := s.waiter.Order(room[:0], len(s.ranks), s.me)
@@ -244,16 +244,17 @@ func (w *Work) step(n int) error {
 // countBits is the number of bits of a step number in a counter.
 const countBits = 30
 
-// Reads of a counter before the wait is recorded, for Waiting, and passed to shmwait.Waiter.
+// Numbers of reads of a counter before a wait is recorded (Group.Waiting) and left to
+// shmwait.Waiter.
 const (
 	directSpins    = 500
 	spinsInCompany = 10
 )
 
-// spinsApart is the number of first reads of the counter of a rank on another core, if ranks share
-// cores. Ranks of this core precede in share.order and have arrived, so that yielding would cost
-// two thread switches without a gain. 256 reads (Flag.Spin) take 4 to 13 us, about as long as the
-// switches: more would keep the core from a neighbour that computes.
+// spinsApart is the number of reads of a counter before this rank yields, if ranks share cores and
+// the awaited rank is on another core. Ranks on this core come first in share.order and have
+// arrived, so yielding would cost two thread switches without a gain. 256 reads (Flag.Spin) take 4
+// to 13 us, like the switches: more would delay a rank that computes on this core.
 const spinsApart = 256
 
 // awaitNext is await for the next place in share.order.

@@ -78,9 +78,9 @@ func (w *Work) arriveInline(operand []byte) error {
 	return nil
 }
 
-// arrive publishes this rank's operation w, its operand's offset, or nowhere, and the length of its
-// largest part, and waits for all other ranks. They may read this rank's memory until this slot's
-// next operation.
+// arrive publishes operation w, with the offset of this rank's operand (or nowhere) and the length
+// of its largest part, and waits for all other ranks. The other ranks may read this rank's memory
+// until this slot's next operation.
 func (w *Work) arrive(place uint64, most int) error {
 	s := w.g.share
 	f := s.flag(w.number, s.me, lineArrived)
@@ -142,8 +142,8 @@ func (a arrival) show() peerOperand {
 }
 
 // readPeer stores the arrival of rank i. Errors: an offset outside of that rank's memory, or a
-// length that no operand of this operation has, because of an error in its program or in one that
-// overwrites its memory.
+// length that no operand of this operation has. The cause is an error in that rank's program, or
+// another program that overwrites its memory.
 func (w *Work) readPeer(i int, a arrival) error {
 	s := w.g.share
 	room := uint64(len(s.arenas[i]))

@@ -143,7 +143,7 @@ func (w *Work) hostExchange() error {
 }
 
 // hostRegather is hostExchange after hostScatter, without a second arrival. The first step reports
-// a complete part, and the end of reads from other ranks' operands and staging.
+// that this rank's part is complete and that it no longer reads other ranks' operands and staging.
 func (w *Work) hostRegather() error {
 	s := w.g.share
 	if err := w.nextStep(); err != nil {

@@ -45,7 +45,7 @@ const (
 	pairFlagBytes = 256 << 10
 	pairCellBytes = 1 << 20 // bytes of all cells of a rank
 	leastCell     = 1 << 10
-	leastStream   = 16 << 10 // cells below it are no faster than the mesh
+	leastStream   = 16 << 10 // smaller cells are no faster than the mesh
 )
 
 // notice describes the message in a slot.
@@ -59,7 +59,7 @@ type notice struct {
 
 const noticeInline = 32
 
-// pipe is one direction between this rank and another.
+// pipe is the shared memory for messages in one direction between this rank and another rank.
 type pipe struct {
 	announced *shmwait.Flag // number of messages
 	notices   [pairSlots]*notice
@@ -200,8 +200,8 @@ func (w *Work) awaitAnnouncement(i int) error {
 	return w.await(in.announced, w.number+1, i)
 }
 
-// skipTurn takes and passes the turn of a Receive that cannot begin because of an error: later ones
-// wait for this turn without a timeout.
+// skipTurn takes and passes the turn of a Receive that cannot begin because of an error: later
+// Receives wait for this turn without a timeout.
 func (w *Work) skipTurn() {
 	if w.kind != kindReceive {
 		return

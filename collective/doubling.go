@@ -45,7 +45,7 @@ func (w *Work) doublingAllReduce() error {
 	return nil
 }
 
-// unfolded returns the rank of place own among the 2^k ranks left of 2^k + extra.
+// unfolded returns the rank with number own among the 2^k ranks that remain of 2^k + extra.
 func unfolded(own, extra int) int {
 	if own < extra {
 		return 2*own + 1
@@ -78,12 +78,12 @@ func (w *Work) doublingGather() error {
 	return nil
 }
 
-// chunkRange is n chunks from first, wrapping past the last, and their receiver or sender.
+// chunkRange is n chunks from chunk first on, wrapping past the last, that peer sends or receives.
 type chunkRange struct{ peer, first, n int }
 
-// exchangeChunks sends chunks of x while others arrive, to be added or to overwrite. The outgoing
-// or the incoming chunks wrap past the last chunk, depending on the rank: both parts are one
-// exchange, so that no rank sends its rest only after receiving.
+// exchangeChunks sends the chunks out of x, and receives the chunks in, which are added to x or
+// overwrite x. If chunks wrap past the last chunk, both pieces are one exchange, so that no rank
+// sends its second piece only after receiving.
 func (w *Work) exchangeChunks(number int, out, in chunkRange, add bool) error {
 	outs, ins := w.split(out), w.split(in)
 	s := step{number: 2 * number, to: out.peer, from: in.peer}
@@ -97,8 +97,8 @@ func (w *Work) exchangeChunks(number int, out, in chunkRange, add bool) error {
 
 type span struct{ lo, hi int }
 
-// split returns the bytes of a range of chunks: up to the last chunk, and from the
-// first.
+// split returns the bytes of a range of chunks, in two pieces if the range wraps past the last
+// chunk.
 func (w *Work) split(r chunkRange) (out [2]span) {
 	n := min(r.n, w.scope.size-r.first)
 	out[0].lo, out[0].hi = w.chunks(r.first, r.first+n)

@@ -3,7 +3,7 @@ package collective
 // Traffic between hosts of algorithms without a notion of hosts: the ranks of a host share its
 // wire, so that the links of ranks alone do not determine an operation's time.
 
-// hostTraffic returns the most that a host sends to other hosts or receives from them, in K, with
+// hostTraffic returns the maximum traffic of a host, to other hosts or from other hosts, in K, with
 // rank 0 as the root. hosts has the host of each rank.
 func (f formulas) hostTraffic(hosts []int) float64 {
 	out, in := map[int]float64{}, map[int]float64{}
@@ -78,8 +78,8 @@ func (f formulas) ways() float64 {
 	return 1
 }
 
-// circle calls each for the distances between sender and receiver, in either direction, because
-// both directions cross the same boundaries.
+// circle calls each with every distance between a sender and its receiver, and a rank's traffic
+// over that distance, in K. The direction is ignored: both directions cross the same boundaries.
 func (f formulas) circle(n int, each func(far int, k float64)) {
 	if f.method == byPairs || f.method == byExchange {
 		for far := 1; far < n; far++ {

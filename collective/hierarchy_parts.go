@@ -17,8 +17,8 @@ func leads(s, slices, n int) bool {
 	return s == 0 || ownerOf(s-1, slices, n) != ownerOf(s, slices, n)
 }
 
-// partsOf returns the owners of slice s, one per host, and marks owners with the part in another
-// slice; absent is nil without such owners.
+// partsOf returns the owners of slice s, one per host, and marks as absent the owners that have
+// their part in another slice; absent is nil without such owners.
 func partsOf(lists [][]int, s, slices int) (ranks []int, absent []bool) {
 	silent := false
 	for _, list := range lists {
@@ -50,7 +50,7 @@ func (w *Work) bundleOf(i int) int {
 	return n
 }
 
-// partAt returns the bounds in x of rank r's part; of local place r's in an allreduce.
+// partAt returns the bounds in x of rank r's part; in an allreduce r is a local place.
 func (w *Work) partAt(r int) (lo, hi int) {
 	if len(w.ends) == 0 {
 		n := len(w.x) / w.g.size
@@ -110,8 +110,8 @@ func (w *Work) hierarchicalAllGather() error {
 	return nil
 }
 
-// swapParts sends parts of x to one place and receives parts from another, into x or, with an own
-// bundle, for addition to the bundle. The number of a message is the part's number in its bundle.
+// swapParts sends parts of x to one place and receives parts from another. Received parts overwrite
+// x or, if own is not nil, are added to own. A message has the number of its part in the bundle.
 func (w *Work) swapParts(to, from int, out, in []int, own []byte) error {
 	at := 0
 	for k := range max(len(out), len(in)) {

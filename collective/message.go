@@ -46,8 +46,8 @@ func (w *Work) waitFor(slot, from int) error {
 	return err
 }
 
-// send sends message i. Its wait, if any, counts from the last receive: reading the clock costs as
-// much as half the rest of a short operation.
+// send sends message i. If the send waits, its recorded wait begins at the last receive: reading
+// the clock would take half as long as the rest of a short operation.
 func (w *Work) send(i, to int, p []byte) error {
 	peer := w.meshRank(to)
 	if _, since := w.waits.Load(); since == 0 { // a point-to-point operation moved from shared memory to the mesh

@@ -81,9 +81,8 @@ func (op ReduceOp) kernel() simd.Reduction {
 	return simd.ReduceSum
 }
 
-// combine does dst = a op b, where dst may be a or b. For an operation that all
-// ranks are to do with the same bits, a is the lower rank's operand: which of
-// two float64 NaNs survives depends on the order.
+// combine does dst = a op b, where dst may be a or b. If all ranks must compute the same bits, a is
+// the lower rank's operand: the result of two different float64 NaNs depends on the order.
 func (w *Work) combine(dst, a, b []byte) {
 	k, op := w.g.kernels, w.op.kernel()
 	switch w.elem {

@@ -41,7 +41,7 @@ func StartReceive[T Number](g *Group, x []T, from int) *Work {
 }
 
 // StartReceiveNoTimeout is StartReceive for a message that may never come: Config.Timeout does not
-// limit the wait. A lost rank ends it.
+// limit the wait. The wait fails if the rank is lost.
 func StartReceiveNoTimeout[T Number](g *Group, x []T, from int) *Work {
 	w := g.newWork(kindReceive, elementOf[T]())
 	w.noTimeout = true

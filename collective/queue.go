@@ -138,8 +138,8 @@ func (g *Group) hire() {
 	go g.worker()
 }
 
-// hand starts or wakes a worker for the queue's head if that may begin. A woken worker counts as
-// idle until it runs, and then calls hand: successive operations do not wait for one worker. g.mu
+// hand starts or wakes a worker if the queue's head may begin. A woken worker counts as idle until
+// it runs, and then calls hand for the next operation: that need not wait for the same worker. g.mu
 // is held.
 func (g *Group) hand() {
 	switch {

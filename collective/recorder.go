@@ -24,7 +24,7 @@ type opRecorder struct {
 	group  uint32
 	kinds  [kinds]record.Name
 	hows   [methods]record.Name
-	bucket atomic.Uint64 // current bucket: number plus one, above its name
+	bucket atomic.Uint64 // current bucket: number plus one in the high bits, name in the low 16 bits
 	like   likeness      // operation of draft
 	draft  record.Draft
 }
@@ -115,7 +115,7 @@ func (s *opRecorder) event(w *Work) record.Event {
 	return e
 }
 
-// look records the start of a wait of w. An operation in the lane has read no clock before.
+// look records the start of a wait of w. For an operation in the lane this is the first clock read.
 func (s *opRecorder) look(w *Work) {
 	now := s.rec.Now()
 	if !w.hasStart {

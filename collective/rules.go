@@ -195,8 +195,8 @@ func (g *Group) follow(l Rules) error {
 	return nil
 }
 
-// Rules returns the rules in addition to the default ones, from a Profile or the configuration; nil
-// without any. As Config.Rules they make another group of as many ranks choose equally.
+// Rules returns the rules from a Profile or the configuration; nil means default rules alone. With
+// these Config.Rules, another group of as many ranks chooses the same algorithms.
 func (g *Group) Rules() Rules {
 	if l := g.tuned.Load(); l != nil {
 		return slices.Clone(*l)

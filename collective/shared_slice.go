@@ -25,8 +25,8 @@ func SharedOffset[T Number](g *Group, x []T) int64 {
 
 // SharedSlice returns n read-only values at rank r's SharedOffset, in the memory of r. Values
 // written by r before an operation that both ranks have finished are visible. They remain until r
-// writes again. r must not write before the end, on r, of a further operation that this rank
-// started after reading. An error reports that r has no memory at the offset.
+// writes again. r may write only after another operation, started by this rank after reading, has
+// ended on r. An error reports that r has no memory at the offset.
 func SharedSlice[T Number](g *Group, r int, place int64, n int) ([]T, error) {
 	var zero T
 	size := int64(unsafe.Sizeof(zero))

@@ -17,7 +17,7 @@ import "fmt"
 type signature uint64
 
 func (w *Work) signature() signature {
-	if w.kind.pairs() { // the two have different roots, and only one sends
+	if w.kind.pairs() { // sender and receiver, with different kinds and roots, need one signature
 		return signature(kindSend) | signature(w.elem)<<5 | signature(w.shared())<<26
 	}
 	return signature(w.kind) | signature(w.elem)<<5 | signature(w.op)<<9 | signature(w.algorithm)<<12 |

@@ -17,7 +17,7 @@ func (w *Work) chainBroadcast() error { return w.spread(true) }
 // treePlace returns this rank's place in a tree.
 func (w *Work) treePlace() int { return mod(w.scope.rank-w.root, w.scope.size) }
 
-// outOf returns the scope's place of a place in the tree.
+// outOf returns the place in the scope of a place in the tree.
 func (w *Work) outOf(place int) int { return (w.root + place) % w.scope.size }
 
 // spread receives x from the parent, if any, and sends every segment to the children immediately.

@@ -56,7 +56,7 @@ func (g *Group) neighbours(same bool) (a, b int, ok bool) {
 	return 0, 0, false
 }
 
-// measureLink measures the link between a and b; the measurement of a counts.
+// measureLink measures the link between a and b; all ranks return a's measurement.
 func measureLink(g *Group, a, b int) (Link, error) {
 	seen := make([]float64, 2)
 	var err error
@@ -155,7 +155,7 @@ func (p Profile) rules(g *Group) Rules {
 		kindGather, kindScatter, kindAllToAll, kindAllToAllV, kindBarrier)
 }
 
-// flat is an algorithm without knowledge of hosts, with the bytes sent over the wire of one host.
+// flat is an algorithm that ignores hosts, with the bytes sent over the wire of one host.
 type flat struct {
 	formulas
 	wire float64 // bytes over a host's wire, in K
@@ -171,7 +171,7 @@ func flatOn(hosts []int) []flat {
 	return out
 }
 
-// even returns the operation with the same formulas, if parts had equal lengths.
+// even returns the operation with the formulas of k for parts of equal lengths.
 func (k kind) even() kind {
 	switch k {
 	case kindAllGatherV:
@@ -182,10 +182,10 @@ func (k kind) even() kind {
 	return k
 }
 
-// ringBonus is the largest time of another algorithm between hosts, relative to the ring's. By the
-// formulas both take the time of their bytes. But the ring keeps a stream to a neighbour full,
-// while TCP must fill the link again for each partner: at 20 and 100 Mbit/s halving and pairs took
-// 1.3 to 1.6 times the ring's time.
+// ringBonus is the largest predicted time, relative to the ring's, at which another algorithm
+// replaces the ring between hosts. The formulas count bytes alone. But the ring keeps a stream to a
+// neighbour full, while TCP must fill the link again for each partner: at 20 and 100 Mbit/s halving
+// and pairs took 1.3 to 1.6 times the ring's time.
 const ringBonus = 0.9
 
 // quickest returns the algorithm of k with the least time; the ring if none is clearly faster; the

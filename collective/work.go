@@ -54,7 +54,7 @@ type algorithmState struct {
 	partial []byte      // partial result of an operation that preserves its operand
 	copied  []byte      // partial result of a host
 
-	number       uint64        // number of the operation among direct ones, or among those of a pair
+	number       uint64        // number among direct operations, or among the operations of a pair of ranks
 	arrivals     []peerOperand // operand that each rank has published
 	steps        int           // hierarchical steps that this rank has finished
 	dsts, srcs   [][]byte      // tables of operands
@@ -63,7 +63,7 @@ type algorithmState struct {
 	block        []byte
 }
 
-// bookkeeping is the operation's way from start to Wait and back to the group.
+// bookkeeping is the operation's state between its start and the return of the Work to the group.
 type bookkeeping struct {
 	seq       uint32
 	sig       signature
@@ -257,8 +257,8 @@ func (w *Work) execute() error {
 }
 
 // toParts is execute for operations whose results may be separate slices. Only the direct algorithm
-// writes them there: the other algorithms send several parts in one message, and therefore need a
-// contiguous result first.
+// writes to separate slices: the other algorithms send several parts in one message, and therefore
+// need a contiguous result first.
 func (w *Work) toParts() error {
 	if len(w.separateOuts) == 0 || w.algorithm == byDirect && w.g.size > 1 {
 		return w.execute()

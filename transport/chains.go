@@ -78,7 +78,7 @@ func (in *Inbox) mismatched(tag Tag) {
 	}
 }
 
-// findArrived returns the message under tag, or a message proving another operation of the peer.
+// findArrived returns the message with tag, or one that shows a different operation of the peer.
 func (in *Inbox) findArrived(tag Tag) *message {
 	m := in.arrived[tag.chain()].first
 	for m != nil && !(m.tag.operation(tag) && (m.tag.Part == tag.Part || m.tag.Sig != tag.Sig)) {

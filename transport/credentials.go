@@ -9,8 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Credentials are the secrets and requirements of an end of a connection: a Ticket, or a Ticket
-// Under a TLS. Both ends must hold the same ticket.
+// Credentials are the secrets and requirements of an end of a connection: a Ticket, or the result
+// of Ticket.Under. Both ends must hold the same ticket.
 type Credentials interface {
 	secrets() *guarded
 }
@@ -84,8 +84,8 @@ func (c TLS) Validate() error {
 	return errors.Join(faults...)
 }
 
-// applies reports whether to encrypt a connection. Both ends see the same pair of addresses, unless
-// a NAT translates addresses: then the host addresses differ on both ends.
+// applies reports whether to encrypt a connection. Both ends decide equally: they see the same pair
+// of addresses or, with a NAT between them, addresses of two hosts on both ends.
 func (c TLS) applies(conn net.Conn) bool {
 	near, ok := conn.LocalAddr().(*net.TCPAddr)
 	far, same := conn.RemoteAddr().(*net.TCPAddr)

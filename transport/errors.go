@@ -147,9 +147,9 @@ func (e *AbortError) Unwrap() []error {
 	return out
 }
 
-// NewAbortError describes cause as the peers of rank receive the cause: a *LostError and ErrTimeout
-// keep their types, and all else is text. If cause follows from another rank's Abort, NewAbortError
-// returns that AbortError, so that all ranks name the same rank.
+// NewAbortError returns the error that the peers of rank receive for cause: a *LostError and
+// ErrTimeout keep their types, and all else is text. If cause follows from another rank's Abort,
+// NewAbortError returns that AbortError, so that all ranks name the same rank.
 func NewAbortError(rank int, cause error) *AbortError {
 	if by := (*AbortError)(nil); errors.As(cause, &by) {
 		return by

@@ -31,7 +31,7 @@ import (
 // (clientName): a peer with another name is refused before any cryptography.
 //
 // D proves the ticket first, so a stranger learns at most A's TLS certificate, which is the same
-// for all processes of a job if derived from the ticket. A's proof also is the consent. The order
+// for all processes of a job if derived from the ticket. By its proof A also accepts D. The order
 // ensures invariant[ticket-first]: a peer without proof of the ticket never enters a job, gets no
 // information about a job, and gets no memory except for one short frame or the state of the TLS
 // handshake. A may replace any of its messages by a refusal with the reason.

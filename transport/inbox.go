@@ -188,7 +188,7 @@ func (in *Inbox) begin(tag Tag, n int, r *Recv) (Arrival, error) {
 	return Arrival{tag: tag, msg: in.pool.get(tag, n)}, nil
 }
 
-// waitRoom waits until the message fits or its receive is posted, and returned. in.mu is held.
+// waitRoom waits until the message fits, or returns its receive if one is posted. in.mu is held.
 func (in *Inbox) waitRoom(tag Tag, n int, timeout time.Duration) (*Recv, error) {
 	in.waiting++
 	defer func() { in.waiting-- }()
@@ -261,7 +261,7 @@ func (in *Inbox) End(a Arrival, err error) {
 	in.pool.put(a.msg)
 }
 
-// keep stores a message in a pooled buffer, or returns a new receive; with an error neither.
+// keep stores a buffered message, or returns a receive posted since Begin; with an error neither.
 func (in *Inbox) keep(a Arrival, err error) *Recv {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -291,7 +291,7 @@ func (in *Inbox) settle(r *Recv) {
 	in.mu.Unlock()
 }
 
-// withdraw returns r to its owner and whether r still waited; else r completes soon.
+// withdraw takes r back, and reports whether r still waited for its message; else r completes soon.
 func (in *Inbox) withdraw(r *Recv) bool {
 	in.mu.Lock()
 	state := r.state

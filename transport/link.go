@@ -118,7 +118,7 @@ func (l *Link) writeEncoded(frames net.Buffers, patience time.Duration) error {
 	}
 }
 
-// writeVec writes vec. TLS has its own patience, as an abandoned write ends a TLS connection.
+// writeVec writes vec. Only TLS needs patience here: an abandoned write ends a TLS connection.
 func (l *Link) writeVec(patience time.Duration) (int64, error) {
 	if l.secure != nil {
 		return l.secure.writeAll(l.vec, patience)

@@ -84,7 +84,7 @@ func (r *Recv) Tag() Tag { return r.tag }
 // Len returns the length of the message in bytes.
 func (r *Recv) Len() int { return len(r.dst) }
 
-// park reports whether the receive completed within timeout, without suspensions of this process.
+// park reports whether the receive completed within timeout, not counting pauses of this process.
 func (r *Recv) park(timeout time.Duration) bool {
 	if !r.ready.CompareAndSwap(pending, parked) {
 		return true

@@ -39,7 +39,7 @@ func (s *SecureConn) writeAll(vec net.Buffers, patience time.Duration) (int64, e
 // which then belongs to the caller alone. read and write transfer the available bytes without
 // waiting; without data or space they return an error that is a temporary net.Error. Unwritten
 // bytes stay in memory for Flush. Calls of Divert, Read, Write and Flush must not overlap, except
-// for one Read with one of the rest.
+// for one Read with one other call.
 func (s *SecureConn) Divert(read func([]byte) (int, error), write func([]byte) (int, error)) {
 	s.lower.mu.Lock()
 	defer s.lower.mu.Unlock()

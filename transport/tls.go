@@ -56,8 +56,8 @@ func (g *guarded) conf() (*tls.Config, error) {
 }
 
 // clientName returns the server name that clients of the ticket's job request. The name is sent in
-// clear: a reader can link connections of one job, but learns no part of the ticket. The name stops
-// foreign clients before a server computes, and proves no identity.
+// clear: a reader can link connections of one job, but learns no part of the ticket. A server
+// refuses other names before any cryptography; the name proves no identity.
 func (t Ticket) clientName() (string, error) {
 	b, err := hkdf.Key(sha256.New, t, nil, nameLabel, 16)
 	return hex.EncodeToString(b), err
@@ -192,7 +192,7 @@ func (c *handshaker) explainTLS(err error) error {
 const (
 	alertBadCertificate tls.AlertError = 42
 	alertInternal       tls.AlertError = 80
-	alertNoTLS          tls.AlertError = 70 // protocol_version: never sent between two ringo processes otherwise
+	alertNoTLS          tls.AlertError = 70 // protocol_version: ringo never sends this alert for another reason
 )
 
 // noTLS is a TLS record with the alert, for a peer that starts TLS where it is off.

@@ -15,7 +15,7 @@
 //
 // A session is a connection to every server, renewed after a failure. Calls of a session reach each
 // server in order: a pull includes the pushes before it, within the servers' consistency mode. If
-// pulls need more than [Config.Pulls] messages in flight, later pushes overtake the waiting ones.
+// pulls need more than [Config.Pulls] messages in flight, later pushes overtake the waiting pulls.
 // Trainers with several concurrent batches use a session per thread.
 //
 // # Pushes are applied exactly once
@@ -30,7 +30,7 @@
 //
 // Keys are split by owner and copied once, gradients are copied (or encoded) once. Rows from a
 // single server are read from the connection directly into dst; rows from several servers are
-// copied there. A batch allocates no garbage once buffers have grown.
+// copied to dst. A batch allocates no garbage once buffers have grown.
 package client
 
 import (
@@ -80,15 +80,15 @@ type Config struct {
 	// Pull and Push are the encodings of rows and of their gradients, Dense that of arrays. Zero:
 	// float32.
 	Pull, Push, Dense message.Code
-	// Merge allows duplicate keys in a batch: they are sent once, with the sum of their gradients
-	// in order of appearance. Without it a pull may have duplicates, a push may not.
+	// Merge allows duplicate keys in a batch: each key is sent once, with the sum of its gradients
+	// in order of appearance. Without Merge a pull may have duplicates, a push may not.
 	Merge bool
 
 	// Window is the maximum number of a session's unacknowledged changes per server, and Pulls that
 	// of messages in flight for rows or values; 0: 16 each. The server may allow fewer pulls.
 	Window, Pulls int
-	// Reconnect is the maximum absence of a server, also at the start; 0: 2 min, or half of Timeout
-	// if less. A server that opens its tables, and reports so, is not absent.
+	// Reconnect is the longest absence of a server (no connection), also at the start; 0: 2 min, or
+	// half of Timeout if less. A server that reports that it opens tables is not absent.
 	Reconnect time.Duration
 	// Timeout is the maximum wait for an answer or an acknowledgement, including absences of the
 	// server: longer than Reconnect, and than the servers' wait for other trainers. A checkpoint of

@@ -22,9 +22,9 @@ type codedPush struct {
 // zeros; q is then a code without blocks. A value outside the range of q is a *compress.ValueError
 // with its index in the range.
 //
-// For each server PushCoded sends payloads of package compress. Values in blocks travel in the
-// blocks counted from lo, so that their decoded values are those of the caller's codec: a block
-// that crosses the border of two servers travels to both.
+// For each server PushCoded sends payloads of package compress. If q has blocks, they are counted
+// from lo, so that decoded values are those of the caller's codec: a block that crosses the border
+// of two servers is sent to both.
 func (l *Session) PushCoded(array int, step uint64, lo int, q compress.Quantiser, x []float32, s *compress.Sparse) (bytes int64, err error) {
 	n := len(x)
 	if s != nil {

@@ -116,7 +116,7 @@ func (k *link) meet(p *Pull, number uint64, blob []byte) error {
 	return k.add(it)
 }
 
-// metAt reads the result of a gather, and stores it as the message for a restarted server.
+// metAt reads the result of a gather, and stores the frame to resend to a restarted server.
 func (k *link) metAt(conn *message.Conn, it *outMessage, n int) error {
 	frame := make([]byte, message.Front+n)
 	if err := conn.Read(frame[message.Front:]); err != nil {

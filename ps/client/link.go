@@ -186,8 +186,8 @@ func (k *link) reach(cause error) (*message.Conn, message.Welcome, error) {
 	}
 }
 
-// try makes a connection and introduces the session. lived is the server's presence until a
-// failure.
+// try makes a connection and introduces the session. lived is the time that the server was present
+// before a failure.
 func (k *link) try(ctx context.Context) (_ *message.Conn, w message.Welcome, lived time.Duration, err error) {
 	cfg := &k.c.cfg
 	nc, err := cfg.Dial(ctx, k.addr)
@@ -257,7 +257,7 @@ func (k *link) introduce(conn *message.Conn) (w message.Welcome, err error) {
 	}
 }
 
-// errEnds is the error of a server's goodbye. Another server may replace it.
+// errEnds is the error of a goodbye from a server, which another server may replace.
 var errEnds = errors.New("the server has ended")
 
 // parting returns the error for a server's last frame.
@@ -297,7 +297,7 @@ func (k *link) begin(conn *message.Conn, w message.Welcome) error {
 			w.Last, k.number, k.changes)
 	}
 	if fresh {
-		k.number = w.Last // made by an earlier process of this trainer
+		k.number = w.Last // changes up to w.Last are from an earlier process of this trainer
 	}
 	k.limits.Keys, k.limits.Values = w.Keys, w.Values
 	k.pulling = min(w.Pulls, k.c.cfg.Pulls)
@@ -385,8 +385,8 @@ func (k *link) flush(ctx context.Context) error {
 	return k.err
 }
 
-// goodbye confirms to the server that the trainer has seen the acknowledgement of its leave. The
-// server would otherwise wait for a while, so that a failure is harmless.
+// goodbye confirms to the server that the trainer has seen the acknowledgement of its leave.
+// Without a goodbye the server only waits for a while, so that a failure is harmless.
 func (k *link) goodbye(ctx context.Context) {
 	k.mu.Lock()
 	k.leaving = true

@@ -33,8 +33,8 @@ type outMessage struct {
 	places []int32   // index in the pull's destination of each row
 }
 
-// newMessage returns a message with a frame of size bytes, when the queue has space, or the link's
-// permanent error. Only one goroutine at a time calls it for a link.
+// newMessage waits until the queue has space, and returns a message with a frame of size bytes, or
+// the link's permanent error. Only one goroutine at a time calls newMessage for a link.
 func (k *link) newMessage(change bool, size int) (*outMessage, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -118,7 +118,7 @@ func (k *link) add(it *outMessage) error {
 	}
 	it.since, it.delivered, it.dropped = k.c.clock.Now(), false, false
 	if it.entry = k.c.record.Begin(it.t, it.head, len(it.frame), k.server, k.session); !it.change {
-		k.c.record.Wait(it.entry, k.server) // no call waits for the end of a change
+		k.c.record.Wait(it.entry, k.server) // recorded now: no later call waits for the end of a change
 	}
 	k.queue = append(k.queue, it)
 	k.wakeWriter()
@@ -181,7 +181,7 @@ func (k *link) change(t wire.Type, head message.Head, size int, fill func(body [
 	return k.add(it)
 }
 
-// pushRows queues gradients with their counts, in order, for keys, or the keys at places.
+// pushRows queues gradients with their counts for keys or, with places, the keys at these indices.
 func (k *link) pushRows(head message.Head, keys []uint64, places []int32, grads []float32) error {
 	front, dim, counts := message.KeySize*head.Count, k.limits.Dims[head.Table], k.c.counts[head.Table]
 	return k.change(message.TypePushRows, head, front+head.Code.RowsSize(head.Count, dim, counts), func(body []byte) (err error) {
@@ -237,7 +237,7 @@ func (k *link) pullDense(p *Pull, head message.Head, dst []float32) error {
 const maxWrite = 16
 
 // load passes unsent messages to the writer. At the limit of pulls in flight later pulls wait, and
-// changes and gathers overtake them: an answer may depend on these.
+// changes and gathers overtake the waiting pulls: an answer may depend on a change or gather.
 func (k *link) load(items []*outMessage) []*outMessage {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Session connects to all servers. Its methods are safe for concurrent use, but sequential.
+// Session connects to all servers. Concurrent calls of its methods are safe, but run sequentially.
 type Session struct {
 	c     *Client
 	index int
@@ -137,12 +137,12 @@ func (l *Session) rows(table int, step, at uint64, keys []uint64, dst []float32)
 // unacknowledged. Without Config.Merge keys must be distinct.
 //
 // The servers' mode determines the effect. In bsp a row is updated once per step, by the rule and
-// the mean of the trainers' pushes: the sum divided by the number of trainers in the step, pushes
-// of this row or not, as for one large batch. In async and ssp each push updates the row by its
-// full gradient: with N trainers by N pushes per step, and a learning rate for bsp may be N times
-// too high. In geo pushes are added without a rule: they must be the change of the trainer's copy
-// divided by the number of copies. A gradient would make parameters worse: servers in geo mode
-// accept only trainers with the setting "sync".
+// the mean of the trainers' pushes: the sum divided by the number of trainers in the step,
+// including trainers without a push of this row, as for one large batch. In async and ssp each push
+// updates the row by its full gradient: N trainers make N updates per step, and a learning rate for
+// bsp may be N times too high. In geo pushes are added without a rule: they must be the change of
+// the trainer's copy divided by the number of copies. A gradient would make parameters worse:
+// servers in geo mode accept only trainers with the setting "sync".
 func (l *Session) PushRows(table int, step uint64, keys []uint64, grads []float32) error {
 	dim, err := l.table(table, keys, grads, true)
 	if err != nil {
@@ -340,7 +340,7 @@ func (p *Pull) clocked(step uint64) {
 	p.mu.Unlock()
 }
 
-// WaitClocked is Wait for rows, and returns the last step up to which they are complete.
+// WaitClocked is Wait for rows, and returns the last step up to which the rows include all pushes.
 func (p *Pull) WaitClocked() (step uint64, err error) {
 	if err := p.arrive(); err != nil {
 		return 0, err

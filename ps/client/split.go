@@ -14,8 +14,8 @@ type splitter struct {
 	owner   []uint16 // owners of the sent keys
 	at      []int32  // start of each server's keys, and the end
 
-	// The set has the keys of a batch: an entry has a round, so that no clearing is needed, and the
-	// key's index in the batch.
+	// set is a hash set of a batch's keys. An entry has the batch's round, so that set needs no
+	// clearing, and the key's index in the batch.
 	set    []uint64
 	round  uint64
 	unique []int32 // batch indices of distinct keys
@@ -26,8 +26,8 @@ type duplicate struct{ place, first int32 }
 
 const roundLimit = 1 << 32 // entries have 32 bits for the round
 
-// merge finds duplicate keys: unique has the first index of each key, dups, appended to the
-// argument, the other ones.
+// merge finds duplicate keys: unique has the first index of each key, and the other indices are
+// appended to dups.
 func (s *splitter) merge(keys []uint64, dups []duplicate) (unique []int32, _ []duplicate) {
 	size := 2 << bits.Len(uint(len(keys)))
 	if len(s.set) < size {
@@ -55,8 +55,8 @@ next:
 	return s.unique, dups
 }
 
-// split sorts indices of the batch by the owner of the key, stably, into order. nil places means
-// all. group then returns a server's range.
+// split sorts places, or all indices of the batch if nil, by the owner of the key, stably, and
+// returns them in the memory of order. group then returns a server's range.
 func (s *splitter) split(keys []uint64, places []int32, order []int32) []int32 {
 	n := len(places)
 	if places == nil {

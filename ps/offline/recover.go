@@ -22,8 +22,8 @@ type Recovery struct {
 
 // Recover updates the checkpoints of a job with ended or killed servers from their logs, and
 // reports the end of each log with the evidence. A server with a log ahead of the newest checkpoint
-// is opened as in a restart, and saved. Running servers are an error (dirlock.ErrHeld). Steps not
-// applied by bsp, without the clocks of all trainers, stay in the log.
+// is opened as in a restart, and saved. Running servers are an error (dirlock.ErrHeld). In bsp,
+// steps without the clocks of all trainers are not applied and stay in the log.
 func Recover(ctx context.Context, dir string, r Recovery) error {
 	if r.Report == nil {
 		r.Report = func(string) {}
@@ -52,7 +52,7 @@ func Recover(ctx context.Context, dir string, r Recovery) error {
 	return nil
 }
 
-// reportEnds reports the ends of logs; its error lists all losses, before any change.
+// reportEnds reports the end of every log. Its error lists all lost changes.
 func (j *Job) reportEnds(report func(line string)) error {
 	var errs []error
 	for _, s := range j.Servers {
@@ -68,7 +68,7 @@ func (j *Job) reportEnds(report func(line string)) error {
 	return errors.Join(errs...)
 }
 
-// hasLog reports whether the log still exists, or never did.
+// hasLog reports whether the log exists, or the server never had a log.
 func (s *Server) hasLog() bool { return s.About.Record == 0 || s.Log.Path != "" }
 
 func (s *Server) name() string { return fmt.Sprintf("server %d of %d", s.About.Index, s.About.Servers) }

@@ -144,7 +144,7 @@ func (m *Mesh) injected(op Op, peer int, tag transport.Tag, rule *Rule) error {
 	}
 }
 
-// SharedMemory returns the mesh's, unaffected by rules. See transport.SharedMemoryProvider.
+// SharedMemory returns the inner mesh's memory, without faults. See transport.SharedMemoryProvider.
 func (m *Mesh) SharedMemory() *transport.SharedMemory { return transport.SharedMemoryOf(m.Mesh) }
 
 // Cut breaks the link to a peer, if the mesh has links.

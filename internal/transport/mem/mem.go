@@ -183,7 +183,7 @@ func (m *Mesh) Close() error {
 	return nil
 }
 
-// stop fails this rank's operations with err and calls tell for each peer, on the first call.
+// stop fails this rank's operations with err and calls tell for each peer, unless already stopped.
 func (m *Mesh) stop(err error, tell func(peer *Mesh)) {
 	if !m.down.CompareAndSwap(nil, &err) {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// The checks in this file leave a mesh and examine the errors on the remaining ranks.
+// The checks in this file close, abort or cut ranks and examine the errors on the other ranks.
 
 // posted returns the result of a receive that never gets a message.
 func posted(m transport.Mesh, from int) <-chan error {
@@ -131,7 +131,7 @@ func cut(t *testing.T, ranks []transport.Mesh) {
 	expect(t, ranks[2], 0, tag(2, 0), []byte{3})
 }
 
-// fault checks Mesh.Fault: nil at first, then the lost peer, finally the end of the own mesh.
+// fault checks Mesh.Fault: nil at first, then the lost peer, finally the end of this rank's mesh.
 func fault(t *testing.T, ranks []transport.Mesh) {
 	m := ranks[0]
 	for peer := 1; peer < 3; peer++ {

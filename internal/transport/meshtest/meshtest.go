@@ -178,7 +178,7 @@ func allPairsAllSizes(t *testing.T, ranks []transport.Mesh) {
 	})
 }
 
-// anyOrder checks matching by all parts of the tag, in any order, with unrequested ones kept.
+// anyOrder checks that receives match by the whole tag, in any order, and early messages are kept.
 func anyOrder(t *testing.T, ranks []transport.Mesh) {
 	tags := []transport.Tag{{Group: 1, Seq: 2, Part: 3}, {Group: 2, Seq: 1, Part: 3}, {Group: 1, Seq: 3, Part: 2}, {Group: 1<<32 - 1}, {}}
 	for i, tg := range tags {

@@ -284,7 +284,7 @@ func closeEndsAWait(t *testing.T, ranks []transport.Mesh, windows []*transport.S
 	}
 }
 
-// heldBeyondClose checks that held memory works after Close, and allocations forever.
+// heldBeyondClose checks that held memory works after Close, and an allocation even after Drop.
 func heldBeyondClose(t *testing.T, ranks []transport.Mesh, windows []*transport.SharedMemory) {
 	w := windows[0]
 	w.Hold()

@@ -110,7 +110,7 @@ func (f *formation) exchangeCards() ([]*card, error) {
 	return cards, nil
 }
 
-// settle places this rank by Config.Settle. The memory follows the placement.
+// settle lets Config.Settle place this rank, before its memory is created or mapped.
 func (f *formation) settle() (err error) {
 	if f.cfg.Settle != nil {
 		f.settled, err = f.cfg.Settle(neighbours(f.cards, f.mesh.Rank()))
@@ -223,8 +223,8 @@ func (f *formation) hello() transport.Hello {
 	return transport.Hello{Version: f.cfg.Version, Purpose: transport.Memory, Rank: f.mesh.Rank(), WorldSize: f.mesh.Size()}
 }
 
-// judge exchanges the verdicts: for each host the reason against sharing, or "". Some hosts are
-// decided by the cards alone; for the rest the lowest ranks send verdicts, this rank's being why.
+// judge exchanges the verdicts: for each host the reason against sharing, or "". The cards alone
+// decide for some hosts; for each other host its lowest rank sends the verdict, for this host why.
 func (f *formation) judge(why string) ([]string, error) {
 	whys := make([]string, len(f.ranks))
 	var leaders []int

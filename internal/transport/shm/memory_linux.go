@@ -81,7 +81,7 @@ func mapMemory(fd, ranks int, arena int64) (*region, error) {
 		unmap(space, skip)
 	}
 	unmap(unsafe.Add(base, n), largePage-skip)
-	// Core dumps exclude the memory; an error only makes them larger.
+	// Core dumps exclude the memory; after an error the dumps are larger.
 	_ = unix.Madvise(unsafe.Slice((*byte)(base), n), unix.MADV_DONTDUMP)
 	return &region{base: base, ranks: ranks, arena: arena}, nil
 }

@@ -174,7 +174,7 @@ func newMemory(n int64) (fd int, err error) {
 	return fd, nil
 }
 
-// askForMemory is one attempt; hungUp: the leader closed the connection before answering.
+// askForMemory is one attempt of receiveMemory. hungUp: the leader closed the connection early.
 func askForMemory(ctx context.Context, name string, hello transport.Hello, ticket transport.Ticket, leader int) (fd int, hungUp bool, err error) {
 	dialer := net.Dialer{Timeout: transport.HandshakeTimeout}
 	conn, err := dialer.DialContext(ctx, "unix", name)

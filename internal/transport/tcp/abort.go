@@ -11,11 +11,11 @@ import (
 //
 //	offset size
 //	     0    4  the rank that called Abort
-//	     4    4  the rank that it lost, or 0xffffffff
-//	     8    1  1: an operation had timed out; 2: so was the rank found lost
-//	     9    2  length of why that is lost
-//	    11       why that is lost
-//	             the reason, to the end
+//	     4    4  the lost rank, or 0xffffffff
+//	     8    1  1: an operation had timed out; 2: the lost rank was found by a timeout
+//	     9    2  length of the reason why the rank is lost
+//	    11       the reason why the rank is lost
+//	             the reason of the abort, to the end
 const (
 	abortFixed = 11
 	abortWhy   = 9       // offset of the length

@@ -49,8 +49,8 @@ type Config struct {
 	JoinTimeout time.Duration
 	// SocketBufferBytes is the kernel's buffer size per connection and direction. 0 means adaptive.
 	SocketBufferBytes int
-	// LocalRanks is the number of ranks on this host, including this rank. With more than cores no
-	// rank polls for long. 0 means the Addrs with this rank's host, or Size without this rank's.
+	// LocalRanks is the number of ranks on this host, including this rank. Above the number of
+	// cores no rank polls for long. 0 means the Addrs on this rank's host, or Size without Addrs.
 	LocalRanks int
 	// Streams is the number of connections with each rank, at most MaxStreams, equal on all ranks.
 	// Messages of at least StreamBytes are distributed, each on one stream. 0 means 1.

@@ -188,7 +188,7 @@ func (m *Mesh) Close() error {
 	return nil
 }
 
-// stop fails all operations with err and reports whether this call did.
+// stop fails all operations with err and reports whether this was the first call.
 func (m *Mesh) stop(err error) bool {
 	if !m.down.CompareAndSwap(nil, &err) {
 		return false
@@ -206,8 +206,8 @@ func (m *Mesh) stop(err error) bool {
 	return true
 }
 
-// sayGoodbye sends the peers the end of this rank. If a peer's Abort is the reason, its AbortError
-// replaces the goodbye: peers may read this frame first, and all should name the same cause.
+// sayGoodbye sends a goodbye to all peers. If a peer's Abort ended this rank, that AbortError
+// replaces the goodbye: peers may read this frame first, and all ranks should name the same cause.
 func (m *Mesh) sayGoodbye() {
 	if by := (*transport.AbortError)(nil); errors.As(*m.down.Load(), &by) {
 		m.sayLast(wire.Abort, encodeAbort(by))

@@ -46,7 +46,7 @@ func newPeer(m *Mesh, rank int, links []*transport.Link, cfg Config, pool *trans
 func (p *peer) Park() {
 	p.sleepers.Add(1)
 	for _, s := range p.streams {
-		if s.role.Load() == 0 { // otherwise the reader sees the sleeper when it stops
+		if s.role.Load() == 0 { // otherwise the reader arms the stream when it releases the role
 			s.arm()
 		}
 	}
@@ -55,7 +55,7 @@ func (p *peer) Park() {
 // Unpark ends Park.
 func (p *peer) Unpark() { p.sleepers.Add(-1) }
 
-// Interrupt makes readers release a slice for its waiting owner, at the latest on release.
+// Interrupt makes the streams' readers return slices to owners that wait, at the latest on release.
 func (p *peer) Interrupt() {
 	for _, s := range p.streams {
 		s.wanted.Store(true)
@@ -90,7 +90,7 @@ func (p *peer) streamEnded(s *stream) {
 		p.closedBy.CompareAndSwap(nil, &err)
 		p.in.Break(err)
 		if p.mesh.down.Load() != nil {
-			s.sock.close() // reply to our last frame; the other streams may still send theirs
+			s.sock.close() // reply to our last frame; the other streams may still send their last frames
 		} else {
 			p.close() // one lost stream means a lost peer
 		}

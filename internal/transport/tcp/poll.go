@@ -34,7 +34,7 @@ const (
 // manners are the rules of waiting for messages.
 type manners struct {
 	crowded bool // more ranks than cores on this host, or than the CPU quota permits: no rank spins
-	short   bool // less CPU quota than ranks: a rank that yields uses quota, and waits in the kernel
+	short   bool // CPU quota below one processor per rank: yielding uses quota, so ranks wait in the kernel
 	yield   bool // a single thread serves all goroutines: other goroutines may need the thread
 }
 
@@ -182,7 +182,8 @@ func (s *stream) waitInLine(r *transport.Recv, timeout time.Duration) {
 }
 
 // gaveWay yields the core and reports whether another thread ran: a computing thread, another job,
-// a rank in another container. All are unknown at the start, and polling would take their time.
+// a rank in another container. Such threads are unknown at the start; polling would take their
+// time.
 func gaveWay(now time.Time) bool {
 	yieldCore()
 	return time.Since(now) > yielded

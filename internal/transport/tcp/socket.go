@@ -42,7 +42,7 @@ type socket interface {
 	awaitWrite(deadline time.Time) error
 	// hurry moves the deadline of every awaitWrite forward to d.
 	hurry(d time.Time)
-	// block blocks the thread until bytes are available, at most until d, a short time.
+	// block blocks the thread until bytes are available, at most for the short time d.
 	block(d time.Duration)
 
 	// closeWrite ends the sending side.

@@ -132,7 +132,7 @@ type trial struct {
 	limit    time.Time
 }
 
-// run writes all of src, sends src and receives the data.
+// run fills src with salt, sends src and receives the data.
 func (t *trial) run(put func([][]byte) (int, error), salt byte) (c cost, err error) {
 	for i := range t.src {
 		t.src[i] = salt
