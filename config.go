@@ -36,8 +36,8 @@ type Config struct {
 	// Servers is the number of aggregation servers: see Job.Reducer and Serve. 0 means the
 	// launcher's number; any other value must equal that number.
 	Servers int
-	// Aggregate configures the aggregation servers and their clients. Trainers must be 0, because
-	// Size sets the value.
+	// Aggregate configures the aggregation servers and their clients. The field Trainers must be 0:
+	// the job sets the number of ranks.
 	Aggregate aggregate.Config
 	// ParameterServers are the addresses of the job's parameter servers, HOST:PORT each, by number,
 	// equal on all ranks: see Job.DialParameterServers. Empty means the servers of the launcher.
@@ -45,18 +45,18 @@ type Config struct {
 	// Heters are the addresses of the job's heter-trainers, by number: see Job.Heters. Empty means
 	// the heter-trainers of the launcher.
 	Heters []string
-	// HeterTrainer reports whether Size places a heter-trainer by hand, not a rank: Rank is an
-	// index into Heters, and the heter-trainer listens at that address. Without Size the launcher
-	// decides, or by hand RINGO_HETER_INDEX, RINGO_HETER_ADDRS, RINGO_WORLD_SIZE and a ticket.
+	// HeterTrainer makes a process with a Size a heter-trainer instead of a rank: Rank is then an
+	// index into Heters, the address at which the process listens. Without Size the launcher
+	// decides, or a ticket and RINGO_HETER_INDEX, RINGO_HETER_ADDRS and RINGO_WORLD_SIZE.
 	HeterTrainer bool
 	// ServersOnly disables connections among ranks: the ranks meet at the job's parameter servers,
 	// and continue without a lost rank if the servers do. Settings of connections among ranks then
 	// have no effect. A launcher needs the same setting.
 	ServersOnly bool
-	// Rendezvous is the HOST:PORT at which rank 0 listens if Size is given; or the absolute path of
-	// a file in a folder of all ranks, or a key of etcd, etcd://HOST:PORT/KEY (etcds:// with TLS;
-	// module modules/etcd): rank 0 publishes its address there. The file also has the job's ticket
-	// if no rank has one.
+	// Rendezvous, needed with Size, is rank 0's listen address, HOST:PORT. Or rank 0 publishes an
+	// address in a file, by absolute path in a folder that all ranks share, or in a key of etcd:
+	// etcd://HOST:PORT/KEY (etcds:// with TLS; module modules/etcd). The file also carries the
+	// job's ticket if no rank has the ticket.
 	Rendezvous string
 	// OpenBackend opens a Rendezvous other than an address, such as Open of module modules/etcd.
 	// nil means files, and etcd in a program built with that module's overlay.
@@ -74,8 +74,8 @@ type Config struct {
 	// ranks. Empty means RINGO_BIND, or else launch.BindAuto. All ranks of a host should have the
 	// same value. See Job.Placement.
 	Bind launch.Bind
-	// Threads is the number of compute threads of this rank. The ranks of a host compare the sum
-	// with the number of CPUs. 0 means GOMAXPROCS of the environment, or else 1.
+	// Threads is the number of compute threads of this rank. The ranks of a host compare the sum of
+	// their Threads with the number of CPUs. 0 means GOMAXPROCS of the environment, or else 1.
 	Threads int
 	// Network configures the connections between ranks of different processes.
 	Network Network
@@ -88,7 +88,7 @@ type Config struct {
 	Metrics *metrics.Dir
 	// BlackBox is the folder of the record file of a process without a launcher. The file remains
 	// if the process is killed or its job fails: `ringo blackbox FILE...` merges the files of a
-	// host. Empty means a record in memory only. A launcher has another folder.
+	// host. Empty means a record in memory only. Under a launcher BlackBox has no effect.
 	BlackBox string
 	// Settings are this process's values, by path, of settings that must be equal in all processes.
 	// If a rank or a server has another value, the job ends with a *setting.ConflictError, with the
@@ -176,7 +176,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// aggregation returns Aggregate for a number of ranks.
+// aggregation returns Aggregate completed for a job with this number of ranks.
 func (c Config) aggregation(ranks int) aggregate.Config {
 	c.Aggregate.Trainers = ranks
 	if c.Aggregate.Timeout == 0 {
@@ -193,7 +193,7 @@ func (c Config) lookup() func(string) (string, bool) {
 	return os.LookupEnv
 }
 
-// rankEnv returns this rank's place in the job; present is false without a place.
+// rankEnv returns this rank's place in the job; present is false if there is none.
 func (c Config) rankEnv(lookup func(string) (string, bool)) (env launch.RankEnv, present bool, err error) {
 	if err := c.Validate(); err != nil {
 		return env, false, err
@@ -240,8 +240,8 @@ func (c Config) fromExternal(lookup func(string) (string, bool)) (launch.RankEnv
 	return env, present, err
 }
 
-// takeAlgorithm sets the algorithm of a launcher's variable. Errors: an unknown name, and another
-// algorithm of the program.
+// takeAlgorithm sets the collective algorithm named by a launcher's variable. Errors: the name is
+// unknown, or the program sets another algorithm.
 func (c *Config) takeAlgorithm(name string) error {
 	own := &c.Collective.Algorithm
 	if name == "" {
@@ -257,7 +257,7 @@ func (c *Config) takeAlgorithm(name string) error {
 	return nil
 }
 
-// byHand returns the launcher's variables with the place of c in front.
+// byHand returns lookup, except that variables of the rank's place have the values of c.
 func (c Config) byHand(lookup func(string) (string, bool)) func(string) (string, bool) {
 	rank, role := c.Rank, ""
 	if c.serves {

@@ -118,7 +118,7 @@ func (j *Job) Err(err error) error {
 	return j.missed(err)
 }
 
-// missed returns err, or, without a coordinator, the early exit of the awaited rank.
+// missed returns err, or, without a coordinator, an error that names the awaited rank.
 func (j *Job) missed(err error) error {
 	left := (*transport.Error)(nil)
 	if j.members.member() != nil || !errors.As(err, &left) || !errors.Is(left, transport.ErrGoodbye) {
@@ -143,7 +143,7 @@ func (d during) Operation() string {
 	return name
 }
 
-// explain returns best, the reason of the job's end, with this rank's error.
+// explain returns best, the reason of the job's end, extended by err, the error of this rank.
 func (j *Job) explain(err, best error) error {
 	if known := (*explained)(nil); errors.As(best, &known) {
 		return best
@@ -177,7 +177,7 @@ func (e *explained) Error() string {
 	return text
 }
 
-// Reason returns the reason of the job's end. It names the lost rank, not the awaited rank.
+// Reason returns the reason of the job's end, with the lost rank, not the awaited rank.
 func (e *explained) Reason() error { return e.best }
 
 // Unwrap returns the reason of the job's end, then this rank's error.
@@ -223,7 +223,7 @@ func (j *Job) Fail(err error) error {
 	if best = j.markReported(best, reported); !j.records.retain.Load() {
 		return best
 	}
-	return j.records.files.WithRecords(best) // the file stays: others may be about to wait for this rank
+	return j.records.files.WithRecords(best) // the file stays: other ranks may fail next
 }
 
 // markReported returns err, marked if the launcher prints it.

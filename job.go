@@ -177,8 +177,8 @@ func (c Config) threadsWanted(env launch.RankEnv) int {
 	return max(1, cmp.Or(c.Threads, env.Threads))
 }
 
-// settle returns a function that selects this rank's CPUs from the processes of its host. A rank
-// without a launcher binds itself; equal data ensure equal decisions on all ranks of the host.
+// settle returns a function that selects this rank's CPUs, given all processes of the host. A rank
+// without a launcher binds itself; all ranks of the host have the same data and so the same plan.
 func (p *processors) settle(env launch.RankEnv, bind launch.Bind) func([]shm.Neighbour) (shm.Settled, error) {
 	return func(local []shm.Neighbour) (shm.Settled, error) {
 		var ranks placement.Processes

@@ -22,8 +22,8 @@ import (
 )
 
 // Run joins a job, calls fn, and leaves. An error of fn is reported to the other ranks, and Run
-// returns this rank's most precise error: for a lost peer, its number. Reported decides whether the
-// program prints the error. A *StoppedError or ErrHeterTrainerDone of fn is not a failure.
+// returns the most precise error, such as one with the lost rank's number. Reported decides whether
+// the program prints the error. A *StoppedError or ErrHeterTrainerDone of fn is not a failure.
 func Run(ctx context.Context, cfg Config, fn func(*Job) error) error {
 	job, err := Join(ctx, cfg)
 	if err != nil {
@@ -235,7 +235,7 @@ func (j *Job) locate(hosts []int, cfg *Config) {
 	}
 }
 
-// start starts the operations over mesh, and the metrics. The end of the job now aborts the mesh.
+// start starts the operations over mesh, and the metrics. The job's end then aborts the mesh.
 func (j *Job) start(mesh transport.Mesh, cfg Config) error {
 	j.links.mesh = mesh
 	if err := j.ops.start(j, cfg); err != nil {
@@ -352,7 +352,7 @@ func (j *Job) runLocal(ctx context.Context, cancel context.CancelCauseFunc, fn f
 	return j.Close()
 }
 
-// awaitCause waits a moment for the rank that caused err: the error of that rank counts.
+// awaitCause waits briefly if another rank caused err, so that Local returns that rank's error.
 func (j *Job) awaitCause(ctx context.Context, err error) {
 	by := (*transport.AbortError)(nil)
 	if !errors.As(err, &by) || by.Rank == j.rank {
@@ -366,7 +366,7 @@ func (j *Job) awaitCause(ctx context.Context, err error) {
 	}
 }
 
-// withName returns err with the name of its rank, unless err begins with a lost rank.
+// withName returns err with the name of this rank, unless err already names a lost rank.
 func (j *Job) withName(err error) error {
 	if best := j.Err(err); errors.As(best, new(*transport.LostError)) {
 		return best

@@ -21,8 +21,8 @@ type Network struct {
 	Interface string
 	// PortRange is the range of the listener's port: FIRST-LAST. Empty means any.
 	PortRange string
-	// Streams is the number of connections per pair of ranks, at most 16; 0 means 1. Several pay if
-	// one does not fill the link. Streams must be equal on all ranks.
+	// Streams is the number of connections per pair of ranks, at most 16; 0 means 1. More than one
+	// helps if a single connection does not fill the link. Streams must be equal on all ranks.
 	Streams int
 	// CongestionControl is the kernel's algorithm for connections between ranks: "reno", "cubic",
 	// "bbr" or another of the kernel. Empty means the kernel's default, with reno instead of
@@ -60,8 +60,8 @@ func (n Network) Validate() error {
 	return errors.Join(faults.Err(), n.TLS.Validate())
 }
 
-// Settings returns the rows of the settings of connections, bound to n. Ranks must be processes.
-// Except for TLS, ranks must also end together after a loss.
+// Settings returns the setting rows of n's fields. All need ranks that are processes. All except
+// TLS also need a job that ends when a rank is lost.
 func (n *Network) Settings() []setting.Row {
 	processes := setting.NotEquals("job.transport", "mem")
 	connects := setting.All(setting.NotEquals("job.transport", "mem"), setting.NotEquals("ps.failure-policy", string(engine.ContinueJob)))

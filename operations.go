@@ -48,8 +48,8 @@ func (o *operations) start(j *Job, cfg Config) (err error) {
 	return err
 }
 
-// waiting returns this process's longest wait for another process. A wait longer than slow can be
-// endless, and therefore includes the operations in progress.
+// waiting returns this process's longest wait for another process. For a wait longer than slow,
+// which may be a deadlock, the result also lists the operations in progress.
 func (o *operations) waiting(slow time.Duration) (cluster.Wait, bool) {
 	var longest collective.Wait
 	found := false
@@ -112,7 +112,7 @@ func (j *Job) Reducer() exchange.Reducer {
 // returns Group(). Only members call Subgroup, with equal arguments, and wait for each other. Two
 // ranks with several common subgroups make them in the same order; disjoint subgroups may be made
 // simultaneously. A subgroup has separate operations and sequence numbers; an error ends all groups
-// and the job. In 16 subgroups at a time the ranks of a host share memory; further ones use
+// and the job. At most 16 subgroups at a time use shared memory within a host; further ones use
 // connections. A subgroup lasts until its Close, or the job's.
 //
 // Errors: a nonexistent or duplicate rank, a caller outside the group, members with different

@@ -108,8 +108,8 @@ func (j *Job) DialParameterServers(cfg client.Config) (*client.Client, error) {
 // program is for ranks. Run treats the error as success.
 var ErrHeterTrainerDone = errors.New("this process has been a heter-trainer of its job, and all ranks have left")
 
-// HeterTrainer is the place in a job of a process that computes a part of the model for ranks.
-// Package train implements the work.
+// HeterTrainer describes this process as a heter-trainer, which computes a part of the model for
+// ranks. Package train implements the work.
 type HeterTrainer struct {
 	Index          int      // number of this heter-trainer
 	Addrs          []string // listen addresses of all heter-trainers, by number
@@ -154,7 +154,7 @@ func (c Config) heterPlace() (env launch.RoleEnv, is bool, err error) {
 	return env, true, err
 }
 
-// heterByHand returns lookup with the place of c in front.
+// heterByHand returns lookup, except that variables of the process's place have the values of c.
 func (c Config) heterByHand(lookup func(string) (string, bool)) func(string) (string, bool) {
 	values := map[string]string{
 		launch.HeterVar: strconv.Itoa(c.Rank), launch.HetersVar: strings.Join(c.Heters, ","), launch.WorldSizeVar: strconv.Itoa(c.Size),
@@ -212,12 +212,12 @@ func joinHeter(ctx context.Context, env launch.RoleEnv, cfg Config) (*Job, error
 	return j, nil
 }
 
-// usageHint returns an error with what a program must call as a heter-trainer.
+// usageHint returns an error that names the calls a heter-trainer's program must make.
 func (h *HeterTrainer) usageHint() error {
 	return fmt.Errorf("this process is heter-trainer %d of %d of its job, and no rank: a program that has one calls train.Run or train.NewLoop with its model", h.Index, len(h.Addrs))
 }
 
-// notServedError returns the error of a heter-trainer after a program that did not serve, or nil.
+// notServedError returns an error if this process is a heter-trainer and its program did not serve.
 func (j *Job) notServedError() error {
 	if j.heter == nil || j.heter.stop != nil {
 		return nil

@@ -95,7 +95,7 @@ type Array struct {
 	words  []uint64
 	bytes  []byte
 
-	n    int // number of values with pass, for an array never whole in memory
+	n    int // number of values, if pass is set
 	pass func(part []float32) error
 }
 
@@ -120,8 +120,8 @@ func (a Array) buffer() []float32 {
 	return make([]float32, min(a.n, PassingPart))
 }
 
-// window returns the memory of values [lo, hi) during a write or read: in a from index lo on, or in
-// room.
+// window returns the array that holds values [lo, hi) during a write or read, and the index of
+// value lo: a itself, or, for a Passing array, the buffer room.
 func (a Array) window(lo, hi int, room []float32) (in Array, at int) {
 	if a.pass == nil {
 		return a, lo

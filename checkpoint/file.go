@@ -89,7 +89,7 @@ func (f *File) readIndex(size int64) error {
 	return f.place(end, size)
 }
 
-// place computes the positions of the arrays, which must fill the file from at on.
+// place computes the offsets of the arrays, which must fill the file from offset at to its end.
 func (f *File) place(at, size int64) error {
 	seen := map[string]bool{}
 	for _, a := range f.arrays {
@@ -110,10 +110,10 @@ func (f *File) place(at, size int64) error {
 	return nil
 }
 
-// Read fills the given arrays. It first reports, together, every array that the file lacks, that
-// has another kind or length in the file, and that only the file has, except for ranks' arrays.
-// After a later error, the arrays' values are undefined. A damaged file returns a *[DamageError].
-// It needs no memory except a small buffer.
+// Read fills the given arrays. A first error lists all arrays that are missing in the file, have
+// another kind or length there, or are only there, except for ranks' arrays. After a later error,
+// the arrays' values are undefined. A damaged file returns a *[DamageError]. Read needs no memory
+// except a small buffer.
 func (f *File) Read(arrays ...Array) error {
 	if err := f.fit(arrays, true); err != nil {
 		return fmt.Errorf("checkpoint: %s does not fit this run: %w", f.path, err)
@@ -140,8 +140,8 @@ func (f *File) read(arrays []Array) error {
 	return nil
 }
 
-// fit reports arrays that the file lacks or has differently and, with all, arrays of the file that
-// are not in arrays.
+// fit reports arrays that are missing in the file or have another kind or length there and, with
+// all set, arrays that only the file has.
 func (f *File) fit(arrays []Array, all bool) error {
 	errs := unique(arrays)
 	wanted := map[string]bool{}
@@ -222,7 +222,7 @@ func (f *File) damage(at int64, format string, args ...any) error {
 	return &DamageError{Path: f.path, Offset: at, Item: fmt.Sprintf(format, args...)}
 }
 
-// DamageError reports a file that differs from the written one.
+// DamageError reports a file with other contents than Save wrote.
 type DamageError struct {
 	// Path is the file, and Offset the first byte of the damage, or of the damaged part.
 	Path   string

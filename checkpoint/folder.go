@@ -100,8 +100,8 @@ type Written struct {
 	file      WriteFile
 }
 
-// Write is the first part of Save: the arrays may change when it returns. Its time is the time of a
-// copy into the system's memory. Finish must follow.
+// Write is the first part of Save: the arrays may change when it returns. Write takes about as long
+// as a copy of the arrays into the system's memory. Finish must follow.
 func Write(dir string, s State) (*Written, error) {
 	w := &Written{dir: dir, path: PathOf(dir, s.Header.Step), step: s.Header.Step, keep: s.Keep, spare: s.Spare}
 	if err := s.check(); err != nil {
@@ -118,7 +118,7 @@ func Write(dir string, s State) (*Written, error) {
 	return w, nil
 }
 
-// Finish is the second part of Save. Its time is the disk's. Call it once.
+// Finish is the second part of Save: it waits for the disk. A caller calls Finish once.
 func (w *Written) Finish() (path string, err error) {
 	if err := w.name(); err != nil {
 		return "", w.failed(&WriteError{Bytes: w.bytes, Err: err})
@@ -283,18 +283,18 @@ func whole(path string) bool {
 	return f.readIndex(info.Size()) == nil && f.verify() == nil
 }
 
-// Names of two checkpoints in a run's folder. They are no files, so that no name can refer to a
-// missing checkpoint, and an object store needs no links.
+// Last elements of a path that select a checkpoint of a run's folder. No files have these names: a
+// link could outlive its checkpoint, and object stores have no links.
 const (
 	nameBest = "best"
 	nameLast = "last"
 )
 
 // Choose returns the checkpoint that a path means for a reader of weights, and the reason as text.
-// A file means itself, for no reason. A run's folder means the best checkpoint if the run compares
-// epochs (training.monitor), else the last one; if the best one's file is missing, the last one.
-// FOLDER/best and FOLDER/last select one of them, unless a file or folder has this name. To
-// continue a run always take the last one: [Locate].
+// A file is returned as it is, without a reason. A run's folder means the best checkpoint if the
+// run compares epochs (training.monitor), else the last one; if the best one's file is missing, the
+// last one. FOLDER/best and FOLDER/last select one of them, unless a file or folder has this name.
+// To continue a run always take the last one: [Locate].
 //
 // The last checkpoint of the folder names the best one, and is checked as by [Latest].
 func Choose(path string) (file, why string, err error) {

@@ -20,14 +20,14 @@ var ErrHeld = dirlock.ErrHeld
 type Hold struct{ lock *dirlock.Lock }
 
 // Take creates a folder for checkpoints if missing, and locks it for this process until Release or
-// the process's end. At the beginning of a run, instead of its first save, it reports a folder that
-// another process holds, by name (ErrHeld), and a folder that is not writable. A fresh folder must
-// have no checkpoint: checkpoints of a run that got further would outlive the new run's, and would
-// be resumed instead. Files of killed writers are removed.
+// the process's end. Two errors thus appear when a run begins, not at its first save: another
+// process holds the folder (ErrHeld, with its name), and the folder is not writable. A fresh folder
+// must have no checkpoint: those of an earlier, longer run would outlive the new ones and be
+// resumed instead. Files of killed writers are removed.
 //
-// On a file system without locks, warning reports it, and the user must ensure one job per folder.
-// A network file system may only separate processes of the same host. Even then writers do not
-// conflict during a write, and each file has a single writer.
+// On a file system without locks, warning is not empty, and the user must ensure one job per
+// folder. A network file system may only separate processes of the same host. Even then writers do
+// not conflict during a write, and each file has a single writer.
 func Take(dir string, fresh bool) (h *Hold, warning string, err error) {
 	fail := func(err error) (*Hold, string, error) {
 		return nil, "", fmt.Errorf("checkpoint: preparing %s: %w", dir, err)
@@ -105,7 +105,7 @@ func Prepare(dir string, fresh bool) error {
 // may be on another host outside the lock.
 const leftAlone = time.Hour
 
-// removeLeftovers removes abandoned unfinished files; with the lock, all of this host.
+// removeLeftovers removes unfinished files older than leftAlone and, if locked, all of this host.
 func removeLeftovers(dir string, locked bool) error {
 	files, err := os.ReadDir(dir)
 	if err != nil {

@@ -15,7 +15,7 @@
 //	c, err := chain.Bind(params, len(grads), nil)
 //	err = c.SetGroups([]compress.Bucket{{Lo: 0, Hi: len(grads)}})
 //	for each step {
-//	    err = c.Select(&sparse, 0, grads)     // what others shall see of it; the rest is kept
+//	    err = c.Select(&sparse, 0, grads)     // the entries to send; the rest becomes the residual
 //	    payload, err = c.Encode(payload[:0], &sparse)
 //	    // send payload; then for the payload of each rank, in the order of ranks:
 //	    err = c.Decode(&sparse, payload)
@@ -74,8 +74,8 @@ type Transformer interface {
 // Selector chooses the entries to send.
 type Selector interface {
 	Stage
-	// Bind creates the state for a range with n > 0 values under a joint selection. Slices passed
-	// to Select may be longer: padding between parameters is zero and does not count.
+	// Bind creates the state of one selection from a range with n > 0 values. Slices passed to
+	// Select may be longer, because padding between parameters, always zero, does not count.
 	Bind(n int) Selection
 }
 
@@ -94,11 +94,11 @@ type Selection interface {
 // Pick is how a selection was made.
 type Pick struct {
 	Threshold float32 // the smallest magnitude certain to be sent
-	Exact     bool    // a full selection, which sends all above Threshold, not only a comparison with it
+	Exact     bool    // an exact selection of the largest, not a comparison with an earlier threshold
 }
 
-// Quantiser stores values in bytes. Equal values give equal bytes, and decoded values encode to the
-// original bytes from the same offset in a block.
+// Quantiser stores values in bytes. Equal values give equal bytes, and decoded values, encoded
+// again at the same offset in a block, give the original bytes.
 type Quantiser interface {
 	Stage
 	// Code identifies the code in a payload. Values from 128 on are free for codes of other
@@ -115,7 +115,7 @@ type Quantiser interface {
 	// bytes that Encode never writes. Detecting a NaN is left to the decoder of payloads
 	// ([Coder.Decode]).
 	Decode(dst []float32, src []byte) error
-	// Feedback reports whether the loss of a dense code is retained and added in the next step.
+	// Feedback reports whether the rounding error of a dense code is retained for the next step.
 	Feedback() bool
 }
 

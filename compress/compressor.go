@@ -11,8 +11,8 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Bucket is a range of the arena, [Lo, Hi), with a joint exchange and a joint selection: one
-// threshold. Parts are ascending indices inside, each the beginning of a separate selection, as for
+// Bucket is a range of the arena, [Lo, Hi), that is exchanged together, by default with one
+// selection (one threshold). Parts are ascending indices at which separate selections begin, as for
 // a threshold per layer.
 type Bucket struct {
 	Lo, Hi int
@@ -115,7 +115,7 @@ func (c *Compressor) SetGroups(groups []Bucket) error {
 	return nil
 }
 
-// pick returns the part of a range, with the range's present or earlier selection.
+// pick returns the part for a range, with the selection of the same range before, or a new one.
 func (c *Compressor) pick(old map[[2]int]Selection, lo, hi int) part {
 	at := [2]int{lo, hi}
 	values := c.layout.Values(lo, hi)
@@ -224,7 +224,7 @@ func (c *Compressor) wrong(group int, grads []float32, what string, sparse bool)
 }
 
 // Select sets s to the entries that this rank sends of a group: indices count from the group's Lo,
-// and values are as other ranks will decode them. The difference from gradient plus residual
+// and values are as other ranks will decode them. Gradient plus residual, minus the sent values,
 // becomes the residual. grads are the group's gradients; transforms change them in place. The error
 // is a *ValueError, or a call that does not fit the groups.
 func (c *Compressor) Select(s *Sparse, group int, grads []float32) error {
@@ -255,9 +255,9 @@ func (c *Compressor) Select(s *Sparse, group int, grads []float32) error {
 	return c.roundEntries(s, g)
 }
 
-// offPadding moves the zeros that an exact selection sent of a part, from entry start on, to zeros
-// of parameters, because a selection cannot distinguish padding. It is needed if fewer values are
-// nonzero than sent, and costs a pass.
+// offPadding corrects an exact selection from part p, the entries from start on: entries at
+// padding, which a selection cannot distinguish, move to parameters that are zero. This is needed
+// if fewer values are nonzero than sent, and costs a pass.
 func (c *Compressor) offPadding(s *Sparse, start, groupLo int, p part) {
 	zeros, residual := 0, c.residual.Range(p.lo, p.hi)
 	for _, v := range s.Value[start:] {

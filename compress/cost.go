@@ -11,17 +11,17 @@ type CostSample struct {
 	Values  int
 	Entries int // sent entries; all without a selection
 	Bytes   int // payload size
-	// Exact is a step with an exact selection; Reuse is a step with an earlier threshold. They
-	// differ for DLGS only. Without a selection both are Round.
+	// Exact is the time of Select with an exact selection, and Reuse with an earlier threshold.
+	// They differ for DLGS only. Without a selection both are the time of Round.
 	Exact, Reuse float64
-	// Encode is the encoding of the payload, which exchanges do in parallel with the computation.
+	// Encode is the time of encoding the payload, which exchanges do parallel to the computation.
 	Encode float64
-	// Apply is the decoding of one payload and its addition to a sum, once per rank.
+	// Apply is the time of decoding one rank's payload and adding it to a sum.
 	Apply float64
 }
 
-// Lengths that MeasureCosts tries. An arena of costLongest values leaves the nearest caches between
-// repetitions, as a step of a large model does.
+// Lengths that MeasureCosts tries. An arena of costLongest values is larger than the nearest
+// caches, as in a large model.
 const (
 	costShortest = 1 << 10
 	costLongest  = 4 << 20
@@ -31,10 +31,10 @@ const (
 )
 
 // MeasureCosts measures chain on the threads of pool (nil: the caller's) with normally distributed
-// gradients. Groups have 1 Ki values, times factors of 4 up to the model's number of values, at
-// least 1 Ki and at most 4 Mi, each for a tenth of a second. Costs are means: ranks with less than
-// a core each, measuring simultaneously, alternate as in a step. It takes about a second and up to
-// 60 MiB, or 100 MiB if the number of sent entries has no limit.
+// gradients. Groups have 1 Ki values, 4 Ki and so on, up to the model's number of values or 4 Mi;
+// each size runs for a tenth of a second. Costs are means: ranks that have less than a core each
+// and measure simultaneously delay each other as in a step. It takes about a second and up to 60
+// MiB, or 100 MiB if the number of sent entries has no limit.
 func MeasureCosts(chain *Chain, pool Pool, values int) ([]CostSample, error) {
 	arena := costShortest
 	for arena < costLongest && 4*arena <= values {
@@ -115,8 +115,8 @@ func (m *costMeter) sample(n int) (CostSample, error) {
 	return s, nil
 }
 
-// send does the computation's part of sending every group in one step, with residuals of zero, and
-// returns the seconds.
+// send selects from or rounds every group, as the computation does in a step, with residuals of
+// zero, and returns the seconds.
 func (m *costMeter) send(groups []Bucket) (float64, error) {
 	for lo := 0; lo < len(m.grads); lo += len(m.noise) {
 		copy(m.grads[lo:], m.noise)

@@ -8,8 +8,8 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Rule selects how [DLGS] treats its threshold H between two exact selections. The last one sets H
-// to the k-th largest magnitude.
+// Rule selects how [DLGS] treats its threshold H between two exact selections. An exact selection
+// sets H to the k-th largest magnitude.
 type Rule string
 
 const (
@@ -36,9 +36,9 @@ func Rules() []Rule { return []Rule{RuleCorrected, RulePaper} }
 
 // DLGS selects by a reused threshold (Ju, Kang, Liu, Huo, J. Xi'an Jiaotong Univ. 2024(9)). In its
 // first step and then periodically, it selects k = max(1, ceil(Ratio*n)) entries exactly, as TopK
-// does, and stores the k-th magnitude H. The steps between send |g| >= H, without zeros, for the
-// cost of one pass over gradient and residual. g is the gradient plus the residual; unsent values
-// become the residual.
+// does, and stores the k-th magnitude H. Steps between two such steps send all nonzero g with |g|
+// >= H, at the cost of one pass over gradient and residual. g is the gradient plus the residual;
+// unsent values become the residual.
 type DLGS struct {
 	// Ratio is the share of values in an exact selection, above 0 and at most 1.
 	Ratio float64
@@ -107,7 +107,7 @@ const (
 	dlgsOver             // accumulated excess of sent entries, in multiples of k; RuleCorrected only
 )
 
-// takes reports whether a step uses the threshold, and counts the step.
+// takes reports whether the step is to reuse the threshold, and counts the step.
 func (d *reused) takes() bool {
 	if d.savedState[dlgsLeft] < 1 {
 		return false

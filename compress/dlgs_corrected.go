@@ -23,8 +23,8 @@ func (d *corrected) Select(w *Workspace, s *Sparse, base int, residual, grad []f
 	d.correct(w, s.Value[start:])
 }
 
-// reuse sends the entries that reach the threshold. With too few or too many, it sends none, and
-// only adds grad.
+// reuse sends the entries that reach the threshold. If they are too few or too many, none is sent,
+// grad is only added to residual, and the result is false.
 func (d *corrected) reuse(w *Workspace, s *Sparse, base int, residual, grad []float32) bool {
 	d.look(w, residual, grad)
 	count, ok := w.near(s, base, residual, grad, d.savedState[dlgsThreshold], d.k)
@@ -41,16 +41,16 @@ const (
 	lookLeast  = 1 << 12 // at least 4 Ki, or an eighth of the values,
 	lookHits   = 1 << 9  // at most a sample that holds 512 entries
 	lookEnough = 1 << 5  // least expected entries for a usable estimate
-	lookBound  = 3       // standard deviations of their number, if independent
+	lookBound  = 3       // H stays if the number of hits is off by at most 3 standard deviations
 )
 
 // look replaces the threshold by a sample's estimate if the two differ. It takes 1.6 to 1.8 us for
-// groups of up to 256 Ki values, and 3 % of a pass for larger ones. A whole step takes 1 to 1.47
-// streaming passes at a ratio of 0.01 from 16 Ki values on. At 0.1 it takes 1 to 1.25 from 256 Ki
-// on with AVX-512, and up to 1.44 with AVX2; within the caches 1.7 to 2, with 1.5 for compaction,
-// because its instructions fill two of the core's ports. With AVX2 compaction is about 3 within the
-// caches (16 to 64 Ki values), at about 20 instructions for 8 values, and a step with residuals
-// outside the caches takes 1.5 to 1.8 up to 128 Ki.
+// groups of up to 256 Ki values, and 3 % of a pass for larger ones. A whole step, in streaming
+// passes: at a ratio of 0.01, 1 to 1.47 from 16 Ki values on; at 0.1, from 256 Ki on, 1 to 1.25
+// with AVX-512 and up to 1.44 with AVX2. Within the caches 1.7 to 2: compaction takes 1.5, because
+// its instructions fill two of the core's ports. With AVX2 compaction takes about 3 there (16 to 64
+// Ki values, 20 instructions for 8 values), and a step with residuals outside the caches 1.5 to 1.8
+// up to 128 Ki.
 func (d *corrected) look(w *Workspace, residual, grad []float32) {
 	n, h := len(residual), d.savedState[dlgsThreshold]
 	if n < lookFrom || !(h > 0 && h <= math.MaxFloat32) {
@@ -72,8 +72,8 @@ func (d *corrected) look(w *Workspace, residual, grad []float32) {
 	}
 }
 
-// wish returns the multiple of k to send in a step: 2 if dlgsOverSteps steps of k or more are
-// lacking, 1/2 if as many are in excess, and about 2^(-excess/dlgsOverSteps) between.
+// wish returns the multiple of k to send in a step: 2 if earlier steps sent dlgsOverSteps*k or more
+// entries too few, 1/2 if as many too many, and about 2^(-excess/dlgsOverSteps) between.
 func (d *corrected) wish() float64 {
 	over := min(1, max(-1, float64(d.savedState[dlgsOver])/dlgsOverSteps))
 	if over < 0 {
@@ -85,7 +85,7 @@ func (d *corrected) wish() float64 {
 // share is a number of entries relative to k.
 func (d *corrected) share(count int) float64 { return float64(count) / float64(d.k) }
 
-// deviates accumulates the share of a step.
+// deviates adds a step's deviation from k, share-1, to the accumulated deviation.
 func (d *corrected) deviates(share float64) {
 	over := float64(d.savedState[dlgsOver]) + share - 1
 	d.savedState[dlgsOver] = float32(min(dlgsOverMost, max(-dlgsOverMost, over)))

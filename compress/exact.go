@@ -107,9 +107,9 @@ func (w *Workspace) estimate(residual, grad []float32, k int) (least uint32, lim
 // noBound is above every magnitude.
 const noBound = 1<<31 - 1
 
-// search returns a bound that at least low of the magnitudes of x reach, and at most high if such a
-// bound exists, else the largest; and the number that reach it. At least low magnitudes must reach
-// least. It bisects the range by counts: in a cache a count is 20 times as fast as a histogram.
+// search returns a bound that from low to high of the magnitudes of x reach, or else the largest
+// that low or more reach, and the number that reach it. At least low magnitudes must reach least.
+// It bisects the range by counts: in a cache a count is 20 times as fast as a histogram.
 func (w *Workspace) search(x []float32, low, high int, least uint32) (bound uint32, reach int) {
 	k, reach := w.kernel(), -1
 	end := k.MaxMagnitude(x) + 1 // fewer than low reach end
@@ -168,8 +168,8 @@ func descend(counts []uint32, k int) (bin uint32, left int) {
 	}
 }
 
-// trim keeps the k largest of s, from entry start on, and returns the rest to residual. All are at
-// least least, and probably fewer than k at least high. It returns the k-th largest magnitude.
+// trim keeps the k largest of s, from entry start on, and returns the rest to residual. All reach
+// least, and probably fewer than k reach high. The result is the k-th largest magnitude.
 func (w *Workspace) trim(s *Sparse, start int, residual []float32, base, k int, least, high uint32) float32 {
 	rest := s.entries(start)
 	kth, equal := w.kthBetween(rest.Value, k, least, high)
@@ -218,8 +218,8 @@ func (w *Workspace) count(x []float32, k int) (kth uint32, equal int) {
 	return top<<15 | bottom, equal
 }
 
-// exactly moves from residual to s all values above a magnitude, and the first equal ones up to a
-// number.
+// exactly moves to s all values of residual above magnitude kth, and the first `equal` values of
+// magnitude kth.
 func (w *Workspace) exactly(s *Sparse, residual []float32, base int, kth uint32, equal int) {
 	k, often := w.kernel(), simd.Few
 	for lo := 0; lo < len(residual); lo += takeChunk {
@@ -239,8 +239,8 @@ func (w *Workspace) exactly(s *Sparse, residual []float32, base int, kth uint32,
 	}
 }
 
-// spare returns entries equal to a magnitude, except for the first ones, to the residual, and
-// returns the number left.
+// spare moves entries of magnitude kth, except for the first most of them, back to the residual,
+// and returns the number that stay.
 func (w *Workspace) spare(s *Sparse, start int, x []float32, base int, kth uint32, most int) (stay int) {
 	index, value := s.Index[start:], s.Value[start:]
 	to := 0

@@ -29,9 +29,9 @@ import (
 // last shorter: a byte w, at most 31, and the gaps of w bits each from the lowest bit of a byte on,
 // in whole bytes, unused bits 0.
 //
-// The encoder takes the shortest, the first among equals. It considers dense if the code stores
-// each value separately, or if all values are present. A payload is therefore never longer than the
-// dense payload of such a code.
+// The encoder takes the shortest form, the first among equals. Dense is a candidate if the code
+// stores each value separately, or if all values are present. A payload is therefore never longer
+// than the dense payload of such a code.
 const (
 	payloadFormat = 1
 	headerBytes   = 12
@@ -134,8 +134,7 @@ func (c *Coder) layout(s *Sparse) (where, bytes int) {
 	return where, bytes
 }
 
-// putBitmap fills dst a word at a time, because adding bits in memory would wait for the bit
-// before.
+// putBitmap fills dst a word at a time: setting bits in memory would wait for each earlier store.
 func putBitmap(dst []byte, index []int32) {
 	clear(dst)
 	words, held, at := len(dst)/8, uint64(0), -1

@@ -85,14 +85,14 @@ func (w *Workspace) Reaching(s *Sparse, base int, residual, grad []float32, leas
 	return w.reaching(s, base, residual, grad, least, limit, 0)
 }
 
-// reaching is Reaching, fastest with about the expected number.
+// reaching is Reaching, and fastest if about expected values reach least.
 func (w *Workspace) reaching(s *Sparse, base int, residual, grad []float32, least float32, limit, expected int) int {
 	w.take = take{residual: residual, grad: grad, base: base, least: max(1, simd.Magnitude(least)), limit: limit, expected: expected}
 	return w.over(s)
 }
 
-// near moves nonzero values of at least a magnitude to s if they are from a quarter of k to four
-// times k, and reports their number. If not ok, none is moved, and residual has grad added.
+// near moves nonzero values of magnitude least or more to s if their number, count, is from k/4 to
+// 4k. Otherwise ok is false, and grad is only added to residual.
 func (w *Workspace) near(s *Sparse, base int, residual, grad []float32, least float32, k int) (count int, ok bool) {
 	start, most := len(s.Index), min(4*k, len(residual))
 	count = w.reaching(s, base, residual, grad, least, most, k)

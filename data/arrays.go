@@ -119,7 +119,7 @@ type arrayFiles struct {
 	set   *Dataset
 }
 
-// read opens a file's arrays. part, if not "", is the part of all arrays.
+// read opens a file's arrays. part, if not "", replaces the part in the arrays' names.
 func (in *arrayFiles) read(path, part string) error {
 	seen := []string{strings.TrimSuffix(filepath.Base(path), ".npy")}
 	f, err := npy.Open(path, func(name string) bool {
@@ -240,8 +240,8 @@ func (s *arrays) shaped(path string) error {
 	return nil
 }
 
-// isTarget reports whether the goal is numbers rather than classes: by the schema, or by default if
-// the array is not of integers.
+// isTarget reports whether the goal array has numbers to predict, not classes: the schema decides,
+// else the array's type (integers are classes).
 func (r roles) isTarget(goal *npy.Array) bool {
 	_, base := partOf(goal.Name)
 	switch cmp.Or(r.schema[goal.Name], r.schema[base]) {
@@ -413,7 +413,7 @@ func (s *arrays) convert(dst []float32, from []byte, r *row) {
 	}
 }
 
-// evidence writes all labels or targets and a sample of the rows.
+// evidence writes all labels or targets and some rows, for Fingerprint.
 func (s *arrays) evidence(w io.Writer) {
 	fmt.Fprintf(w, "%v %v\n", s.values, s.goal)
 	(&memory{all: Batch{Labels: s.labels, Targets: s.targets}}).evidence(w)

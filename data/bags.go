@@ -57,7 +57,7 @@ func (b *Bags) validate(slots, n int) error {
 	return nil
 }
 
-// take sets b to the bags of the samples idx of all, a batch of n samples.
+// take sets b to the bags of samples idx; all has the bags of n samples.
 func (b *Bags) take(all *Bags, slots, n int, idx []int32) error {
 	b.begin(slots, len(idx))
 	at := 0

@@ -13,7 +13,7 @@ type orderedCollector struct {
 	limit int           // largest number of bad lines to skip
 	bad   int           // bad lines until now
 	first []*clickFault // first bad lines since the start of the epoch or the resumed position
-	skip  int           // rows of the first block in an earlier window
+	skip  int           // rows of the first block to skip: they are in an earlier window
 
 	over   bool        // no more rows: the last block is done, or an error below
 	failed error       // read error

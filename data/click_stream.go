@@ -37,8 +37,8 @@ type ClickStreamConfig struct {
 	// Window is the number of rows shuffled together, a multiple of Batch; 0: file order. The order
 	// of a window depends on Seed, epoch, rank and the window's number. Rows never move to another
 	// window: cut rows sorted by time or user into many files, and read the files with Interleave.
-	// Memory: about 170 bytes per row with ids alone, 270 with keys alone, by a layout 24 more than
-	// for clicks in memory; and three blocks of text per thread.
+	// Memory per row: about 170 bytes with ids alone, 270 with keys alone, with a layout 36, plus 4
+	// for each number and slot and 8 for each key. Each thread also holds three blocks of text.
 	Window int
 	Seed   uint64
 	// Rank and Size are this rank and the number of ranks that share the files; Size 0 means 1.
@@ -324,7 +324,7 @@ func (s *ClickStream) Read(b *Batch) (ok bool, err error) {
 	return true, nil
 }
 
-// end returns the error of an epoch's end with n rows after the last batch.
+// end returns the error, or nil, of an epoch that ends with n rows in no batch.
 func (s *ClickStream) end(n int) error {
 	switch {
 	case s.cfg.Steps > 0 && s.step < s.cfg.Steps:
@@ -366,8 +366,8 @@ func (s *ClickStream) LeftOut() []LeftOut { return s.leftOut(s.now.bad) }
 
 // Rows counts the rows of this rank's share by reading and decompressing the files once. A rank can
 // make rows / Batch steps; set Steps on all ranks to the minimum over the ranks. Without SkipBad
-// each line must be a row, and lines are counted without parsing. With SkipBad lines are checked,
-// left has the bad lines, and too many bad lines return the error of an epoch. The current epoch
+// each line must be a row, and lines are counted without parsing. With SkipBad lines are checked:
+// left lists the bad lines, and too many of them are an error, as in an epoch. The current epoch
 // continues.
 func (s *ClickStream) Rows(ctx context.Context) (rows int64, left []LeftOut, err error) {
 	format := s.format

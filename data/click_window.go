@@ -7,7 +7,7 @@ import (
 
 // clickWindow is a group of rows shuffled together.
 type clickWindow struct {
-	rows  []int32 // positions in rowPages: given returned rows, then the remaining ones
+	rows  []int32 // positions in rowPages: first the returned rows, then the remaining ones
 	drawn int
 	order prng.Rand // generator of the shuffle; unused without a shuffle
 

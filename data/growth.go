@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	maxSums     = 1 << 16 // of a part: above, a sum is of several samples
+	maxSums     = 1 << 16 // checksums of a part; in a larger part each covers several samples
 	maxDigested = 1 << 22 // samples of a part with a digest: one pass over them takes a second
 )
 
 // Digest identifies the samples of a set by checksums, in order. A run stores the digest in its
-// checkpoints and thereby recognises the same samples with further ones, [Dataset.CheckGrowth].
+// checkpoints: [Dataset.CheckGrowth] then detects whether samples were only added.
 type Digest struct {
 	Train, Eval digestPart
 	// Files are the names of the training files of a stream, which has no digest of its samples.
@@ -95,7 +95,7 @@ func sumsOf(src Source, n, per int) (sums []uint32, set bool, err error) {
 type changedSamples struct {
 	eval     bool // evaluation samples
 	lo, hi   int  // range of the first difference, counted from 0; hi is 0 for images
-	n, lacks int  // samples of before, and their number without an equal one, for images
+	n, lacks int  // earlier samples and, for images, the number that are now missing
 }
 
 // text describes the samples, with the place of a row of a table.
@@ -119,9 +119,9 @@ func (c *changedSamples) text(rows [2]tableRows) string {
 	return fmt.Sprintf("one of the %s samples %d to %d of the %d of the checkpoint differs or is missing%s", part, c.lo+1, c.hi, c.n, place)
 }
 
-// CheckGrowth compares the set with an earlier digest of a run. Samples of before must be the first
-// ones of each part, or any images; else the error has the first difference. If other is set, as
-// for files of another name, all samples may be new: then no held-out sample of before may be a
+// CheckGrowth compares the set with an earlier digest of a run. The earlier samples must still come
+// first in each part (images: anywhere); else the error has the first difference. With other, as
+// for files of another name, all samples may be new, but no earlier evaluation sample may be a
 // training sample. The result describes the new samples.
 func (s *Dataset) CheckGrowth(before *Digest, other bool) (lines []string, err error) {
 	var more [2]int
@@ -151,7 +151,7 @@ func (s *Dataset) CheckGrowth(before *Digest, other bool) (lines []string, err e
 	return lines, nil
 }
 
-// changed compares the first samples of a source; nil if they are equal.
+// changed compares the first samples of a source with the digest; nil means equal.
 func (p digestPart) changed(src Source) *changedSamples {
 	n := min(p.N, src.Len())
 	if p.Set {
@@ -183,7 +183,7 @@ func (p digestPart) changed(src Source) *changedSamples {
 	return nil
 }
 
-// replaces describes a set without the samples of before.
+// replaces describes a set in which other samples replace all samples of before.
 func (s *Dataset) replaces(before *Digest) ([]string, error) {
 	held := map[uint32]bool{}
 	for _, sum := range before.Eval.Sum {

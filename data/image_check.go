@@ -26,8 +26,8 @@ type badImage struct {
 
 // Verify decodes all images of a set with Config.SkipBad and excludes bad images, so that all ranks
 // have the same samples. Each of size ranks decodes a share, and gather exchanges the results; nil
-// means a single rank. With train false only evaluation images are decoded. The first image above
-// the limit returns an error. Open checks sets of other kinds.
+// means a single rank. With train false only evaluation images are decoded. The first bad image
+// above the limit is an error. For sets of other kinds Open makes this check.
 //
 // Cost: one decoding of each image, divided among the threads of all ranks.
 func (s *Dataset) Verify(train bool, rank, size int, gather func(own []byte) ([][]byte, error)) error {
@@ -90,8 +90,8 @@ func (s *Dataset) exclude(bad [2]map[int]string) (err error) {
 	return err
 }
 
-// faults decodes every size-th image from number rank on, of the parts from first on, and returns
-// the first most errors.
+// faults decodes every size-th image, from image rank on, of each part from part first on, and
+// returns at most `most` errors.
 func (p *imageParts) faults(first, rank, size, most int) (bad []badImage) {
 	for part := first; part < len(p.pictures); part++ {
 		pictures := p.pictures[part]

@@ -180,7 +180,7 @@ func (l *Loader) Ready() (n int) {
 	return n
 }
 
-// refill hands each free slot to the workers.
+// refill queues every free slot, with its batch's indices, for the workers.
 func (l *Loader) refill() {
 	for l.pending < len(l.slots) && !l.ended {
 		idx, ok := l.cfg.Sampler.Next()

@@ -14,8 +14,8 @@ type input struct {
 	id, slot int // -1: none
 }
 
-// inputs returns the columns of a table or the numbers and slots of clicks; nil for other sets, and
-// for clicks that are read again from a file: each row of a random order would read a part.
+// inputs returns the columns of a table or the numbers and slots of clicks. It is nil for other
+// sets, and for clicks in a file, because reading rows in random order would be slow.
 func (s *Dataset) inputs() (out []input) {
 	value, id := 0, 0
 	add := func(name string, values int) {
@@ -55,11 +55,11 @@ func (s *Dataset) inputs() (out []input) {
 	return out
 }
 
-// permuted is a source with one input of other samples.
+// permuted is a source in which the values of an input come from other samples.
 type permuted struct {
 	Source
 	input
-	from []int32 // sample of the input, for each sample
+	from []int32 // for each sample, the sample that its input comes from
 }
 
 // Permuted returns the name of an input, a column of a table or a number or slot of clicks, and the

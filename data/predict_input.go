@@ -35,8 +35,8 @@ type PredictInput interface {
 	// LeftOut returns the skipped files and rows until now by kind: files without images, counted
 	// by rank 0, and bad rows.
 	LeftOut() []LeftOut
-	// Unseen counts, once Next has returned false, the rank's rows of a table by column with a word
-	// that the model's training lacks.
+	// Unseen returns, once Next has returned false, for each column of a table the number of the
+	// rank's rows with a word that is not in the training data.
 	Unseen() map[string]int
 	// Close stops reading.
 	Close()
@@ -47,8 +47,8 @@ type InputConfig struct {
 	// Path is a file or folder, Synthetic, or - for Stdin.
 	Path  string
 	Stdin io.Reader
-	// Batch is the number of rows per batch, at least 1. Rank reads every Size-th batch from its
-	// own number on; Size 0 means 1.
+	// Batch is the number of rows per batch, at least 1. The rank reads every Size-th batch, from
+	// batch Rank on; Size 0 means 1.
 	Batch, Rank, Size int
 	// Threads is the number of goroutines that read ahead; 0: GOMAXPROCS.
 	Threads int
@@ -206,9 +206,9 @@ func (p *indexedInput) Close() {
 	}
 }
 
-// roundRobin is the sampler of batches in source order, dealt to the ranks in rotation. Each sample
-// occurs once and there is no shuffle. The last batch can be short, and a rank can have one batch
-// more than other ranks: unlike in training, the ranks' steps are independent.
+// roundRobin is the sampler that deals batches, in source order, to the ranks in rotation. Each
+// sample occurs once and there is no shuffle. The last batch can be short, and a rank can have one
+// batch more than other ranks: unlike in training, the ranks' steps are independent.
 type roundRobin struct {
 	n, batch, rank, size int
 	idx                  []int32

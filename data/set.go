@@ -119,7 +119,7 @@ type Dataset struct {
 	Vocabulary  int            // number of tokens; 0 without tokens
 	Rows        int            // rows of the embedding table for ids; 0 without a table
 	Words       []string       // names of classes or tokens, if any
-	Unseen      map[string]int // rows to evaluate by column of a table, with a word that the encoder lacks
+	Unseen      map[string]int // by table column, the number of evaluation rows with a word that the encoder lacks
 	Notes       []string       // notes on reading the set, such as the folder used for evaluation
 	Streams     bool           // sequences in order: sample with SamplerConfig.Streams
 

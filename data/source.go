@@ -81,7 +81,7 @@ func (b *Batch) Resize(s Shape, n int) {
 	b.Bags.begin(len(s.Slots), n)
 }
 
-// Draw is the input of a sample's random choices (crop, flip), with the sample's index. The choices
+// Draw and a sample's index determine the sample's random choices (crop, flip), which therefore
 // never depend on batch, rank or thread.
 type Draw struct {
 	Seed    uint64

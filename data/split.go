@@ -56,8 +56,8 @@ func Split(s Source, share float64) (train, eval Source, err error) {
 // Held reports whether Split holds out the sample at an index.
 func Held(index int, share float64) bool { return holdout{hi: share}.holds(uint64(index)) }
 
-// holdout selects the samples to evaluate on: those whose hash, from 0 to below 1, is at least lo
-// and below hi. The zero value holds out none.
+// holdout selects the samples to evaluate on by a hash from 0 to below 1 of each: at least lo and
+// below hi. The zero value selects none.
 type holdout struct {
 	lo, hi float64
 	fold   string // "fold 2 of 5"; "" for a share
@@ -79,7 +79,7 @@ func (h holdout) String() string {
 	return fmt.Sprintf("%v %s", datafile.SplitPath, quantity.Exact(h.hi))
 }
 
-// note describes the selection from a source in the first lines of a run.
+// note describes the selection in one of the first lines that a run prints.
 func (h holdout) note() string {
 	if h.fold != "" {
 		return "held out for evaluation: " + h.fold
@@ -128,8 +128,8 @@ func (h holdout) split(s Source) (train, eval Source, err error) {
 	return subset{s, in}, subset{s, out}, nil
 }
 
-// checkHoldout returns an error for a share or folds of data with an evaluation part. The format
-// describes the part.
+// checkHoldout returns an error if the settings hold out samples although the data have an
+// evaluation part, which format describes.
 func (c Config) checkHoldout(format string, args ...any) error {
 	format = "%v: no samples are held out, because " + format + ": remove one of the two"
 	switch {

@@ -26,8 +26,8 @@ var endings = map[string]string{ // constant
 	".npz": "arrays", ".npy": "arrays",
 }
 
-// NameOf returns the set of the files by extension, for a model with default set usual. Unknown
-// extensions return usual.
+// NameOf returns the name of the set that the files' extensions mean, or, for unknown extensions,
+// usual, the model's default set.
 func NameOf(usual string, c Config) string {
 	if c.Encoder != nil {
 		return "table"
@@ -217,8 +217,8 @@ func encodedSet(enc *table.Encoder, in table.Reader) *Dataset {
 	return set
 }
 
-// unseen counts the categories' values to evaluate that are missing in training, with a note on
-// each column.
+// unseen counts evaluation values of categories that do not occur in training, with a note on each
+// column.
 func (s *Dataset) unseen(samples *table.Samples) {
 	s.Unseen = samples.Unseen
 	for _, c := range s.Encoder.Columns {
@@ -233,7 +233,7 @@ func (s *Dataset) unseen(samples *table.Samples) {
 	}
 }
 
-// newWords adds a note on categories' values to train on that the encoder of a resumed run lacks.
+// newWords adds notes on training values of categories that the encoder of a resumed run lacks.
 func (s *Dataset) newWords(samples *table.Samples) {
 	for _, c := range s.Encoder.Columns {
 		if n := samples.Unseen[c.Name]; n > 0 {

@@ -107,8 +107,8 @@ func openTokens(set string, c Config, steps int, read func(name string, r io.Rea
 	return s, nil
 }
 
-// syntheticText returns tokens in the quantity of the Penn Treebank: 930,000 for training, 82,000
-// for evaluation.
+// syntheticText returns as many tokens as the Penn Treebank has: 930,000 for training, 82,000 for
+// evaluation.
 func syntheticText(c Config) *Dataset {
 	vocabulary, steps := or(c.Vocabulary, textVocabulary), or(c.Steps, textSteps)
 	source := func(part uint64, sequences, size int) Source {

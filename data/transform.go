@@ -30,10 +30,10 @@ func (r *Random) Float64() float64 { return r.state.Unit() }
 func (r *Random) Uint64() uint64 { return r.state.Next() }
 
 // Transformed returns a source that applies transforms sequentially, with one Random per sample,
-// and can be nested. Splits and heads of a source are transformed below the split, so samples
-// retain their indices and the order of splitting and transforming does not matter. All ranks, and
-// a resumed run, need the same transforms: fingerprints detect differences by the transforms'
-// results on a few samples.
+// and can be nested. In a split or head, the underlying source is transformed, so samples retain
+// their indices and the order of splitting and transforming does not matter. All ranks, and a
+// resumed run, need the same transforms: fingerprints detect differences by the transforms' results
+// on a few samples.
 func Transformed(s Source, transforms ...Transform) Source {
 	t := transformed{s, slices.Clone(transforms), 1}
 	switch s := s.(type) {
@@ -49,7 +49,7 @@ func Transformed(s Source, transforms ...Transform) Source {
 	return t
 }
 
-// transformed never wraps a head or subset: both overwrite Batch.order, which idx can be.
+// transformed never wraps a head or subset: both overwrite Batch.order, and idx can be that slice.
 type transformed struct {
 	Source
 	transforms []Transform

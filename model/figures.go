@@ -2,7 +2,7 @@ package model
 
 // Counts are the sums of the loss and the metrics over passes, of one rank or of all.
 type Counts struct {
-	// Loss is the sum over Terms.
+	// Loss is the sum of the losses of all terms (samples or tokens), and Terms their number.
 	Loss, Terms float64
 	// Sums are the metrics' sums, concatenated by metric.
 	Sums []float64
@@ -32,7 +32,7 @@ func (c *Counts) Clear() {
 	clear(c.Sums)
 }
 
-// Count adds a pass, of training or of an evaluation.
+// Count adds the loss and the metrics of pass p, in training or in an evaluation, to c.
 func (m Model) Count(c *Counts, p Pass, training bool) {
 	c.Loss += float64(p.Loss.Mean.Data[0]) * float64(p.Loss.Terms)
 	c.Terms += float64(p.Loss.Terms)
@@ -46,7 +46,7 @@ func (m Model) Count(c *Counts, p Pass, training bool) {
 	}
 }
 
-// NewWords returns an empty slice for each metric with samples, for Samples.
+// NewWords returns empty words for Samples: a slice for each metric that has Metric.Samples.
 func (m Model) NewWords() (out [][]uint64) {
 	for _, x := range m.Metrics {
 		if x.Samples != nil {
@@ -56,7 +56,7 @@ func (m Model) NewWords() (out [][]uint64) {
 	return out
 }
 
-// Samples appends the words of each sample of a pass to words, from NewWords.
+// Samples appends the words of pass p (see Metric.Samples) to words, one slice per metric.
 func (m Model) Samples(words [][]uint64, p Pass) {
 	for i := range m.Metrics {
 		if x := &m.Metrics[i]; x.Samples != nil {

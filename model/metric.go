@@ -39,8 +39,8 @@ type Metric struct {
 	// Order computes the metric from the words of all samples, in any order; it may change words.
 	Order func(words []uint64) (value float64, ok bool)
 
-	// Score is the probability of label 1 behind the metric; nil if it has none. During training,
-	// metrics over the last samples use it.
+	// Score returns the probability of label 1 from which the metric is computed; nil: none. During
+	// training, metrics over the last samples use Score.
 	Score func(p Pass, sample int) float32
 }
 
@@ -117,8 +117,8 @@ func MAE() Metric {
 }
 
 // R2 is the coefficient of determination of the first output, with a value for each target: the
-// explained share of the targets' variance. The sums lose the variance if the targets' mean is a
-// million times their spread.
+// explained share of the targets' variance. Rounding makes the value useless if the targets' mean
+// is a million times their spread.
 func R2() Metric {
 	return Metric{Name: "r2", Title: "R²", Digits: 4, Sums: 4, Add: func(sums []float64, p Pass) {
 		for i, y32 := range p.Batch.Targets {
@@ -157,9 +157,9 @@ func Probability(p Pass, sample int) float32 {
 
 // AUC is the area under the ROC curve over the samples of all ranks: the probability that a sample
 // of label 1 scores higher than a sample of label 0, with ties counted half (Mann and Whitney
-// 1947). It is exact up to the final division, in any order. Scores are not negative. It has no
-// value if all samples have the same label. Cost: 8 bytes for each sample of the evaluation on each
-// rank.
+// 1947). It is exact up to the final division, in any order. Scores must not be negative. AUC has
+// no value if all samples have the same label. Cost: 8 bytes for each sample of the evaluation on
+// each rank.
 func AUC(score func(p Pass, sample int) float32) Metric {
 	return Metric{
 		Name: "auc", Title: "AUC", Digits: 4, EvalOnly: true,

@@ -32,13 +32,13 @@ type Batch struct {
 	Labels  []int32    // N*Spec.Labels, sample by sample
 	Bags    nn.Bags    // keys of each of Spec.Slots
 	Targets []float32  // N*Spec.Targets: numbers for a regression to predict, sample by sample
-	// Share is the factor of the loss in the gradient, for a step with batches of unequal size. 0
-	// means 1.
+	// Share is the factor by which the gradient of this batch's loss is multiplied, in a step with
+	// batches of unequal size. 0 means 1.
 	Share float32
 }
 
 // Outputs are the final tensors of a forward pass, then nil: logits, for example, or the vectors of
-// two towers. As an array, it returns without allocating.
+// two towers. An array is returned without an allocation.
 type Outputs [4]*nn.Tensor
 
 // List returns the outputs that are not nil.
@@ -57,8 +57,8 @@ type Loss struct {
 	Mean *nn.Tensor
 	// Terms is the number of samples, or tokens, in Mean: the weight of the batch's mean.
 	Terms int
-	// Correct is the number of terms of a classifier with the label's output as the largest, a
-	// by-product of CrossEntropy; Accuracy uses it.
+	// Correct is the number of terms for which a classifier's largest output is the label's, a
+	// by-product of CrossEntropy, for Accuracy.
 	Correct int
 }
 
@@ -119,8 +119,8 @@ func (m Model) Validate() error {
 }
 
 // Arrange runs the model once, without computing, over a sample from Spec.Sample, to determine the
-// order of final gradients, and lays the parameters out in this order (nn.Params.Arrange). The run
-// leaves no trace in running statistics or the model's state.
+// order in which gradients become final, and lays the parameters out in this order
+// (nn.Params.Arrange). The run leaves no trace in running statistics or the model's state.
 func (m Model) Arrange(ps *nn.Params, sample Batch) error {
 	if err := m.Validate(); err != nil {
 		return err

@@ -16,7 +16,7 @@ const (
 	Regress
 )
 
-// Options are parameters of a model from its data and from the user. Zero values mean the Spec's.
+// Options are a model's options, from the data and the user. Zero values mean the Spec's values.
 type Options struct {
 	// Input, IDs, Labels and Targets are the shape of the data's samples, as in Spec.
 	Input   []int `json:"input"`

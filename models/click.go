@@ -12,8 +12,8 @@ import (
 // nn.Tape.OnDevice.
 const heter = "heter"
 
-// clickSpec completes the spec of click models by keys: they take any slots and numbers, by default
-// Criteo's, and return a logit for each sample.
+// clickSpec completes the spec of a click model with keys as input. The model takes any slots and
+// numbers, by default Criteo's, and returns a logit for each sample.
 func clickSpec(s model.Spec, build func(c *clickNet) func(t *nn.Tape, b model.Batch) *nn.Tensor) model.Spec {
 	s.Task, s.Data, s.Classes = model.Click, "criteo", 2
 	s.AnySlots, s.Input = true, []int{ctrNumbers}
@@ -68,7 +68,7 @@ func (c *clickNet) tower(name string, in int, widths ...int) (t tower) {
 	return t
 }
 
-// forward applies ReLU after all layers except the last, which has the activation last.
+// forward applies the layers: ReLU follows each layer, except that last follows the final one.
 func (l tower) forward(t *nn.Tape, x *nn.Tensor, last nn.Activation) *nn.Tensor {
 	for i, layer := range l {
 		act := nn.ReLU

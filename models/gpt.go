@@ -94,7 +94,7 @@ func buildGPT(ps *nn.Params, o model.Options, size gptSize) model.Model {
 // spread draws uniformly with a standard deviation.
 func spread(deviation float64) nn.Init { return nn.Uniform(deviation * math.Sqrt(3)) }
 
-// denseFrom makes a dense layer with weights from init and no bias at first.
+// denseFrom makes a dense layer with weights from init and a bias that is initially zero.
 func denseFrom(ps *nn.Params, name string, init nn.Init, in, out int) nn.Layer {
 	return nn.Layer{W: ps.New(name+".weight", init, out, in), B: ps.New(name+".bias", nn.Zeros, out)}
 }

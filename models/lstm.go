@@ -40,8 +40,8 @@ func lstm300M() model.Spec {
 func lstmSpec(s model.Spec, size lstmSize) model.Spec {
 	s.Task, s.Data = model.Language, "text"
 	s.IDs, s.Labels, s.Classes, s.StepsFirst = sequenceSteps, sequenceSteps, size.vocabulary, true
-	// The loss is a mean over all tokens: a rate of 20 and a norm of 0.25 are the
-	// paper's 1 and 5 for sums over some 20 steps.
+	// The loss is a mean over all tokens, the paper's a sum over steps: a rate of 20 and a clip
+	// norm of 0.25 here are 1 and 5 there.
 	s.Defaults = model.Defaults{Optimizer: "sgd", Batch: 20, Epochs: 10, LR: 20, GlobalBatch: 20, ClipNorm: 0.25}
 	s.Drops = true
 	s.Build = func(ps *nn.Params, o model.Options) model.Model { return buildLSTM(ps, o, size) }
@@ -96,7 +96,7 @@ func dropoutOf(o model.Options, own float64) float64 {
 	return own
 }
 
-// resize makes a zero state of batch sequences.
+// resize replaces the state by zeros for this number of sequences.
 func (m *lstm) resize(batch int) {
 	m.batch, m.state = batch, nil
 	for range m.layers {
@@ -104,7 +104,7 @@ func (m *lstm) resize(batch int) {
 	}
 }
 
-// Slices are, by layer, the outputs and the cells, [batch, width] each.
+// Slices returns, for each layer, the outputs and the cells, [batch, width] each.
 func (m *lstm) Slices() [][]float32 {
 	var s [][]float32
 	for _, layer := range m.state {
@@ -144,7 +144,7 @@ func (m *lstm) loss(t *nn.Tape, b model.Batch, out model.Outputs) model.Loss {
 	return model.CrossEntropy(t, b, out)
 }
 
-// byStep reorders n concatenated sequences by step, in dst's memory.
+// byStep reorders n concatenated sequences so that all first tokens come first. It overwrites dst.
 func byStep(dst, sequences []int32, n int) []int32 {
 	dst = dst[:0]
 	steps := len(sequences) / n

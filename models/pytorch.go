@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// PyTorchName is the name of a parameter, table or buffer of a built-in model in PyTorch's
-// state_dict: for resnet50 torchvision's, for other models the same network's in
-// bench/peers/torch_models.py, or, for models not in this file, the name with .weight after an
-// embedding. Names of custom models stay as they are.
+// PyTorchName returns the name of a parameter, table or buffer of a built-in model in PyTorch's
+// state_dict. resnet50 has torchvision's names, and other models have the names of
+// bench/peers/torch_models.py. Models not in this file only gain .weight after an embedding's name.
+// Names of custom models stay as they are.
 func PyTorchName(model, name string) string {
 	switch model {
 	case "resnet50":
@@ -91,8 +91,8 @@ func resnet20Name(name string) string {
 	return fmt.Sprintf("blocks.%d.%s%s.%s", 3*(number(m[1])-1)+number(m[2])-1, layer, m[4], m[6])
 }
 
-// vggName counts the layers of one long sequence: convolution, normalisation, ReLU, and a pool
-// after each group.
+// vggName replaces a layer's name by its index in one nn.Sequential: convolution, normalisation and
+// ReLU, repeated, with a pool after each group.
 func vggName(name string) string {
 	m := regexp.MustCompile(`^(?:conv(\d+)\.(\d+)(\.norm)?|fc)\.(.*)$`).FindStringSubmatch(name)
 	if m == nil {

@@ -24,8 +24,8 @@ func resnet20() model.Spec {
 	}
 }
 
-// resnet50 is the network of bottleneck blocks of the same authors, with the stride in the 3x3
-// convolution, the present custom.
+// resnet50 is the same authors' network of bottleneck blocks, but with the stride in the 3x3
+// convolution, as in torchvision.
 func resnet50() model.Spec {
 	return model.Spec{
 		Name:     "resnet50",

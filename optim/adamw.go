@@ -140,8 +140,8 @@ func (a *AdamW) factorsOf(t uint64) simd.AdamFactors {
 	}
 }
 
-// stepDigit is the base of the step number, stored as two float32s: it travels with the rest of the
-// state, and the mean over ranks with equal numbers is the number, rounding included.
+// stepDigit is the base of the step number, stored as two float32s, so that the number is sent and
+// averaged like the rest of the state: a mean over equal numbers is exact.
 const stepDigit = 1 << 16
 
 func (a *AdamW) steps() uint64 {
@@ -179,8 +179,8 @@ func (a *AdamW) Update(lo int, params, grads []float32, gradScale float32) {
 	}
 }
 
-// stretch returns the number of values from `at` on with equal decay, and whether they decay. Cost:
-// logarithmic in the number of ranges.
+// stretch returns the number of values from `at` on that all decay or all do not, and whether they
+// do. Cost: logarithmic in the number of ranges.
 func (a *AdamW) stretch(at int) (n int, decays bool) {
 	i := sort.Search(len(a.noDecayRanges), func(i int) bool { return a.noDecayRanges[i][1] > at })
 	switch {

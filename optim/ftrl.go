@@ -28,8 +28,8 @@ type FTRL struct {
 	LR float64
 	// Beta divides the rate before the first gradients, positive.
 	Beta float64
-	// L1 and L2 are the penalties, 0 for none. They compare with the sum of all gradients, not with
-	// each step's.
+	// L1 and L2 are the penalties, 0 for none. A penalty is weighed against the sum of the
+	// gradients of all steps, not against each gradient.
 	L1, L2 float64
 	// Initial is the initial value of the sums of squares, 0 or more.
 	Initial float64

@@ -16,7 +16,7 @@ import (
 
 // Optimizer turns gradients into parameter updates. A step is BeginStep followed by Updates of
 // disjoint ranges that together cover the arena, in any order, so that a bucket can be updated as
-// soon as ranks agree on it. Neither values outside [lo, lo+len) nor the division of the arena
+// soon as its exchange has ended. Neither values outside [lo, lo+len) nor the division of the arena
 // influence the result. Zero parameters with zero gradients and state stay zero, as padding must.
 // An Optimizer is for a single goroutine, except that Updates of disjoint ranges may run
 // simultaneously.
@@ -39,8 +39,8 @@ type Optimizer interface {
 	// not change.
 	Update(lo int, params, grads []float32, gradScale float32)
 	// State returns the state as slices that the caller may read, send, average over ranks and
-	// overwrite between steps, such as to broadcast and save. Written back after Bind, it continues
-	// the run with the same bits.
+	// overwrite between steps, such as to broadcast and save. State written back after Bind
+	// continues the run with the same bits.
 	State() []State
 }
 

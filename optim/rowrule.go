@@ -38,13 +38,13 @@ type RowRule interface {
 
 // CountedRule is a RowRule that also learns from counts, such as the number of samples with a row:
 // they follow the dim values of a row's gradient in a push. Counts of a row add up like gradients,
-// and are neither scaled nor rounded. Such a rule may begin a row with a part of its weights and
-// extend the row later, with initial weights from the storage of the rows.
+// and are neither scaled nor rounded. Such a rule may begin a row with some weights and enable the
+// other weights later; the storage of the rows supplies their initial values.
 type CountedRule interface {
 	RowRule
 	// Counts is the number of values after each gradient, 1 or more.
 	Counts() int
-	// CheckCounts reports impossible counts, among rows of dim values and their counts.
+	// CheckCounts reports impossible counts. Each row of grads has dim values, then its counts.
 	CheckCounts(dim int, grads []float32) error
 	// UpdateCounted is UpdateRows with counts after each row of grads. It appends the indices in
 	// ids of rows to extend now to due, and returns due.

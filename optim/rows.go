@@ -43,9 +43,9 @@ func (s *SGDRows) UpdateRows(data []float32, _ [][]float32, dim int, ids []int32
 //	p = p - LR*v
 //
 // Only rows with a gradient move, and a row's velocity decays once for each update of the row, not
-// once for each step. A rare row's last gradients therefore count as if from the step before;
-// momentum on all rows would have decayed them and moved the row in between. v starts at zero, and
-// subnormal values become zero.
+// once for each step. A rare row's velocity therefore counts as if from the step before; momentum
+// on all rows would have decayed the velocity, and moved the row, in the steps between. v starts at
+// zero, and subnormal values become zero.
 type MomentumRows struct {
 	// LR is the learning rate, positive. Callers may change it between updates.
 	LR float64
@@ -143,7 +143,7 @@ func (a *AdagradRows) UpdateRows(data []float32, state [][]float32, dim int, ids
 type RowWiseAdagrad struct {
 	// LR is the learning rate, positive. Callers may change it between updates.
 	LR float64
-	// Initial is the sum that shrinks steps by sqrt(2), positive.
+	// Initial is the sum s at which steps are LR*g/sqrt(2), positive.
 	Initial float64
 }
 

@@ -43,7 +43,7 @@ const clickCounts = 2
 // mostShows is the maximum count of a row in a push: float32 counts exactly up to this value.
 const mostShows = 1 << 24
 
-// unextended is the sum of an absent extension.
+// unextended, as a sum, marks a row without an extension.
 const unextended = -1
 
 // Parts of a row's state; rows of a single weight have no extension.
@@ -116,8 +116,8 @@ func (c *ClickRows) UpdateRows(data []float32, state [][]float32, dim int, ids [
 	}
 }
 
-// UpdateCounted applies the rule to rows ids. Gradients are sums over samples, each followed by the
-// numbers of samples that showed the row and that were clicked.
+// UpdateCounted applies the rule to rows ids. A row's gradient is a sum over samples, followed by
+// the number of samples that showed the row and the number of these that were clicked.
 func (c *ClickRows) UpdateCounted(data []float32, state [][]float32, dim int, ids []int32, grads []float32, gradScale float32, due []int32) []int32 {
 	width := dim + clickCounts
 	if len(grads) != len(ids)*width {
@@ -187,8 +187,8 @@ type ClickStats struct {
 	Show, Click float32
 	// Unseen is the days since a sample had the row, 0 today.
 	Unseen float32
-	// Delta is the score of the row's shows and clicks since the last save of a base, without
-	// decay.
+	// Delta is the score of the row's shows and clicks since the last base (full checkpoint),
+	// without decay.
 	Delta float32
 }
 
@@ -226,7 +226,7 @@ type ClickPolicy struct {
 }
 
 // NewClickPolicy scores a show 0.1 and a click 1, extends from a score of 10, decays by 0.98 a day,
-// deletes below 0.8 or after 30 days, and allows rows to leave memory after one.
+// deletes below 0.8 or after 30 days, and allows rows to leave memory after a day.
 func NewClickPolicy() ClickPolicy {
 	return ClickPolicy{NoClick: 0.1, Click: 1, ExtendAt: 10, Decay: 0.98, DeleteBelow: 0.8, DeleteAfter: 30, ColdAfter: 1}
 }
@@ -253,7 +253,7 @@ func (p ClickPolicy) worth(show, click float32) float32 {
 	return float32((show-click)*float32(p.NoClick)) + float32(click*float32(p.Click))
 }
 
-// Observe is the statistics after samples of today showed and clicked the row.
+// Observe returns the statistics after today's samples showed and clicked the row.
 func (p ClickPolicy) Observe(f ClickStats, show, click float32) ClickStats {
 	return ClickStats{Show: f.Show + show, Click: f.Click + click, Delta: f.Delta + p.worth(show, click)}
 }
@@ -261,7 +261,7 @@ func (p ClickPolicy) Observe(f ClickStats, show, click float32) ClickStats {
 // Extends reports whether a row is worth an extension.
 func (p ClickPolicy) Extends(f ClickStats) bool { return p.Score(f) >= float32(p.ExtendAt) }
 
-// Age is the statistics days later, 0 or more: the daily shrinking applies it to rows that stay.
+// Age returns the statistics this many days later: the daily shrinking ages the rows that stay.
 func (p ClickPolicy) Age(f ClickStats, days int) ClickStats {
 	left := float32(power(p.Decay, uint64(max(0, days))))
 	f.Show *= left
@@ -278,7 +278,7 @@ func (p ClickPolicy) Deletes(f ClickStats) bool {
 // Cold reports whether a row may leave memory for slower storage.
 func (p ClickPolicy) Cold(f ClickStats) bool { return f.Unseen >= float32(p.ColdAfter) && f.Unseen > 0 }
 
-// Based is the statistics after the row was saved in a base.
+// Based returns the statistics after the row was saved in a base.
 func (f ClickStats) Based() ClickStats {
 	f.Delta = 0
 	return f

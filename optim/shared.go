@@ -43,7 +43,7 @@ func NewShared(o RowOptimizer, threads int) (*Shared, error) {
 	return s, nil
 }
 
-// Update is the optimizer's, cut at cache lines.
+// Update divides the optimizer's Update over the threads, at cache lines.
 func (s *Shared) Update(lo int, params, grads []float32, gradScale float32) {
 	if len(s.wake) == 0 || len(params) < sharedLeast {
 		s.RowOptimizer.Update(lo, params, grads, gradScale)
@@ -91,7 +91,7 @@ type Grouped struct {
 	rated rated
 }
 
-// rated is an optimizer that can update at its rate times a factor, by a copy with the same state.
+// rated has updateBy, which is Update with the learning rate multiplied by factor.
 type rated interface {
 	updateBy(factor float64, lo int, params, grads []float32, gradScale float32)
 }

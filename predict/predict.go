@@ -126,8 +126,8 @@ func Run(p *train.Predictor, rank int, in data.PredictInput, out io.Writer, cfg 
 	return rows, nil
 }
 
-// next returns the rank's next block: the number of rows, and the text. The end of the input is an
-// empty block.
+// next predicts the rank's next batch and returns a block: the number of rows, and their text. At
+// the end of the input the block is empty.
 func (w *writer) next(p *train.Predictor, in data.PredictInput) ([]byte, error) {
 	rows, ok, err := in.Next()
 	if err != nil || !ok {

@@ -83,7 +83,7 @@ func newWriter(p *train.Predictor, cfg Config) (*writer, error) {
 }
 
 // header returns the first line of CSV; JSON lines have no header. Columns passed through retain
-// their names, even names of the model's fields: the order distinguishes equal names.
+// their names. A name that the model's fields have, too, appears twice, in the order of fields.
 func (w *writer) header() []byte {
 	if w.Format != CSV {
 		return nil
@@ -170,8 +170,8 @@ func (w *writer) append(dst []byte, rows *data.Rows, outputs []float32) ([]byte,
 	return dst, nil
 }
 
-// found completes w.record, which has the number or file, with the columns passed through and the
-// prediction.
+// found appends the columns passed through, kept, and the prediction of output out to w.record,
+// which begins with the row's number and file.
 func (w *writer) found(kept []string, out []float32) []string {
 	w.record = append(w.record, kept...)
 	switch w.finds {
@@ -272,7 +272,7 @@ func (w *writer) word(k int) string {
 	return strconv.Itoa(k)
 }
 
-// valueOf converts an output to the units of the target.
+// valueOf converts a regression's output to the units of the target column.
 func (w *writer) valueOf(x float32) float64 {
 	if w.goal.Deviation > 0 {
 		return w.goal.Value(x)

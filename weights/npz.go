@@ -83,7 +83,7 @@ func openNPZ(path string) (*Source, error) {
 	return s, nil
 }
 
-// infoOf describes an array of verified length as in safetensors.
+// infoOf returns the description of a NumPy array in the terms of safetensors.
 func infoOf(a *npy.Array) Info {
 	kind := "BOOL"
 	if a.Type.Kind != 'b' {

@@ -17,11 +17,11 @@ import (
 
 // Source is a file with parameters, of any supported kind.
 type Source struct {
-	// Path is the file: for a run's folder the checkpoint by checkpoint.Choose, for the reason in
-	// Chosen.
+	// Path is the file. For a run's folder, checkpoint.Choose selects the file, and Chosen is the
+	// reason of its choice.
 	Path, Chosen string
-	// Tensors are the file's tensors. A checkpoint's have the names and layouts of package nn, and
-	// a nil Shape if it has none.
+	// Tensors are the file's tensors. In a checkpoint, tensors have the names and layouts of
+	// package nn, and a nil Shape if the checkpoint stores no shape.
 	Tensors []Info
 	// Read returns a tensor's values as float32.
 	Read func(name string) ([]float32, error)
@@ -32,8 +32,8 @@ type Source struct {
 	close func() error
 }
 
-// OpenSource opens a safetensors file, NumPy's .npz, a checkpoint, or a run's folder, as
-// checkpoint.Choose does; the content decides, not the name. A .npz is read once for its checksums;
+// OpenSource opens a safetensors file, NumPy's .npz, a checkpoint, or a run's folder (see
+// checkpoint.Choose), recognised by content, not by name. A .npz is read once for its checksums;
 // compressed arrays are held in memory until Close. The caller closes the source.
 //
 // A value that is not finite is an error of Read with file, tensor and index.
@@ -100,7 +100,7 @@ func kindOf(path string) (string, error) {
 	return "safetensors", nil
 }
 
-// prefixes begin the names of a checkpoint's weights, from package train.
+// prefixes are the prefixes that package train gives to the names of weights in a checkpoint.
 var prefixes = []string{"param/", "table/", "buffer/"}
 
 func openCheckpoint(path string) (*Source, error) {
@@ -133,7 +133,7 @@ func openCheckpoint(path string) (*Source, error) {
 	return s, nil
 }
 
-// Model is Of with the names and layouts of the source.
+// Model returns the model of Of with the names and layouts of the source: of nn for a checkpoint.
 func (s *Source) Model(ps *nn.Params, nodes []nn.Node, names Names) Model {
 	if s.Saved != nil {
 		return Of(ps, nil, nil)

@@ -21,7 +21,7 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// Tensor is a named array in row-major order: of Data, or of Ints where Data is nil.
+// Tensor is a named array in row-major order, with its values in Data or, if Data is nil, in Ints.
 type Tensor struct {
 	Name  string
 	Shape []int
@@ -219,7 +219,7 @@ func (m Model) Fit(infos []Info, except func(name string) bool) (Fit, error) {
 	return f, errors.Join(errs...)
 }
 
-// takes reports a tensor that does not fit a place.
+// takes returns an error if tensor i does not fit p, or nil.
 func (p place) takes(i Info) error {
 	switch {
 	case i.Shape == nil && i.len() != int64(Tensor{Shape: p.shape}.Len()):

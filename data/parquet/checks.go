@@ -58,7 +58,7 @@ type message struct {
 
 var errLists = errors.New("its lists have more elements than it has bytes")
 
-// budget is the remaining number of elements and bytes of texts.
+// budget is the number of list elements and text bytes that the metadata may still declare.
 type budget int
 
 func (b *budget) take(n int) error {
@@ -68,8 +68,8 @@ func (b *budget) take(n int) error {
 	return nil
 }
 
-// texts deducts the bytes of a list of keys and values. Repeated references to one text count each
-// time, because arrow-go copies each.
+// texts deducts the bytes of a list of keys and values. A text with several references counts once
+// per reference, because arrow-go copies it each time.
 func (b *budget) texts(t flatbuffers.Table, slot int) error {
 	n := listLen(t, slot)
 	if err := b.take(n); err != nil {
@@ -168,7 +168,7 @@ func (d *dictionaries) fields(t flatbuffers.Table, slot, levels int, left *budge
 	return nil
 }
 
-// checkBatch checks a batch with views columns of views. A list has the number of buffers of each.
+// checkBatch checks a batch with views columns of views. A list counts the buffers of each view.
 func (m *message) checkBatch(t flatbuffers.Table, views int) error {
 	m.batch = t
 	buffers, counts := listLen(t, 2), listLen(t, 4)

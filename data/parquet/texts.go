@@ -37,9 +37,8 @@ func knownText(t arrow.DataType) bool {
 // every row.
 const mostText = 1 << 30
 
-// mostTexts limits the values of a column per batch: the ends of the values then need as much
-// memory as mostText. Empty and missing values have no text, so mostText does not limit their
-// number.
+// mostTexts limits the values of a column per batch, because mostText does not limit empty and
+// missing values. At the limit the ends of the values need as much memory as mostText.
 const mostTexts = mostText / 8
 
 // asTexts converts an array of a known type to text.

@@ -12,7 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/data/table"
 )
 
-// known reports whether values of a type become numbers or words.
+// known reports whether values of a type can be converted to numbers or words.
 func known(t arrow.DataType) bool {
 	switch t.ID() {
 	case arrow.INT8, arrow.INT16, arrow.INT32, arrow.INT64, arrow.UINT8, arrow.UINT16, arrow.UINT32, arrow.UINT64,

@@ -124,9 +124,9 @@ func unmarked(name string, f io.Reader) (*bounded, *bufio.Reader) {
 // separatorLines is the number of lines used to choose a separator.
 const separatorLines = 20
 
-// separator returns the character with equal counts in each of the first lines; of several, the
-// most frequent. Without such a character it returns the most frequent one of the first line, or 0
-// if the first line has none.
+// separator returns the candidate (comma, tab or semicolon) that each of the first lines has
+// equally often; of several, the most frequent. Without one it returns the most frequent candidate
+// of the first line, or 0.
 func separator(begin []byte) rune {
 	best, most, alike := rune(0), 0, false
 	for _, s := range []rune{',', '\t', ';'} {
@@ -172,8 +172,8 @@ func (c *CSV) reader(r io.Reader) *csv.Reader {
 	return in
 }
 
-// fault returns an error of csv.Reader or of the file as a Fault with a line; line is the last line
-// read.
+// fault converts an error of csv.Reader or of the file to a Fault with a line; line is the last
+// line read.
 func (c *CSV) fault(record []string, err error, line int64) error {
 	var p *csv.ParseError
 	var text *Fault

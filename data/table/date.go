@@ -56,7 +56,7 @@ func tokenOf(pattern string) string {
 	return pattern[:len(pattern)-len(strings.TrimLeft(pattern, pattern[:1]))]
 }
 
-// parseDate reads a date in a format. A time can follow the date if the pattern has none. Times
+// parseDate reads a date in a format. A time can follow the date if the format has no time. Times
 // with a zone become UTC.
 func parseDate(word, format string) (t time.Time, ok bool) {
 	word = strings.TrimSpace(word)
@@ -105,8 +105,8 @@ func (d *dateText) literal(pattern string) {
 	d.rest, d.bad = rest, d.bad || !ok
 }
 
-// token reads a part of a date. fixed reports that no character separates the part from another:
-// the part then has as many digits as letters.
+// token reads a part of a date. fixed means that no character separates the part from the next: the
+// part then has as many digits as its token has letters.
 func (d *dateText) token(token string, fixed bool) {
 	least, most := 1, 2
 	if fixed || token[0] == 'Y' {

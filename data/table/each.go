@@ -15,9 +15,9 @@ type Unlabelled struct {
 }
 
 // Each encodes a table for prediction. The table must have the encoder's columns in any order; the
-// goal is optional. For each k accepted by mine, visit gets the rows with numbers from k*batch to
-// (k+1)*batch-1, without bad rows accepted by bad. keep names columns returned as words, of any
-// kind. Memory passed to visit is reused after its return.
+// goal is optional. For each k for which mine is true, visit gets rows k*batch to (k+1)*batch-1;
+// bad rows for which bad returns nil are left out. keep names columns of any kind to return as
+// words. The memory passed to visit is reused later.
 func (e *Encoder) Each(r Reader, keep []string, batch int, mine func(k int64) bool, bad func(error) error, visit func(*Unlabelled) error) error {
 	want, columns, err := e.bind(r, false)
 	if err != nil {
@@ -65,7 +65,7 @@ type part struct {
 	columns []*Column
 	visit   func(*Unlabelled) error
 	number  int64
-	open    bool // batch to be visited, even without a good row
+	open    bool // visit must get the batch, even without a good row
 }
 
 // add appends row i of a chunk, a good row.

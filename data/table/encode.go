@@ -15,14 +15,14 @@ type Samples struct {
 	IDs     []int32   // N*Categories
 	Labels  []int32   // N labels, if the encoder has a label
 	Targets []float32 // N targets, if the encoder has a target
-	// Unseen counts by column the categories' values missing in training.
+	// Unseen counts, by column, values of categories that did not occur in training.
 	Unseen map[string]int
 }
 
 // Encode encodes a table with at least the encoder's columns, in any order. Each row is appended to
-// the samples that to returns for the row's number; nil skips the row. find false skips the goal.
-// most limits the bytes of samples. bad is as in Reader.Scan, and is also called for an unknown
-// label.
+// the samples that to returns for the row's number; nil skips the row. With find false the goal is
+// not read. most limits the bytes of samples. bad is as in Reader.Scan, and is also called for an
+// unknown label.
 func (e *Encoder) Encode(r Reader, find bool, most int64, to func(row int64) *Samples, bad func(error) error) error {
 	want, columns, err := e.bind(r, find)
 	if err != nil {
@@ -67,7 +67,7 @@ func (e *Encoder) bind(r Reader, find bool) (want []int, columns []*Column, err 
 	return want, columns, nil
 }
 
-// refused returns the problem of a row and the column; "" for a good row.
+// refused returns a row's problem and the column that has it; "" for a good row.
 func refused(columns []*Column, c *Chunk, i int) (column, problem string) {
 	for k, col := range columns {
 		v := &c.Columns[k]

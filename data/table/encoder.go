@@ -28,10 +28,10 @@ type Column struct {
 	// Words lists the values of a category or the classes of a label by number: classes from 0,
 	// categories from 1. Category 0 is a missing value or a value unseen in training.
 	Words []string `json:"words,omitempty"`
-	// MinCount is the smallest number of training rows of a word of a category; 0: no limit. Words
-	// of fewer rows are category 0, too.
+	// MinCount is the smallest number of training rows in which a word must occur; 0: no limit.
+	// Rarer words are category 0, too.
 	MinCount int64 `json:"min_count,omitempty"`
-	// Reason is the reason to ignore a column that the schema does not ignore.
+	// Reason is the reason why a column that the schema does not ignore is ignored.
 	Reason string `json:"why,omitempty"`
 
 	first int32 // row of the embedding table for a missing value
@@ -63,8 +63,8 @@ type Options struct {
 	// target, label, class or y, else the last column.
 	Target string
 	Schema Schema
-	// MinCount is the smallest number of training rows of a word of a category. Words of fewer rows
-	// are pooled with values unseen in training. 0 means no limit.
+	// MinCount is the smallest number of training rows in which a category's word must occur. Rarer
+	// words are treated as values unseen in training. 0 means no limit.
 	MinCount int
 	// Gather, if not nil, sends bytes to all processes that share the encoding, each with a
 	// separate table, and returns the bytes of all, in equal order on all. The encoding then covers
@@ -72,7 +72,7 @@ type Options struct {
 	// InferEncoder.
 	Gather func(own []byte) ([][]byte, error)
 	// Previous is the encoder of the checkpoint that starts a run. Its columns retain their order,
-	// means and deviations, and select the goal and the kinds if Target and Schema do not. nil: no
+	// means and deviations, and its goal and kinds apply where Target and Schema have none. nil: no
 	// such checkpoint. Processes that share an encoding need the same Previous.
 	Previous *Encoder
 	// Resumed reports that Previous is of the same run: columns that it ignores by a guess stay
@@ -107,12 +107,12 @@ func (c Options) goalOf(names []string) (string, error) {
 	return "", errors.New("no column can be the label or target: name one")
 }
 
-// InferEncoder reads a table and returns its encoder, by the schema and otherwise by the columns'
-// values. Numbers mixed with words and other ambiguities are errors. The row index of pandas or R,
-// such as a first column without a name, is ignored unless the options name it. heldOut reports by
-// a row's number whether the row is excluded from training: such rows count for classes, but not
-// for means or categories. bad is as in Reader.Scan; a row is bad with a word in a number column of
-// the schema, or without label or target. A second pass can report a row again.
+// InferEncoder reads a table and returns its encoder. The schema decides the columns' kinds,
+// otherwise their values. Numbers mixed with words and other ambiguities are errors. The row index
+// of pandas or R, such as a first column without a name, is ignored unless the options name it.
+// heldOut reports whether the row of a number is excluded from training: its class counts, but not
+// its numbers and categories. bad is as in Reader.Scan; a row is bad without label or target, or
+// with a word where the schema has a number. A second pass can report a row again.
 func InferEncoder(r Reader, choice Options, heldOut func(row int64) bool, bad func(error) error) (*Encoder, error) {
 	choice = choice.continued(r.Columns())
 	schema := Schema{}
@@ -173,8 +173,8 @@ func InferEncoder(r Reader, choice Options, heldOut func(row int64) bool, bad fu
 	return e, e.index(r.Name())
 }
 
-// useIdentifiers makes identifiers of rows numbers if the table has no other input, such as a table
-// of two columns sorted by one.
+// useIdentifiers makes columns that identify rows inputs, as numbers, if the table has no other
+// input, such as a table of two columns sorted by one.
 func (e *Encoder) useIdentifiers(file string) (err error) {
 	isInput := func(c Column) bool { return c.Kind == Number || c.Kind == Category || c.Kind == Date }
 	if slices.ContainsFunc(e.Columns, isInput) {
@@ -290,7 +290,7 @@ func (e *Encoder) UnmarshalJSON(text []byte) error {
 	return e.index("the encoding of a table")
 }
 
-// checkParts returns an error for the parts of a damaged or foreign date.
+// checkParts returns an error if a date column has invalid parts, as in a damaged file.
 func (c *Column) checkParts() error {
 	ok := (len(c.Parts) > 0) == (c.Kind == Date) && (c.Kind != Date || c.Format != "")
 	for _, p := range c.Parts {

@@ -122,8 +122,8 @@ func signOf(word string) (sign, rest string) {
 	return "", word
 }
 
-// notations returns the formats that read a word similar to a number: with a decimal point, with a
-// decimal comma, or both if no character decides.
+// notations returns the formats in which a word is a number: with a decimal point, with a decimal
+// comma, or both if no character decides.
 func notations(w string) (formats []string) {
 	unit := strings.Trim(w, "0123456789.,' +-\u00a0\u202f\u2019")
 	for _, f := range []string{point + unit, comma + unit} {

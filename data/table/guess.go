@@ -11,8 +11,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// Limits of ambiguity: a column of numbers with few different words, or with few words, is
-// ambiguous.
+// A column of numbers is ambiguous, and so an error, if few different words or few words are among
+// the numbers.
 const (
 	fewWords  = 10 // different words
 	rarely    = 20 // at most one value in 20
@@ -27,8 +27,8 @@ var (
 	unitNumber   = regexp.MustCompile(`^[-+]?[0-9][0-9.,']* ?[\pL°²³/]{1,10}$`)
 )
 
-// similar returns the difference between a word and a number, "" if the word is unlike any number.
-// unit reports that the difference is letters after a number.
+// similar explains why a word that resembles a number is not read as one; "" for other words. unit
+// reports that the reason is letters after a number.
 func similar(w string) (problem string, unit bool) {
 	if w == "" || !strings.ContainsAny(w[:1], "0123456789+-,$€£¥") {
 		return "", false
@@ -46,7 +46,7 @@ func similar(w string) (problem string, unit bool) {
 	return "", false
 }
 
-// doubt returns the error of a column with contradictory numbers and words, or nil.
+// doubt returns the error of a column in which numbers and words contradict each other, or nil.
 func (s *survey) doubt() *Fault {
 	alike, all := s.NumberLike, s.Finite+s.Texts
 	if s.Overflow || len(s.Words) > fewClasses {
@@ -63,7 +63,7 @@ func (s *survey) doubt() *Fault {
 	return nil
 }
 
-// unclear adds the kinds that a schema can select.
+// unclear adds to f the kinds that a schema can select for the column.
 func (s *survey) unclear(f *Fault) *Fault {
 	kinds := []Kind{Number, Category, Ignore}
 	if s.Goal {
@@ -178,8 +178,8 @@ func (s *survey) settle() (kind Kind, why string, err error) {
 	return kind, why, err
 }
 
-// next returns the surveys for a second pass: once the goal's kind is known, rows without a value
-// of the goal are bad, and categories need all words. nil: one pass was enough.
+// next returns empty surveys for a second pass, or nil if one pass was enough. A second pass counts
+// again without rows that lack the goal or a valid date, and with all words of categories.
 func next(all []*survey) (out []*survey) {
 	again := false
 	for _, s := range all {

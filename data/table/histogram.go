@@ -24,7 +24,7 @@ type bins struct {
 // up to 2,000 times.
 func (b *bins) add(x float64) {
 	if len(b.Counts) == 0 {
-		b.Exp = -1074 // the finest width: that of the least number
+		b.Exp = -1074 // the finest width: the smallest positive float64
 		if x != 0 {
 			b.Exp = max(b.Exp, math.Ilogb(x)-52)
 		}

@@ -53,7 +53,7 @@ func (e *Encoder) ColumnNotes() []string {
 	return notes
 }
 
-// pooled counts the words of a category below Options.MinCount, and the training rows with them.
+// pooled counts a category's words in fewer training rows than Options.MinCount, and these rows.
 func (s *survey) pooled(c Column) (words int, rows int64) {
 	for _, n := range s.Words {
 		if c.Kind == Category && n.Train > 0 && n.Train < c.MinCount {
@@ -71,7 +71,7 @@ func described(r Reader) string {
 	return ""
 }
 
-// lostText describes the rows of each word for a missing value.
+// lostText lists the words that mean a missing value, with the number of rows of each.
 func lostText(lost map[string]count) string {
 	var words []string
 	all := int64(0)
@@ -94,7 +94,7 @@ func lostText(lost map[string]count) string {
 	return fmt.Sprintf("%d (%s)", all, strings.Join(words, ", "))
 }
 
-// remarks returns a column's unusual values and other reasons for a check.
+// remarks returns unusual values of a column and other facts that the user should check.
 func (s *survey) remarks(kind Kind) (out []string) {
 	remark := func(format string, args ...any) {
 		out = append(out, fmt.Sprintf("column %q: "+format, append([]any{s.Name}, args...)...))
@@ -135,7 +135,7 @@ func (s *survey) remarks(kind Kind) (out []string) {
 	return out
 }
 
-// outlier returns a number with more than half of the sum of squared distances from the mean.
+// outlier returns a number whose squared distance from the mean is over half of the sum of all.
 func (s *survey) outlier() (extreme, bool) {
 	x := s.Most
 	if s.Mean-s.Least.Value > x.Value-s.Mean {
@@ -170,8 +170,8 @@ func (f *Fault) place() string {
 type Found struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
-	// Guessed reports that the schema omits the column. Reason is then the reason to ignore
-	// the column, if ignored.
+	// Guessed reports that the schema omits the column. Reason then says why the column is ignored,
+	// if it is.
 	Guessed bool   `json:"guessed"`
 	Reason  string `json:"why,omitempty"`
 	// Detail describes the values: mean and deviation of a target, the format and the inputs of a
@@ -181,7 +181,7 @@ type Found struct {
 	Values int `json:"values,omitempty"`
 	// Pooled is the number of words below Options.MinCount.
 	Pooled int `json:"pooled,omitempty"`
-	// Missing counts rows by word for a missing value; "" is an empty field.
+	// Missing counts rows by the word that means a missing value; "" is an empty field.
 	Missing map[string]int64 `json:"missing,omitempty"`
 	// Rows counts the training rows; 0 means unknown.
 	Rows int64 `json:"rows,omitempty"`
@@ -199,8 +199,8 @@ type WordCount struct {
 // mostFrequent is the number of words in Found.Frequent.
 const mostFrequent = 12
 
-// frequent returns the most frequent words of a category or label, the first word first of equal
-// ones.
+// frequent returns the most frequent words of a category or label; equally frequent words keep
+// their order.
 func (s *survey) frequent(c Column) (out []WordCount) {
 	for _, w := range c.Words {
 		out = append(out, WordCount{w, s.Words[w].Train})
@@ -209,8 +209,8 @@ func (s *survey) frequent(c Column) (out []WordCount) {
 	return out[:min(len(out), mostFrequent)]
 }
 
-// Found describes the columns as read by InferEncoder. A checkpoint's encoder has no missing values
-// and guesses.
+// Found describes the columns as read by InferEncoder. For an encoder from a checkpoint, missing
+// values and guesses are unknown.
 func (e *Encoder) Found() []Found {
 	var out []Found
 	for i, c := range e.Columns {

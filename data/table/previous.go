@@ -44,7 +44,7 @@ func Rows(r Reader, rows []int64, columns int) (places []string, values [][]stri
 	return places, values
 }
 
-// readable returns the first columns, at most n, of which a chunk can be read.
+// readable returns the first n columns, or fewer, of types that can be read.
 func readable(r Reader, n int) (columns []int) {
 	for i := 0; i < len(r.Columns()) && len(columns) < n; i++ {
 		err := r.Scan([]int{i}, func(error) error { return errFound }, func(*Chunk) error { return errFound })

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// sent is a survey in transit. Tables with the same columns are one table, under any name.
+// sent is a survey as sent to other processes. Equal Columns mean the same table, under any name.
 type sent struct {
 	File    string          `json:"file"`
 	Columns json.RawMessage `json:"columns"`
@@ -131,8 +131,8 @@ func (s *survey) addWords(to, words map[string]count) error {
 // add merges the survey of another table. Except for the rounding of sums the result equals one
 // pass over both tables.
 func (s *survey) add(t found) error {
-	s.Counts = t.Counts && (s.Finite == 0 || t.Finite == 0) // consecutive numbers make sense in one table only
-	s.Ascends = s.Ascends && t.Ascends                      // identifiers of each table
+	s.Counts = t.Counts && (s.Finite == 0 || t.Finite == 0) // numbers of two tables are not consecutive
+	s.Ascends = s.Ascends && t.Ascends                      // ascending in each table is enough
 	s.Rows, s.Missing = s.Rows+t.Rows, s.Missing+t.Missing
 	s.moments.merge(t.moments)
 	s.Bins.merge(t.Bins)
@@ -179,7 +179,7 @@ func (s *survey) addCounts(t found) {
 	}
 }
 
-// addDates merges the dates of another table, of which First is not merged yet.
+// addDates merges the dates of another table. s.First must not be merged yet.
 func (s *survey) addDates(t found) {
 	for f, n := range s.Dates {
 		if t.Dates[f] == nil && n.FirstInvalid == nil {
@@ -204,7 +204,7 @@ func (s *survey) addDates(t found) {
 	}
 }
 
-// firsts returns the different values of two lists, at most most+1.
+// firsts appends values of b that a lacks to a, until a has most+1 values.
 func firsts[T comparable](a, b []T, most int) []T {
 	for _, x := range b {
 		if len(a) <= most && !slices.Contains(a, x) {

@@ -48,7 +48,7 @@ type found struct {
 	Least   extreme `json:"min"` // extremes of the training numbers
 	Most    extreme `json:"max"`
 	Bins    bins    `json:"bins,omitzero"` // of the training numbers
-	// Dates are the column's dates by format, and First the first value.
+	// Dates are the column's dates by format, and First is the position of the first value.
 	Dates map[string]*tally `json:"dates,omitempty"`
 	First *Fault            `json:"first,omitempty"`
 	// Integers reports that all numbers are whole, and Counts that each number is the previous one
@@ -163,7 +163,7 @@ func some(names []string, most int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(shown, ", "), len(names)-most)
 }
 
-// usable marks the rows of a chunk that fit the schema, and reports the other rows to bad.
+// usable returns a mask of the chunk's rows that fit the schema, and calls bad for each other row.
 func usable(r Reader, c *Chunk, all []*survey, mask []bool, bad func(error) error) ([]bool, error) {
 	mask = append(mask[:0], make([]bool, c.N)...)
 	for i := range mask {
@@ -217,7 +217,7 @@ func refuses(kind Kind, format string, v *Vector, i int) string {
 
 func noLabel(v *Vector, i int) string { return "no label" + v.lost(i) }
 
-// lost returns row i's word for a missing value, for an error.
+// lost returns the word by which row i's value is missing, for an error.
 func (v *Vector) lost(i int) string {
 	if v.Words == nil || v.Words[i] == "" {
 		return ""
@@ -382,8 +382,8 @@ func (s *survey) learn(w string, one count, at func(string, ...any) *Fault) {
 	s.Words[w] = n.plus(one)
 }
 
-// words returns the different values of minCount training rows or more, or with held of all rows:
-// numbers in ascending order, then words in alphabetic order.
+// words returns the different values that occur in at least minCount training rows, or with held in
+// any row: numbers in ascending order, then words in alphabetic order.
 func (s *survey) words(held bool, minCount int64) []string {
 	var out []string
 	for w, n := range s.Words {

@@ -18,7 +18,7 @@ const (
 	guess Kind = ""
 	// Number is an input number, scaled to mean 0 and deviation 1.
 	Number Kind = "number"
-	// Category is one of several values, an input as a row of an embedding table.
+	// Category is one of several values; the input is the value's row of an embedding table.
 	Category Kind = "category"
 	// Label is the class to predict.
 	Label Kind = "label"
@@ -79,7 +79,7 @@ type Vector struct {
 	Text    []byte    // values in sequence; empty: missing. Bools are 1 and 0; dates and times are numbers
 	Ends    []int     // end of each value in Text
 	Rows    []int     // lists: end of each row's values in Ends; nil: one value per row
-	Seconds float64   // dates and times: seconds of a unit of Numbers since 1970; 0: other values
+	Seconds float64   // dates and times: Numbers count units of this many seconds since 1970; 0: other values
 }
 
 // Chunk is a range of rows, valid until the visitor returns.
@@ -108,12 +108,12 @@ type Reader interface {
 	// Columns returns the names of the columns, all different.
 	Columns() []string
 	// Scan calls visit with all rows in order, chunk by chunk, with the columns of the indices
-	// want. One goroutine calls visit; an error of visit ends the pass. bad is called for each
-	// fault of a row: an error ends the pass, nil skips the row.
+	// want. One goroutine calls visit; an error of visit ends the pass. Scan calls bad for each
+	// faulty row: if bad returns an error, the pass ends; nil skips the row.
 	Scan(want []int, bad func(error) error, visit func(*Chunk) error) error
 }
 
-// Schema maps columns' names to kinds; the kinds of other columns are guessed.
+// Schema maps column names to kinds. Columns that it lacks get guessed kinds.
 type Schema map[string]Kind
 
 // ParseSchema reads NAME=KIND, separated by commas: age=number,city=category,id=ignore. A

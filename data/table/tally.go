@@ -50,7 +50,7 @@ type tally struct {
 	Values int64 `json:"values"`
 	// Parts are the moments of dateParts over the training rows.
 	Parts [len(dateParts)]moments `json:"parts"`
-	// FirstInvalid is the position of the first value that is no such date.
+	// FirstInvalid is the position of the first value that is no date in this format.
 	FirstInvalid *Fault `json:"other,omitempty"`
 }
 
@@ -136,8 +136,8 @@ func (v *Vector) time(i int, format string) (t time.Time, missing, ok bool) {
 	return t, false, ok
 }
 
-// dates returns the format of most values, and its tally; nil if few values are dates. other is a
-// second format that reads the same values, because no value decides which number is the month.
+// dates returns the format of most values, and its tally; nil if no format has over half of them.
+// other is a second format for as many values: no value decides which number is the month.
 func (s *survey) dates() (format, other string, n *tally) {
 	for _, f := range slices.Sorted(maps.Keys(s.Dates)) {
 		switch t := s.Dates[f]; {
@@ -153,8 +153,8 @@ func (s *survey) dates() (format, other string, n *tally) {
 	return format, other, n
 }
 
-// settleDate returns the format of a column of dates. A value that is no date is an error, and so
-// are dates with two readings if the schema calls the column a date.
+// settleDate sets s.Format if the column has dates. A value that is no date is an error, and so are
+// dates with two readings if the schema has the kind date for the column.
 func (s *survey) settleDate() (ok bool, err error) {
 	if s.Format != "" {
 		return true, nil
@@ -181,7 +181,7 @@ func (s *survey) settleDate() (ok bool, err error) {
 	return true, nil
 }
 
-// parts returns the inputs of a date: days, and each other part with different values.
+// parts returns the inputs of a date: days, and each other part that varies among the rows.
 func (n *tally) parts() (out []Part) {
 	for k, name := range dateParts {
 		if m := &n.Parts[k]; k == 0 || m.Squares > 0 {

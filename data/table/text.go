@@ -69,7 +69,7 @@ func (b *bounded) check(p []byte, end bool) error {
 	return &Fault{File: b.name, Line: b.line, Problem: problem}
 }
 
-// move counts lines and bytes of returned text.
+// move counts the lines and bytes of text passed to the caller.
 func (b *bounded) move(text []byte) {
 	b.line += int64(bytes.Count(text, []byte{'\n'}))
 	if at := bytes.LastIndexByte(text, '\n'); at >= 0 {

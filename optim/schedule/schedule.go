@@ -1,6 +1,6 @@
 // Package schedule holds learning-rate schedules: the rate of each step as a pure function of the
-// step's number, with the same bits on every machine. From its step alone, a resumed run has the
-// rates of an uninterrupted one.
+// step's number, with the same bits on every machine. A resumed run, from its step number alone,
+// has the rates of an uninterrupted run.
 package schedule
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Schedule is the learning rate over a run: constant, falling at given epochs, or along a cosine,
-// with a linear warm-up before. The zero value has rate 0 and fails Validate.
+// Schedule is the learning rate over a run: a linear warm-up, then a rate that is constant, falls
+// at given epochs, or falls along a cosine. The zero value has rate 0 and fails Validate.
 type Schedule struct {
 	// LR is the rate after warm-up, positive.
 	LR float64

@@ -1,6 +1,5 @@
-// Package data is the part of package data that opens and creates Parquet and Arrow files.
-// overlay.json replaces data/parquet.go, which rejects both formats, by this file: the main module
-// must not import this module.
+// Package data opens and creates Parquet and Arrow files: overlay.json replaces data/parquet.go,
+// which rejects both formats, by this file, because the main module must not import this module.
 package data
 
 import (
