@@ -83,14 +83,17 @@ def rank(args: argparse.Namespace) -> None:
     groups = {"gloo": dist.new_group(backend="gloo"), "ringo": dist.group.WORLD}
     losses: dict[str, float] = {}
     steps, model = {}, nn.Module()
-    for name, (backend, hook) in hooks(groups["gloo"]).items():
+    ways = {name: way for name, way in hooks(groups["gloo"]).items() if not args.ways or name in args.ways}
+    for name, (backend, hook) in ways.items():
         torch.manual_seed(1)
         module, shape = MODELS[args.model]()
+        module.to(args.device)
         model = wrapped(module, name, groups[backend])
         hook(model)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         torch.manual_seed(2 + args.rank)
-        x, y = torch.randn(shape), torch.randint(10, (len(module(torch.randn(shape))),))
+        x = torch.randn(shape, device=args.device)
+        y = torch.randint(10, (len(module(x)),), device=args.device)
 
         def step(model: Any = model, optimizer: Any = optimizer, x: Any = x, y: Any = y, name: str = name) -> None:
             loss = nn.functional.cross_entropy(model(x), y)
@@ -104,6 +107,7 @@ def rank(args: argparse.Namespace) -> None:
     def alone() -> None:
         with model.no_sync():
             nn.functional.cross_entropy(model(x), y).backward()
+        next(model.parameters()).grad.sum().item()  # it has ended on a device, too
         optimizer.zero_grad()
 
     alone()
@@ -138,6 +142,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=4, help="of each way in a round")
     parser.add_argument("--times", type=float, default=3, help="how many times as long as its computation gloo's exchange of a step takes")
+    parser.add_argument("--device", default="cpu", help="where ranks compute, such as cuda")
+    parser.add_argument("--ways", nargs="*", help="those of the table that are measured; default: all")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--at", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -154,6 +160,7 @@ def main() -> None:
 def run(args: argparse.Namespace, net: Any, netns: Any) -> None:
     env = dict(os.environ, GLOO_SOCKET_IFNAME="eth0", OMP_NUM_THREADS="1", PYTHONWARNINGS="ignore")
     more = ["--at", net.address(0), "--hosts", str(args.hosts), "--model", args.model, "--rounds", str(args.rounds), "--steps", str(args.steps)]
+    more += ["--device", args.device, *(["--ways", *args.ways] if args.ways else [])]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": env}
     ranks = [netns.start([*net.enter(r), sys.executable, str(HERE / "hosts.py"), "--rank", str(r), *more], **pipes) for r in range(args.hosts)]
     try:
