@@ -8,7 +8,7 @@ const (
 	Doubling = "doubling" // log2 N steps with the whole operand; few messages
 	Halving  = "halving"  // halves, then doubles the data sent: optimal for bandwidth in 2 log2 N steps
 	Tree     = "tree"     // up and down a binomial tree
-	// Hierarchical: first within each host, then among the owners of each slice
+	// Hierarchical works first within each host, then between hosts: see hierarchy.go
 	Hierarchical = "hierarchical"
 	Exchange     = "exchange" // two ranks exchange whole operands
 	Pairwise     = "pairwise" // each rank exchanges one part with every other rank

@@ -72,7 +72,7 @@ const (
 	shmSlots    = 16      // see Config.ShmSlot
 )
 
-// room returns the group's index in shared memory, groups below FirstSubgroup first; -1: none.
+// room returns the group's slot in shared memory, slots below FirstSubgroup first; -1: none.
 func (c Config) room() int {
 	switch {
 	case c.ShmSlot > 0:

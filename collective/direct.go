@@ -51,8 +51,8 @@ const (
 	// FirstSubgroup on the slots are smaller, without space for pairs of ranks.
 	shareGroups = FirstSubgroup + shmSlots
 	subBytes    = 512 << 10
-	// shareBytes is a group's part of a rank's piece of Control, stagedBytes the part of it
-	// for collective operations.
+	// shareBytes is a group's part of a rank's piece of Control, and stagedBytes the part of
+	// shareBytes for collective operations.
 	shareBytes  = (transport.ControlBytes - (shareGroups-FirstSubgroup)*subBytes) / FirstSubgroup
 	stagedBytes = shareBytes - pairFlagBytes - pairCellBytes
 	// lines of a slot.
@@ -162,7 +162,7 @@ func (g *Group) ShmReleased() bool {
 	return true
 }
 
-// lay sets the flags and staging buffers in Control.
+// lay assigns the group's flags and staging buffers to their positions in Control.
 func (s *shmGroup) lay(places []int, number int) {
 	at, staged := number*shareBytes, stagedBytes
 	if number >= FirstSubgroup {
@@ -190,7 +190,7 @@ func (s *shmGroup) lay(places []int, number int) {
 // whole reports whether all ranks of the group share memory.
 func (s *shmGroup) whole(size int) bool { return s != nil && len(s.ranks) == size }
 
-// flag returns the flag in a line of a place's piece of the slot of operation n.
+// flag returns the flag of a place in one line of the slot of operation n.
 func (s *shmGroup) flag(n uint64, place, line int) *shmwait.Flag {
 	slot := int(n) & (s.slots - 1)
 	return s.flags[(slot*len(s.ranks)+place)*slotLines+line]

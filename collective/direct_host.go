@@ -83,8 +83,8 @@ func (w *Work) stagePiece(t, room int) {
 	}
 }
 
-// hostView returns bytes [lo, hi) of place i's x in round t: in an arena, or at offset at of the
-// piece at base.
+// hostView returns bytes [lo, hi) of place i's x in round t: in an arena, or in staging at offset
+// at of the piece that begins at base.
 func (w *Work) hostView(i, lo, hi, base, at int) []byte {
 	s := w.g.share
 	if off, placed := w.placeOf(i); placed {

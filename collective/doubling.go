@@ -57,9 +57,9 @@ func unfolded(own, extra int) int {
 func (w *Work) lastStep() int { return rounds(w.scope.size) + 1 }
 
 // doublingAllGather is Bruck's algorithm for any N, in place: in step k rank r, with the parts of
-// ranks r to r+2^k-1, receives those of the next 2^k, or all missing ones. ceil(log2 N) steps,
-// (N-1)/N K bytes. Parts that wrap past the last rank to rank 0 are two messages. Source: Bruck,
-// Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all communications in
+// ranks r to r+2^k-1, receives the parts of the next 2^k ranks, or all missing parts. ceil(log2 N)
+// steps, (N-1)/N K bytes. Parts that wrap past the last rank to rank 0 are two messages. Source:
+// Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all communications in
 // multiport message-passing systems" (1997).
 func (w *Work) doublingAllGather() error {
 	w.settle()

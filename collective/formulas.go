@@ -139,11 +139,10 @@ func largestSpan(n int) int {
 	return most
 }
 
-// over predicts an operation's duration on a link, with add seconds per byte of addition. The sum
-// has the latency of each step, the time of addition, and the transfer time of a number of bytes in
-// K: the maximum of the busiest rank's sends, its operands to add, and the traffic of a host's
-// wire. Segments, which overlap transfer and addition, are ignored. Messages to one receiver are
-// sequential.
+// over predicts an operation's duration on a link: the latency of all steps, plus the additions at
+// add seconds per byte, plus a transfer time. The transfer is the maximum, in K, of the busiest
+// rank's sends, its received operands, and wire, the traffic of a host. Segments, which overlap
+// transfer and addition, are ignored. Messages to one receiver are sequential.
 func (f formulas) over(l Link, add float64, n int, wire, bytes float64) time.Duration {
 	sent := max(f.busiest(n), wire)
 	if f.kind == kindGather {

@@ -59,8 +59,8 @@ func (f formulas) sends(hosts []int, each func(from, to int, k float64)) {
 	}
 }
 
-// sendAlong calls each for the traffic between a rank and one further from the root: away from the
-// root, towards it, or both.
+// sendAlong calls each for the traffic between a rank and a rank further from the root: away from
+// the root, towards it, or both.
 func (f formulas) sendAlong(near, far int, k float64, each func(from, to int, k float64)) {
 	if f.kind != kindReduce && f.kind != kindGather {
 		each(near, far, k)

@@ -44,7 +44,7 @@ type Group struct {
 	named      algorithm // cfg.Algorithm
 	all        rankSet   // every rank, in order
 	hosting    *hierarchy
-	ring       rankSet // every rank, those of one host together
+	ring       rankSet // every rank, ranks of one host adjacent
 	scribe     opRecorder
 	kernels    *simd.Kernels
 	rules      atomic.Pointer[ruleSet]

@@ -1,9 +1,9 @@
 package collective
 
 // Hierarchical reduce-scatter and allgather. Here the slices of the hierarchical allreduce are
-// bundles of the ranks' parts: slice s has one part per host, that of the rank with s as its first
-// slice. The owners of a slice pass it around a ring of hosts; within a host the ranks exchange
-// reduced or gathered parts, through shared memory or pairwise.
+// bundles of the ranks' parts: slice s has one part per host: the part of the rank with s as its
+// first slice. The owners of a slice pass it around a ring of hosts; within a host the ranks
+// exchange reduced or gathered parts, through shared memory or pairwise.
 //
 // With H hosts each host sends K less one host's part, (H-1)/H K for equal hosts, over its wire:
 // the minimum. A ring of all N ranks sends K less one rank's part, (N-1)/N K. A rank of a

@@ -6,7 +6,7 @@ import "github.com/ringo-ml/ringo/transport"
 // arrive.
 
 const (
-	// posted is the number of receives that an operation posts ahead.
+	// posted is the number of receives that an operation posts in advance.
 	posted = 4
 	// slots is the maximum number of posted receives, for short messages of many ranks.
 	slots = 32

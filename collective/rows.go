@@ -26,12 +26,12 @@ const (
 	leastRow = 64 << 10
 )
 
-// most returns the maximum segment size, in general that of any other algorithm. More than two
-// ranks often share cores. For them the maximum is doubled if one row then suffices, since ranks
-// wait for each other in each row: four ranks on two cores then took 4 % less time, three 8 %, and
-// two 14 % more. Longer chunks take several rows anyway, and segments of half the size keep more
-// operands in a cache: the four ranks then took 17 to 22 % less time for 8 MiB, 11 to 12 % for 16
-// and 14 % for 64 (AMD EPYC, Zen 5).
+// most returns the maximum segment size, in general Config.SegmentBytes. More than two ranks often
+// share cores. For them the maximum is doubled if one row then suffices, since ranks wait for each
+// other in each row: four ranks on two cores then took 4 % less time, three 8 %, and two 14 % more.
+// Longer chunks take several rows anyway, and segments of half the size keep more operands in a
+// cache: the four ranks then took 17 to 22 % less time for 8 MiB, 11 to 12 % for 16 and 14 % for 64
+// (AMD EPYC, Zen 5).
 func (r rows) most() int {
 	n := r.segmentBytes()
 	if r.scope.size > 2 && r.largest() <= 2*n {

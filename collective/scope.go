@@ -12,7 +12,7 @@ type rankSet struct {
 	rank  int   // place of this rank
 	size  int
 	steps []RingStep // steps of an allreduce around the ring of places
-	// absent marks ranks with their part in another rankSet: see hierarchy_parts.go. nil means
+	// absent marks ranks that have their part in another rankSet: see hierarchy_parts.go. nil means
 	// none.
 	absent []bool
 }

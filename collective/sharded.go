@@ -19,8 +19,8 @@ import (
 type Sharded struct {
 	// Grads are this rank's gradients. nil means that Apply receives no sum.
 	Grads []float32
-	// Params are the parameters that Apply changes and all ranks then have. nil means that sums
-	// remain in the owner's Grads.
+	// Params are the parameters that Apply updates; all ranks then get the results. nil means that
+	// sums remain in the owner's Grads.
 	Params []float32
 	// Counts is the number of values of each rank's part, in the order of ranks, as in AllGatherV.
 	// If a part ends inside a cache line, two ranks write to the line alternately.
@@ -44,7 +44,7 @@ const (
 
 // CanShard returns the reason why an update of these values cannot be sharded, or nil. All ranks
 // must share memory, the values must be in that memory, and an allreduce of this many values must
-// use it: sums of another algorithm can differ in bits. Ranks can have different answers.
+// use it: sums of another algorithm can differ in bits. Ranks can get different results.
 func CanShard(g *Group, values []float32) error {
 	if err := canShard(g, values); err != nil {
 		return err

@@ -77,7 +77,7 @@ func (w *Work) operand(s step, i int, dst []byte) []byte {
 	return w.cut(s.operand, i)
 }
 
-// merge combines this rank's operand with a peer's, that of the lower place first.
+// merge combines this rank's operand with a peer's, the operand of the lower place first.
 func (w *Work) merge(dst, own, theirs []byte, from int) {
 	if w.scope.rank < from {
 		w.combine(dst, own, theirs)

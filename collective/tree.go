@@ -113,7 +113,7 @@ func treeChildren(place, size int, chain bool) int {
 	return n
 }
 
-// nearChild returns child c of a place, nearest first; in a chain, child 0.
+// nearChild returns child c of a place, nearest first; in a chain c is 0.
 func nearChild(place, c int) int { return place + 1<<c }
 
 // rounds returns ceil(log2 size).

@@ -85,7 +85,7 @@ type timing struct {
 	hasStart bool            // begun is set
 	begun    int64           // start or first wait, by the recorder's clock
 	waits    *record.Waiting // wait state of entry: the mesh rank awaited
-	ownWaits record.Waiting  // target of waits if entry has no space
+	ownWaits record.Waiting  // waits points here if the recorder had no space
 	stamped  bool            // the first wait counts from the start, which was just recorded
 }
 

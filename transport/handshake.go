@@ -110,7 +110,7 @@ func handshake(ctx context.Context, conn net.Conn, run func(*handshaker) error, 
 		stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 		err = run(c)
 		if !stop() && err == nil {
-			err = context.Cause(ctx) // ctx's deadline can still affect the finished link
+			err = context.Cause(ctx) // the function above may still set a past deadline on the finished link
 		}
 	}
 	if err == nil {

@@ -143,7 +143,7 @@ func (f certificates) verify(s tls.ConnectionState) error {
 	return nil
 }
 
-// encrypt starts TLS on the connection and binds the ticket's proof to it.
+// encrypt starts TLS on the connection and binds the ticket's proof to the TLS connection.
 func (c *handshaker) encrypt(end func(*SecureConn, *tls.Config)) error {
 	conf, err := c.credentials.conf()
 	if err != nil {

@@ -33,7 +33,7 @@ func (c Config) token() string {
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// address returns the address that requests may name, in addition to loopback addresses.
+// address returns the address that a request's Host may have, in addition to loopback addresses.
 func (c Config) address() string {
 	host, port, err := net.SplitHostPort(c.Admin.Addr().String())
 	if err == nil && c.AdminHost != "" {

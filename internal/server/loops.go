@@ -168,7 +168,7 @@ func isFull(err error) bool {
 	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE}, func(e error) bool { return errors.Is(err, e) })
 }
 
-// saveLast saves a server that ends. It retries on a full disk: data would be lost.
+// saveLast writes the last checkpoint of a server that ends, with retries on a full disk.
 func (s *server) saveLast(ctx context.Context, pause time.Duration, save func(context.Context) error) error {
 	err := s.retryWhileDiskFull(ctx, pause, "its last checkpoint", save)
 	if err != nil {

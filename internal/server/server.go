@@ -38,7 +38,7 @@ type Config struct {
 	// TLS selects the encrypted connections, equally at both ends. Zero: connections between hosts.
 	TLS     transport.TLS
 	Version string // program version
-	// Index is this server's number of Servers, Trainers the number of trainers.
+	// Index is this server's number, below Servers, and Trainers the number of trainers.
 	Index, Servers, Trainers int
 	// Sessions is the number of sessions per trainer; 0: 1.
 	Sessions int
@@ -59,8 +59,8 @@ type Config struct {
 	// Job, unless empty, names a job with checkpoints of the whole job; trainers of other jobs are
 	// rejected. With durability none these checkpoints are the only ones, and Dir is required.
 	Job string
-	// Begin, unless nil, passes a table's initial rows to do, keys and Dim weights each, instead of
-	// initial weights; the server takes its own. Begin is not called for a start from a checkpoint.
+	// Begin, unless nil, passes a table's first rows to do, Dim weights per key, instead of initial
+	// weights; the server takes rows that it owns. A start from a checkpoint does not call Begin.
 	Begin func(table schema.Sparse, do func(keys []uint64, weights []float32) error) error
 	// MemoryBytes limits the rows in memory; other rows are in Dir, up to DiskBytes. 0: no limit.
 	MemoryBytes, DiskBytes int64
@@ -71,9 +71,9 @@ type Config struct {
 	// DeleteAfter is the number of days without a pull or push until a row is deleted, in tables
 	// with a rule that does not decide this; 0: never.
 	DeleteAfter int
-	// ShrinkEvery is the length of a day: rows then age or are deleted. 0: by HTTP only.
+	// ShrinkEvery is the length of a day: at its end rows age or are deleted. 0: by HTTP only.
 	ShrinkEvery time.Duration
-	// SaveEvery is the time between checkpoints, including restarts; 0: only a last one. Most
+	// SaveEvery is the time between checkpoints, including restarts; 0: only one at the end. Most
 	// checkpoints are deltas: see engine.Engine.Checkpoint. With durability checkpoint a lost
 	// server loses up to this time, and the time of a checkpoint; with wal it limits the replay of
 	// a restart, as does the length of the log: see engine.Config.LogFloor.
@@ -132,7 +132,7 @@ func (c Config) Validate() error {
 	return bad.Err()
 }
 
-// check is Validate without the fields needed to run.
+// check is Validate, except for the fields that only Run needs.
 func (c Config) check() error {
 	bad := faults.In("ps: server: ")
 	bad.If(c.FullWait < 0, "waiting %v for room on a full disk: want at least 0", c.FullWait)

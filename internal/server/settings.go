@@ -27,7 +27,7 @@ const (
 	pathOptimizer   setting.Path = "training.optimizer"
 )
 
-// ruleOfDays is the optimizer with a rule for days.
+// ruleOfDays is the optimizer that decides how rows age and when they are deleted.
 const ruleOfDays = "click"
 
 // Defaults returns the default settings of servers.
@@ -40,7 +40,7 @@ func (c *Config) Settings() []setting.Row {
 	return setting.For(setting.Run|setting.Server, slices.Concat(c.keeping(), c.joining(), c.aging())...)
 }
 
-// keeps returns the condition of all settings of parameter servers, with further ones.
+// keeps returns the condition of all settings of parameter servers, with more conditions.
 func keeps(more ...setting.Condition) setting.Condition {
 	mode := setting.Equals("sync", string(engine.BSP), string(engine.SSP), string(engine.Async), string(engine.Geo))
 	return setting.All(append([]setting.Condition{mode}, more...)...)

@@ -77,8 +77,8 @@ type Config struct {
 	Reader bool
 	Schema schema.Schema // schema of the tables
 
-	// Pull and Push are the encodings of rows and of their gradients, Dense that of arrays. Zero:
-	// float32.
+	// Pull and Push are the encodings of rows and of their gradients, and Dense the encoding of
+	// arrays. Zero: float32.
 	Pull, Push, Dense message.Code
 	// Merge allows duplicate keys in a batch: each key is sent once, with the sum of its gradients
 	// in order of appearance. Without Merge a pull may have duplicates, a push may not.

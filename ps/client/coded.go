@@ -65,7 +65,7 @@ func (l *Session) PushCoded(array int, step uint64, lo int, q compress.Quantiser
 	return bytes, nil
 }
 
-// encode sets the payload to that of the values or entries in [from, to).
+// encode encodes the values or entries in [from, to) as the payload.
 func (c *codedPush) encode(coder *compress.Coder, x []float32, s *compress.Sparse, from, to int) (err error) {
 	if s == nil {
 		c.payload, err = coder.EncodeDense(c.payload[:0], x[from:to])

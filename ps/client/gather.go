@@ -78,7 +78,7 @@ func (c *Client) gatherRound(blob []byte) ([]message.Part, error) {
 	return l.links[0].lastParts()
 }
 
-// roundsOf returns the number of rounds of the longest blob, from the first round.
+// roundsOf returns the number of rounds for the longest blob, by the results of the first round.
 func roundsOf(first [][]byte) (rounds int, err error) {
 	for t, b := range first {
 		switch {

@@ -57,7 +57,7 @@ func (k *link) newMessage(change bool, size int) (*outMessage, error) {
 	return it, nil
 }
 
-// fitting returns a free message. k.mu is held.
+// fitting returns the free message that fits size best, or a new message. k.mu is held.
 func (k *link) fitting(size int) *outMessage {
 	i := message.Fitting(len(k.idle), size, func(i int) int { return k.idle[i].buf.Room() })
 	if i < 0 {

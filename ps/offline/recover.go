@@ -21,9 +21,9 @@ type Recovery struct {
 }
 
 // Recover updates the checkpoints of a job with ended or killed servers from their logs, and
-// reports the end of each log with the evidence. A server with a log ahead of the newest checkpoint
-// is opened as in a restart, and saved. Running servers are an error (dirlock.ErrHeld). In bsp,
-// steps without the clocks of all trainers are not applied and stay in the log.
+// reports where and why each log ends. A server with a log ahead of the newest checkpoint is opened
+// as in a restart, and saved. Running servers are an error (dirlock.ErrHeld). In bsp, steps without
+// the clocks of all trainers are not applied and stay in the log.
 func Recover(ctx context.Context, dir string, r Recovery) error {
 	if r.Report == nil {
 		r.Report = func(string) {}

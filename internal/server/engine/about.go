@@ -77,7 +77,7 @@ type About struct {
 	Layout schema.Schema `json:"layout"`
 	// Rows is the approximate number of the server's rows by table.
 	Rows []int64 `json:"rows"`
-	// Record is the first log record to replay, Last the last one at the checkpoint; 0: no log.
+	// Record is the first log record to replay, Last the last record at the checkpoint; 0: no log.
 	Record uint64 `json:"record"`
 	Last   uint64 `json:"last"`
 	// Highest is the last step that any trainer had clocked, Applied the last step with all pushes

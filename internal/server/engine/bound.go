@@ -9,8 +9,8 @@ import (
 // DefaultLogFloor is the default of Config.LogFloor.
 const DefaultLogFloor = 256 << 20
 
-// logBound decides when the log since the newest checkpoint is long enough for the next one: the
-// size of the tables, which is the maximum cost of a checkpoint, and at least Config.LogFloor. Each
+// logBound decides when the log since the newest checkpoint is long enough for the next checkpoint:
+// at the size of the tables, the maximum cost of a checkpoint, and at least Config.LogFloor. Each
 // byte of log therefore causes at most one byte of checkpoints (the rule of Redis's append-only
 // file at 100 %), and the replay and the disk usage are bounded by the tables' size, not by the
 // training time.

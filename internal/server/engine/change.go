@@ -37,11 +37,11 @@ func (e *Engine) enter(session int, seq uint64) (l *session, again bool, t Ticke
 	return l, again, t, err
 }
 
-// PushRows applies gradients to rows, len(keys)*Dim values, by the mode. If the table's rule needs
-// counts, they follow each row's gradient, which is then a sum over samples: bsp adds up both
-// without dividing. Keys must be distinct. The push is the session's change number seq: a repeated
-// number has no effect and returns the session's last Ticket. Slices are not retained. After an
-// error other than Failed's the change was not applied, and may be repeated.
+// PushRows applies gradients to rows, len(keys)*Dim values, as Config.Mode specifies. If the
+// table's rule needs counts, they follow each row's gradient, which is then a sum over samples: bsp
+// adds up gradients and counts without dividing. Keys must be distinct. The push is the session's
+// change number seq: a repeated number has no effect and returns the session's last Ticket. Slices
+// are not retained. After an error that did not stop the engine, no change was made: repeat it.
 func (e *Engine) PushRows(session int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (Ticket, error) {
 	return e.do(&change{kind: kindRows, session: session, table: table, seq: seq, step: step, keys: keys, values: grads})
 }
@@ -156,7 +156,7 @@ func (e *Engine) fits(c *change) error {
 }
 
 // inStep checks a change's step: in bsp and ssp the step after the session's clock, otherwise any
-// later one.
+// later step.
 func (e *Engine) inStep(l *session, c *change) error {
 	strict := e.cfg.Mode == BSP || e.cfg.Mode == SSP
 	if c.step <= l.clock || strict && c.step != l.clock+1 {
@@ -223,9 +223,9 @@ func (e *Engine) prepare(c *change) (*push, error) {
 }
 
 // Clock reports that all pushes of a step and this session have been made. rate is the learning
-// rate of all rules from the next step, set by the most advanced session (in bsp by the lowest);
-// below 0 the rate is unchanged. In bsp Clock returns after the steps that it completes are
-// applied.
+// rate of all rules from the next step, set by the most advanced session (in bsp by the session
+// with the lowest number); below 0 the rate is unchanged. In bsp Clock returns after the steps that
+// it completes are applied.
 func (e *Engine) Clock(session int, seq uint64, step uint64, rate float64) (Ticket, error) {
 	if math.IsNaN(rate) || math.IsInf(rate, 0) || math.IsInf(float64(float32(rate)), 0) {
 		return Ticket{}, fmt.Errorf("tables: session %d: change %d: learning rate %s: want a finite number", session, seq, quantity.Exact(rate))
@@ -253,7 +253,7 @@ func (e *Engine) Clock(session int, seq uint64, step uint64, rate float64) (Tick
 	return e.event(l, &c)
 }
 
-// enterAs takes the gate, exclusively if rates change during other sessions' pushes.
+// enterAs locks the gate: exclusively (alone) if rate changes while other sessions may push.
 func (e *Engine) enterAs(rate float64) (alone bool) {
 	changes := func() bool {
 		return e.cfg.Mode != BSP && rate >= 0 && math.Float64bits(rate) != e.rate.Load()
@@ -269,8 +269,8 @@ func (e *Engine) enterAs(rate float64) (alone bool) {
 	return true
 }
 
-// Leave ends a session's changes: no trainer waits for the session any more. In bsp its pushes of a
-// step without its clock are dropped.
+// Leave ends a session's changes: no trainer waits for the session any more. In bsp the session's
+// pushes of steps that it has not clocked are dropped.
 func (e *Engine) Leave(session int, seq uint64) (Ticket, error) {
 	l, again, t, err := e.enter(session, seq)
 	if err != nil || again {

@@ -57,7 +57,7 @@ func newDense(c Config, d schema.Dense) (*dense, error) {
 
 func (d *dense) complete() bool { return d.set == d.hi-d.lo }
 
-// ready returns an error unless all values have initial ones.
+// ready returns an error unless all values have been initialised.
 func (d *dense) ready() error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -79,7 +79,7 @@ func (d *dense) check(lo, n int) error {
 }
 
 // initial sets values from lo that have no value yet, and reports whether the range has become
-// complete. A repetition has no effect, so that no mark is needed.
+// complete. A repetition has no effect, so that no change number is stored.
 func (d *dense) initial(lo int, values []float32) (completed bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,7 +94,7 @@ func (d *dense) initial(lo int, values []float32) (completed bool, err error) {
 	return completed, nil
 }
 
-// push applies gradients to values from lo. Adam's steps are the most advanced trainer's.
+// push applies gradients to values from lo. Adam counts the steps of the most advanced trainer.
 func (d *dense) push(session int, seq, step uint64, lo int, grads []float32, scale float32) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -189,8 +189,8 @@ func (d *dense) save(w io.Writer, of string) error {
 	return nil
 }
 
-// load reads the range of a server and takes the values of this server's range, with marks if own
-// is true. The values are valid if the reader reaches its end without an error.
+// load reads the range of a server and takes this server's values, with marks (applied change
+// numbers) if own is true. The values are valid if the reader reaches its end without an error.
 func (d *dense) load(ctx context.Context, r io.Reader, of string, own bool) error {
 	var head denseHead
 	if err := readHead(r, &head); err != nil {
@@ -293,7 +293,7 @@ func stateLen(s optim.State, n int) int {
 	return len(s.Data)
 }
 
-// take reads n values from index lo of the whole array, and stores those of this range.
+// take reads n values from index lo of the whole array, and stores the values in this range.
 func (d *dense) take(ctx context.Context, r io.Reader, to []float32, lo, n int) error {
 	part := make([]float32, min(n, 1<<16))
 	for at := lo; at < lo+n; at += len(part) {

@@ -236,8 +236,8 @@ func (e *Engine) Last(session int) uint64 { return e.sessions[session].last.Load
 // unacknowledged change, and clock the session's clock before from. Join returns the server's last
 // change; the client continues with the next.
 //
-// Missing acknowledged changes are an error, except with Checkpoint: the server then continues with
-// from and counts steps up to clock as clocked, without the changes since its checkpoint.
+// Missing acknowledged changes are an error, except with durability Checkpoint: the server then
+// continues with from, and counts steps up to clock as clocked, without the lost changes.
 func (e *Engine) Join(session int, from, clock uint64) (last uint64, err error) {
 	if session < 0 || session >= len(e.sessions) || from == 0 {
 		return 0, fmt.Errorf("tables: session %d joins with change %d: want sessions 0 to %d, and changes from 1", session, from, len(e.sessions)-1)
@@ -276,7 +276,7 @@ func (e *Engine) Join(session int, from, clock uint64) (last uint64, err error) 
 // Await blocks until a trainer may pull for a step in this mode, and all arrays have initial
 // values. If no wait is needed, it returns nil immediately, even if ctx is done. A wait that ends
 // with ctx or after Config.WaitLimit returns a *waitError with the trainers waited for; if ctx was
-// done before, its cause.
+// done before the wait, its cause.
 func (e *Engine) Await(ctx context.Context, trainer int, step uint64) error {
 	return e.clocks.await(ctx, trainer, step)
 }

@@ -196,9 +196,9 @@ func mergeDense(kernels *simd.Kernels, pushes []*push, per, lo int, sum []float3
 // chunkKeys is the number of keys of a sum per push: a size that fits into caches and small tables.
 const chunkKeys = 4096
 
-// pushSum pushes a step's sum in chunks, on several threads if possible. Chunk i is change number
-// step of session i. A replayed sum has the same keys in the same order, so that the table
-// recognises applied chunks.
+// pushSum pushes a step's sum in chunks, on several threads if possible. The table receives chunk i
+// as change number step of session i. A replayed sum has the same keys in the same order, so that
+// the table recognises applied chunks.
 func pushSum(t Table, step uint64, dim int, keys []uint64, sums []float32, scale float32) error {
 	if len(keys) <= chunkKeys {
 		return t.Push(0, step, keys, sums, scale)

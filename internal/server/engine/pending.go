@@ -19,7 +19,7 @@ const (
 	pieces    = 1 << pieceBits
 )
 
-// pieceHash is a separate hash: all keys of a server agree in the hash that chose the server.
+// pieceHash differs from schema.Owner's hash, which is in one range for all keys of a server.
 func pieceHash(key uint64) uint64 { return (key ^ key>>32) * 0x9e3779b97f4a7c15 }
 
 // push is a buffered PushRows or PushDense, in bsp.

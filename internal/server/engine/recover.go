@@ -69,7 +69,7 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	if len(chain) == 0 && (len(e.cfg.From) > 0 && !e.cfg.Ordered || e.log != nil) {
-		// Later state builds on this checkpoint, and a log alone does not describe its tables. A
+		// The log builds on this checkpoint, because a log alone does not describe the tables. A
 		// tiered table's admission does not apply to a replay, as Load specifies.
 		if _, err = e.save(ctx, false, 0); err != nil {
 			return fmt.Errorf("saving a first checkpoint: %w", err)
@@ -195,8 +195,8 @@ func (e *Engine) load(ctx context.Context, chain []*snapshot.Snapshot) (st state
 	return st, nil
 }
 
-// olderThan adds to the error of a newest checkpoint how to use the previous one. No checkpoint is
-// skipped silently.
+// olderThan adds to err, the error of the newest checkpoint, how to use the previous checkpoint.
+// The engine never skips a checkpoint by itself.
 func (e *Engine) olderThan(err error) error {
 	all, fault := snapshot.Numbers(e.checkpoints())
 	if fault != nil || len(all) < 2 {
@@ -213,7 +213,7 @@ func (e *Engine) lostBefore(session int) error {
 	return &LostError{session / e.cfg.Sessions, errors.New("before this server was started again")}
 }
 
-// loadParts loads tables and arrays of a chain; with keep, from servers of another count.
+// loadParts loads a chain of checkpoints; keep, unless nil, selects this server's keys of a table.
 func (e *Engine) loadParts(ctx context.Context, chain []*snapshot.Snapshot, keep func(uint64) bool) (epochs []uint64, err error) {
 	states := make([]state, len(chain))
 	for i, s := range chain {
@@ -309,7 +309,7 @@ func (e *Engine) loadFrom(ctx context.Context) error {
 	return nil
 }
 
-// replay applies the changes of the log, from a record, that the tables lack.
+// replay applies the changes of the log from record number from on, unless the tables include them.
 func (e *Engine) replay(from uint64) error {
 	c := &e.replaying
 	return e.log.Replay(from, func(number uint64, b []byte) error {
@@ -324,8 +324,8 @@ func (e *Engine) replay(from uint64) error {
 	})
 }
 
-// redo applies a change of the log. A change in the checkpoint counts only for a pending step in
-// bsp.
+// redo applies a change of the log. A change that the checkpoint includes has an effect only on a
+// pending step in bsp.
 func (e *Engine) redo(number uint64, c *change) error {
 	if c.kind == kindMark {
 		return nil

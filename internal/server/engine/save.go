@@ -14,7 +14,7 @@ import (
 func (e *Engine) identity() Identity {
 	c := e.cfg
 	if c.Durability.Logged() {
-		c.Durability = WAL // flushes may begin or end with a restart
+		c.Durability = WAL // a restart may switch between wal and wal-fsync
 	}
 	return Identity{c.Job, e.hash, c.Index, c.Servers, c.Trainers, c.Sessions, c.Mode, c.Durability, e.folder}
 }
@@ -70,7 +70,7 @@ func (e *Engine) saveAs(ctx context.Context, delta func() bool) (Saved, error) {
 	return e.saveHeld(ctx, delta(), 0)
 }
 
-// saveHeld saves; step is that of a checkpoint of the whole job, else 0. e.saving is held.
+// saveHeld saves; step is the step of a checkpoint of the whole job, else 0. e.saving is held.
 func (e *Engine) saveHeld(ctx context.Context, delta bool, step uint64) (Saved, error) {
 	if e.cfg.Durability == None {
 		return Saved{}, fmt.Errorf("tables: saving: durability is %q", None)
@@ -200,8 +200,8 @@ func (e *Engine) write(ctx context.Context, draft *snapshot.Draft, delta bool) (
 	return st, nil
 }
 
-// cut returns the state between two changes: earlier ones are in the tables, or buffered by bsp
-// with their records in the replay.
+// cut returns the state between two changes: earlier changes are in the tables, or buffered by bsp
+// and in the log records that a restart replays.
 func (e *Engine) cut() state {
 	e.gate.Lock()
 	defer e.gate.Unlock()
@@ -223,8 +223,8 @@ func (e *Engine) cut() state {
 	return st
 }
 
-// settle waits until all changes in the tables are durable: a checkpoint with a change that the log
-// has lost would reject its repetition.
+// settle waits until all changes in the tables are durable: if a checkpoint had a change that the
+// log has lost, a restarted server would ignore the repeated change.
 func (e *Engine) settle() error {
 	if e.log == nil {
 		return nil
@@ -239,8 +239,8 @@ func (e *Engine) settle() error {
 	return e.Durable(t)
 }
 
-// Shrink ages the rows by days and deletes those due. Unless Durability is None a checkpoint
-// follows, a delta if possible: a crash before the checkpoint restores rows without the aging.
+// Shrink ages the rows by days and deletes expired rows. Unless Durability is None a checkpoint
+// follows, a delta if possible: a crash before the checkpoint restores rows without aging.
 func (e *Engine) Shrink(ctx context.Context, days int) (deleted int64, err error) {
 	if days < 1 {
 		return 0, fmt.Errorf("tables: shrinking by %d days: want 1 or more", days)

@@ -16,9 +16,9 @@
 // trainer has clocked a step when all its sessions have.
 //
 //   - Async applies pushes as they arrive.
-//   - SSP does too. invariant[staleness-bound]: a pull of step t always waits until the slowest
-//     trainer has clocked step t-1-Staleness (Ho et al., "More effective distributed ML via a stale
-//     synchronous parallel parameter server", NIPS 2013).
+//   - SSP applies pushes as they arrive, too. invariant[staleness-bound]: a pull of step t always
+//     waits until the slowest trainer has clocked step t-1-Staleness (Ho et al., "More effective
+//     distributed ML via a stale synchronous parallel parameter server", NIPS 2013).
 //   - BSP buffers the pushes of a step until all trainers have clocked it, adds them up in the
 //     order of trainers, and applies the sum once, times 1/trainers.
 //     invariant[bsp-is-allreduce]: the result always equals the naive algorithm of packages
@@ -34,8 +34,8 @@
 // With WAL every change is logged before its acknowledgement, and a restarted server has all of
 // them: the newest checkpoint, and the log after it. Training continues while a checkpoint is
 // written, so that its parts differ in age; each part stores the number of the last change that it
-// includes, for each session. With Checkpoint the changes since the newest one are lost, with None
-// all.
+// includes, for each session. With Checkpoint the changes since the newest checkpoint are lost,
+// with None all changes.
 //
 // # Cost
 //
@@ -109,7 +109,7 @@ const (
 type Config struct {
 	// Job names the job. A directory of another job is rejected.
 	Job string
-	// Index is this server's number of Servers, from 0; Servers 0 means 1.
+	// Index is this server's number, from 0 to Servers-1; Servers 0 means 1.
 	Index, Servers int
 	// Trainers is the number of trainers, and Sessions the number of sessions of each; 0 means 1.
 	// Session l of trainer t is session t*Sessions+l.
@@ -141,7 +141,7 @@ type Config struct {
 	// 0 means DefaultLogBuffer.
 	LogBuffer int
 	// LogFloor is the minimum log after the newest checkpoint, in bytes, before LogDue asks for the
-	// next one; for larger tables their size is used. 0 means DefaultLogFloor.
+	// next one; the tables' size is the minimum if it is larger. 0 means DefaultLogFloor.
 	LogFloor int64
 	// Make creates the server's part of table i. nil creates a table in memory, without admission,
 	// shrinking and deltas; internal/server/tiers has other tables.

@@ -7,7 +7,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/rowinit"
 )
 
-// Key returns the key of a rank: distinct and scrambled: frequent keys are not neighbours.
+// Key returns the key of a rank. Keys are distinct and scrambled: frequent ones are not neighbours.
 func Key(rank uint64) uint64 { return rowinit.Mix(rank + 1) }
 
 // pool has batches of distinct keys, drawn in advance: drawing is slower than requesting.
@@ -18,7 +18,7 @@ type pool struct {
 }
 
 // poolKeys returns the number of keys in all pools of a measurement, limited by the fastest
-// servers' rate and by a drawing time of about a second. Then batches repeat.
+// servers' rate and by a drawing time of about a second. After these keys, batches repeat.
 func (d Dist) poolKeys(time time.Duration) int {
 	const perSecond, uniform, zipf = 16 << 20, 8 << 20, 2 << 20
 	most := uniform

@@ -33,8 +33,8 @@ type Rates struct {
 	// Chase copies single rows, each at a position stored in the previous one, all over the array:
 	// the limit by memory latency.
 	Chase float64
-	// Gather copies many rows at known positions at a time: the limit of pulls. Rows are as
-	// frequent as keys.
+	// Gather copies many rows at known positions at a time: the limit of pulls. A row is copied as
+	// often as its key is drawn.
 	Gather float64
 	// Update applies the rule to such rows: the limit of pushing.
 	Update float64

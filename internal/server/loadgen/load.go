@@ -40,7 +40,7 @@ type Config struct {
 	Table   schema.Sparse // the only table
 	Keys    uint64        // number of ranks with rows after Fill
 	// Clients is the number of concurrent trainers, each with a connection; 0: 1. The servers must
-	// expect as many, apply pushes on arrival (async) and have no rows yet.
+	// expect as many trainers, apply pushes on arrival (async) and have no rows yet.
 	Clients int
 	Seed    uint64 // seed of all random numbers
 }
@@ -70,7 +70,7 @@ type Work struct {
 type Result struct {
 	Rows, Batches          int64   // sum over clients; Both counts a row once
 	Seconds                float64 // until the last answer and acknowledgement
-	SentBytes, ReadBytes   int64   // all connections with frames; exact for a single server
+	SentBytes, ReadBytes   int64   // on all connections, frames included; exact for a single server
 	Inserted               int64   // new keys
 	MicrosecondsEachSorted []float64
 }
@@ -83,7 +83,7 @@ type Load struct {
 	fresh   atomic.Uint64 // first unused rank
 }
 
-// watched is the number of keys followed by the oracle, watchedTop those of the first ranks.
+// watched is the number of keys in the oracle, and watchedTop the number from the first ranks.
 const (
 	watched    = 1024
 	watchedTop = 64
@@ -266,7 +266,7 @@ func (l *Load) measure(ctx context.Context, w Work, d time.Duration, do func(t *
 	return r, nil
 }
 
-// each runs do for all clients concurrently, and counts the results. ctx ends them.
+// each runs do for all clients concurrently, and counts the results. If ctx ends, l is closed.
 func (l *Load) each(ctx context.Context, do func(t *trainer) error) (Result, error) {
 	stop := context.AfterFunc(ctx, l.Close)
 	defer stop()
@@ -309,8 +309,8 @@ func (l *Load) traffic() (sent, read int64) {
 	return sent, read
 }
 
-// reserve makes the clients' gradients long enough for batches of a size. Larger ones begin with
-// the values of smaller ones.
+// reserve makes the clients' gradients long enough for batches of a size. Longer gradients begin
+// with the values of shorter gradients.
 func (l *Load) reserve(batch int) {
 	dim, width := l.cfg.Table.Dim, l.clients[0].width
 	need := batch * width

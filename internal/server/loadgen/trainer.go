@@ -184,8 +184,8 @@ func (t *trainer) fill(next interface{ Add(uint64) uint64 }, end uint64) error {
 	}
 }
 
-// settle returns when all sent bytes are counted: messages are written sequentially, and a later
-// one has been answered.
+// settle returns when all sent bytes are counted: it sends one more request and waits for the
+// answer, because messages are written sequentially.
 func (t *trainer) settle() error {
 	p, err := t.session.PeekRows(0, step, []uint64{Key(0)}, make([]float32, t.dim))
 	if err == nil {

@@ -17,7 +17,7 @@ type Conn struct {
 	front  [HeadSize]byte // buffer of the reader
 }
 
-// NewConn returns the end of side own of a link. limits may change between two calls of Next.
+// NewConn returns the end of a link for side own. limits may change between two calls of Next.
 func NewConn(link *transport.Link, own Side, limits *Limits, silence time.Duration) *Conn {
 	other := Server - own
 	return &Conn{Conn: frames.New(link, other.String(), silence), peer: other, limits: limits}

@@ -12,7 +12,7 @@
 //	PushDense, Clock, Leave  ->                         numbered 1, 2, 3, … by session
 //	                         <-     Ack                      of all up to a number
 //	Gather                   ->                         numbered by the trainer
-//	                         <-     Gathered                 when all have sent theirs
+//	                         <-     Gathered                 when all have sent a Gather
 //	Gathered                 ->                         for a restarted server
 //	Save                     ->                         numbered by the trainer
 //	                         <-     Saved, Failed            when the part is written
@@ -199,7 +199,7 @@ func PutFront(frame []byte, t wire.Type, h Head) error {
 	return nil
 }
 
-// AppendFrame appends a frame with a payload without a head.
+// AppendFrame appends a frame with the given payload, and without a Head.
 func AppendFrame(b []byte, t wire.Type, payload []byte) ([]byte, error) {
 	var head [wire.HeaderSize]byte
 	if err := wire.PutHeader(&head, wire.Header{Type: t, Length: len(payload)}); err != nil {

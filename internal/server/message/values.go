@@ -23,7 +23,7 @@ const (
 // Coded, as the Code of a push of an array, marks a body that is a payload of package compress: a
 // vector of values from At on, possibly sparse, with values in a code that the payload names. Count
 // is the length of the payload in bytes. The payload may include values of neighbouring servers, in
-// blocks that cross a border; a server takes those in its range.
+// blocks that cross a border; a server takes the values in its range.
 const Coded Code = 255
 
 // ParseCode returns the code for a name: "fp32", "fp16", "bf16" or "int8".
@@ -136,8 +136,8 @@ func (b *Buffer) Sized(n int) []byte {
 func (b *Buffer) Room() int { return cap(b.bytes) }
 
 // Fitting selects a buffer for n bytes: the smallest that is large enough, or else the largest, the
-// last among equals; -1 without buffers. Otherwise messages of different lengths would make every
-// buffer as large as the longest message.
+// last among equals; -1 without buffers. Any other choice would make every buffer as large as the
+// longest message.
 func Fitting(buffers, n int, room func(i int) int) int {
 	best, had := -1, 0
 	for i := buffers - 1; i >= 0; i-- {

@@ -19,7 +19,7 @@ type sessions struct {
 	top atomic.Int32 // upper bound of the used sessions
 }
 
-// appliedSeqs has the numbers of the sessions' last pushes by stripe, under stripe locks.
+// appliedSeqs has the number of a session's last push in each stripe, under the stripe's lock.
 type appliedSeqs [stripes]uint64
 
 // use returns the numbers of a session. It raises top first, so that a holder of a stripe's lock
@@ -78,8 +78,8 @@ func checkSession(session int) error {
 
 // Once is PushOnce's treatment of keys without a row.
 type Once struct {
-	// Create creates rows for them; the gradients of keys rejected by Admit are dropped. Otherwise
-	// their stripe is unchanged.
+	// Create creates rows for these keys, and drops the gradients of keys that Admit rejects.
+	// Without Create a stripe with such a key is unchanged, unless Drop has the key.
 	Create bool
 	// Drop, unless nil, reports for each index of the batch whether the gradient of a key without a
 	// row is dropped: the caller does not create its row.

@@ -57,7 +57,7 @@ func (a *arena) give(chunks []uint32) {
 	a.idle += len(chunks)
 }
 
-// chunks returns the chunks ever taken, the idle ones among them, and the rebuilds.
+// chunks returns the numbers of chunks ever taken, of idle chunks among them, and of rebuilds.
 func (a *arena) chunks() (used, idle, rebuilds int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -50,7 +50,7 @@ func (a *array[T]) bytesOf(items int) int {
 	return items * a.width * int(unsafe.Sizeof(v))
 }
 
-// grow makes the first items usable, and starts to prefault memory for the next ones.
+// grow makes items [0, items) usable, and starts to prefault memory for the next ones.
 func (a *array[T]) grow(items int) error {
 	if items > a.most {
 		return fmt.Errorf("%d of at most %d", items, a.most)
@@ -88,7 +88,7 @@ func (a *array[T]) item(i uint32) []T {
 	return a.slabs[i>>(a.shift&31)][lo : lo+a.width : lo+a.width]
 }
 
-// resident returns the maximum memory of the first items in bytes, including the rest of the last
+// resident returns the maximum memory of items [0, items) in bytes, including the rest of the last
 // page and one prefaulted page.
 func (a *array[T]) resident(items int) int {
 	if a.space == nil {

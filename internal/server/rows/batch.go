@@ -28,7 +28,7 @@ type batch struct {
 	from     [blockRows]int32 // indices in the caller's batch
 	grads    []float32
 	due      []int32   // rows of a slab to extend
-	initial  []float32 // initial weights of one of them
+	initial  []float32 // initial weights of one row of due
 	walkKeys [blockRows]uint64
 	piece    Piece
 
@@ -160,10 +160,10 @@ func (b *batch) locate(x *index, lo, hi int) (misses int) {
 	return misses
 }
 
-// pastEnd marks a key that is perhaps in a line after its own.
+// pastEnd marks a key that may be in a line after its home line.
 const pastEnd = -2
 
-// probe searches lines for keys: rows gets a row, none or pastEnd. The sum only keeps the loads.
+// probe searches lines for keys: rows gets a row, none or pastEnd. The sum only forces the loads.
 func probe(lines []line, nums []uint32, keys []uint64, rows []int32) (sum uint32) {
 	for _, n := range nums { // independent loads overlap
 		sum += lines[n].meta

@@ -74,9 +74,9 @@ func capacityOf(lines uint32) uint32 { return uint32(uint64(lines) * slots * 85 
 //
 // The upper bits of a key's hash select the segment, the bits below, as a fraction, its line:
 // fraction*lines (Lemire 2019). A segment may therefore have any number of lines, and its keys are
-// in hash order. A key with a full line is in a later line. At 85 % of used slots a segment is
-// rebuilt with an eighth more lines, in one sequential pass: about 8 moved keys, at a few ns each,
-// per insertion. Segments have some ten thousand keys, to limit the wait for a rebuild.
+// in hash order. If a key's line is full, the key is in a later line. At 85 % of used slots a
+// segment is rebuilt with an eighth more lines, in one sequential pass: about 8 moved keys, at a
+// few ns each, per insertion. Segments have some ten thousand keys, so that rebuilds are short.
 type index struct {
 	segments []segment
 	bits     uint // log2 of the number of segments
@@ -84,7 +84,7 @@ type index struct {
 	arena    arena
 }
 
-// hash is one-to-one, and each bit depends on the whole key: the server's hash does not matter.
+// hash is one-to-one, and each bit depends on the whole key: a server's keys spread evenly.
 func (x *index) hash(key uint64) uint64 { return rowinit.Mix(key ^ x.salt) }
 
 func (x *index) segment(hash uint64) *segment { return &x.segments[hash>>(-x.bits&63)] }
@@ -106,7 +106,7 @@ func newIndex(maxRows int, salt uint64, shift uint) (*index, error) {
 	for i := range x.segments {
 		x.segments[i] = segment{chunks: noChunk, lines: 1}
 	}
-	// At least 3 keys per line, except for rounding, and twice the lines for rebuilds.
+	// Enough lines for 3 keys per line, doubled for rebuilds, and more for rounding.
 	chunks := 2*(maxRows/(3*chunkLines)) + 8*len(x.segments) + 64
 	lines, err := newArray[line](1, chunks*chunkLines, max(shift, chunkShift))
 	if err != nil {

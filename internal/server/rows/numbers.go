@@ -32,7 +32,7 @@ func (t *Table) takeNumbers(dst []int32) (n int, err error) {
 	return n, nil
 }
 
-// growTo makes the first rows of all arrays usable.
+// growTo makes rows [0, rows) of all arrays usable.
 func (t *Table) growTo(rows int) error {
 	before := len(t.weights.slabs)
 	if t.weights.space == nil {
@@ -73,7 +73,7 @@ func (t *Table) giveNumbers(rows []int32) {
 }
 
 // create creates rows for the admitted keys among a block's misses, and returns the number of
-// rejected ones. After an error some keys have no row.
+// rejected keys. After an error some keys have no row.
 func (t *Table) create(s *stripe, b *batch, lo, misses int, push bool) (denied int, err error) {
 	want := b.misses[:misses]
 	if t.cfg.Admit != nil {

@@ -82,7 +82,7 @@ func (t *Table) update(kernels *simd.Kernels, b *batch, lo, hi int, grads []floa
 	}
 }
 
-// extend initialises the remaining weights of the due rows, indexed relative to at, once per row.
+// extend initialises, once per row, the remaining weights of due rows; b.due counts from index at.
 func (t *Table) extend(b *batch, lo, hi, at int, slab uint32) {
 	for _, i := range b.due {
 		place := at + int(i)
@@ -92,7 +92,7 @@ func (t *Table) extend(b *batch, lo, hi, at int, slab uint32) {
 	}
 }
 
-// fetch loads a value of each cache line of rows, to overlap their misses. The sum only keeps the
+// fetch loads a value of each cache line of rows, to overlap their misses. The sum only forces the
 // loads.
 func fetch(a *array[float32], rows []int32) (sum float32) {
 	if a.flat == nil {

@@ -15,7 +15,7 @@ import (
 // defaultShift selects one slab per array.
 const defaultShift = wholeShift
 
-// reservation is a range of addresses with a usable front.
+// reservation is a reserved range of addresses; bytes [0, open) are usable.
 type reservation struct {
 	mapped []byte       // whole mapping, for munmap
 	usable []byte       // aligned to a large page
@@ -44,7 +44,7 @@ func (r *reservation) size() int { return len(r.usable) }
 // opened returns the number of usable bytes at the front.
 func (r *reservation) opened() int { return int(r.open.Load()) }
 
-// grow makes the first bytes usable, in whole pages, large ones from largeFrom.
+// grow makes addresses [0, bytes) usable, in whole pages, large ones from largeFrom.
 func (r *reservation) grow(bytes int) error {
 	open, end := r.opened(), min(len(r.usable), roundPage(bytes))
 	if end <= open {
@@ -64,10 +64,10 @@ func (r *reservation) grow(bytes int) error {
 	return nil
 }
 
-// prefault prepares, on another goroutine, the large page after the end of the first bytes, and
-// opens as many bytes as want. The first write to a page waits some 100 µs until the system has
-// cleared it, and in a virtual machine some 5 ms until the host has found memory: the time of ten
-// batches. Opening waits equally long while another page is prepared.
+// prefault prepares, on another goroutine, the large page after address bytes, and makes addresses
+// [0, want) usable. The first write to a page waits some 100 µs until the system has cleared it,
+// and in a virtual machine some 5 ms until the host has found memory: the time of ten batches.
+// Opening waits equally long while another page is prepared.
 func (r *reservation) prefault(bytes, want int) {
 	from := bytes/largePage*largePage + largePage
 	end := min(len(r.usable), from+largePage)
@@ -88,7 +88,7 @@ func (r *reservation) prefault(bytes, want int) {
 		// otherwise wait for a core and for the page equally long.
 		runtime.LockOSThread()
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, besideNice)
-		// An error is repeated when the memory is used.
+		// After an error the caller gets the error again when it needs the memory.
 		_ = r.grow(want)
 		if makes {
 			_ = unix.Madvise(r.usable[from:end], unix.MADV_POPULATE_WRITE) // since Linux 5.14

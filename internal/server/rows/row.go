@@ -9,7 +9,7 @@ type Row struct {
 	// retained after the callback.
 	Weights []float32
 	State   [][]float32
-	// Usage is zero if the table has none. Changes are stored.
+	// Usage is zero for a table without usage. The table stores changes of Usage.
 	Usage Usage
 }
 
@@ -76,7 +76,7 @@ func (t *Table) importBlock(s *stripe, b *batch, lo, hi int, values []float32, u
 	return stored, err
 }
 
-// enterOr is enter that keeps the first error.
+// enterOr is enter, but returns err, unless nil, instead of an error of enter.
 func (t *Table) enterOr(s *stripe, b *batch, i int, rows []int32, err error) (int32, error) {
 	row, e := t.enter(s, b, i, rows)
 	return row, firstOf(err, e)

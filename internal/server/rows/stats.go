@@ -3,7 +3,7 @@ package rows
 // Stats are a table's statistics; stripes are from different moments.
 type Stats struct {
 	Rows, MaxRows int
-	// Denied counts keys that Admit rejected in a Pull since New, Dropped their gradients.
+	// Denied counts keys that Admit rejected in a Pull since New, Dropped gradients of such keys.
 	Denied, Dropped int
 	Arrays          []ArrayStats
 }

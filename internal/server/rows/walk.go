@@ -50,7 +50,7 @@ func (t *Table) WalkPiece(from Cursor, most int, piece func(*Piece), visit func(
 	s.Lock()
 	defer s.Unlock()
 	seg := x.segment(from.hash)
-	// Four rows per line is slightly below the average.
+	// A line has slightly more than four rows on average.
 	first := x.home(seg, from.hash)
 	lines := min(uint32(min(max(most, 1), 1<<20)/4+1), seg.lines-first)
 	end := x.startOf(from.hash, first+lines)

@@ -174,7 +174,7 @@ func frameOf(t wire.Type, payload []byte) []byte {
 	return b
 }
 
-// greet identifies the session, takes its seat and sends the welcome.
+// greet identifies the session, makes c its connection, and sends the welcome.
 func (c *conn) greet() error {
 	b, err := c.expect(message.TypeHello)
 	if err != nil {
@@ -246,7 +246,7 @@ func (c *conn) sameJob() error {
 	return nil
 }
 
-// sit takes the session's seat, after its earlier connection has ended.
+// sit makes c the session's connection, after an earlier connection of the session has ended.
 func (c *conn) sit() error {
 	for {
 		old, err := c.s.seats.take(c)

@@ -36,7 +36,7 @@ func (m *gathers) init(trainers int, book *requests.Book) {
 	m.number, m.guests, m.book = 1, make([]participant, trainers), book
 }
 
-// bring records a trainer's blob for a gather. The answer follows when all have arrived.
+// bring records a trainer's blob for a gather. The answer follows when all blobs have arrived.
 func (m *gathers) bring(c *conn, h message.Head, blob []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -58,7 +58,7 @@ func (m *gathers) bring(c *conn, h message.Head, blob []byte) error {
 	return nil
 }
 
-// confirm records the result of a gather from a trainer. It is new to a server started since.
+// confirm records the result of a gather from a trainer: a server started since then lacks it.
 func (m *gathers) confirm(number uint64, parts []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -103,14 +103,14 @@ func (m *gathers) look() {
 	m.end(parts)
 }
 
-// wait records that the present trainers wait for a trainer. m.mu is held.
+// wait records that the trainers with a blob in the gather wait for a trainer. m.mu is held.
 func (m *gathers) wait(trainer int) {
 	for _, g := range m.guests {
 		m.book.Wait(g.entry, trainer)
 	}
 }
 
-// end answers all present trainers. m.mu is held.
+// end answers all trainers with a blob in the gather. m.mu is held.
 func (m *gathers) end(parts []byte) {
 	for i := range m.guests {
 		g := &m.guests[i]

@@ -80,7 +80,7 @@ func (o *outbox) ack(seq uint64) {
 	o.poke()
 }
 
-// close ends the writer after all queued output and last.
+// close ends the writer after all queued output and the frame last.
 func (o *outbox) close(last []byte) {
 	o.mu.Lock()
 	o.last, o.closed = last, true
@@ -88,7 +88,7 @@ func (o *outbox) close(last []byte) {
 	o.poke()
 }
 
-// load moves the queued output to frames, and its replies to batch. It reports a closed outbox.
+// load moves queued output to frames and its replies to batch, and reports whether o is closed.
 func (o *outbox) load(frames [][]byte, batch []*reply, ack []byte) ([][]byte, []*reply, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -175,8 +175,8 @@ type acks struct {
 }
 
 // begin requests an acknowledgement of the session's last change, because an earlier connection may
-// have ended before it. A change without a ticket was recovered by the engine, and is therefore
-// durable.
+// have ended before the acknowledgement. A change without a ticket was recovered by the engine, and
+// is therefore durable.
 func (a *acks) begin(last uint64) {
 	if a.seq != last {
 		a.newest = newest{seq: last, sure: true}

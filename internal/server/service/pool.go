@@ -34,7 +34,7 @@ func (s *pool[T]) try(size int) *T {
 	}
 }
 
-// take is try that waits; nil if ctx is done first.
+// take is try, but waits for a free object; nil if ctx is done first.
 func (s *pool[T]) take(ctx context.Context, size int) *T {
 	if x := s.try(size); x != nil {
 		return x

@@ -11,7 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// pull is a received request. Their number is limited by Config.Pulls.
+// pull is a received request. Config.Pulls limits the number of pulls of a connection.
 type pull struct {
 	t    wire.Type
 	h    message.Head
@@ -47,7 +47,7 @@ func (w *parked) remove(s *Server, p *pull, failed bool) {
 	}
 }
 
-// look updates the records after a trainer's progress.
+// look updates the recorded trainers after a trainer's progress.
 func (w *parked) look(s *Server) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *conn) pull(t wire.Type, h message.Head, n int) error {
 }
 
 // handOver passes a pull to the helper, if idle, so that two concurrent pulls of a trainer are
-// gathered in parallel. The reader waits for it before the next change.
+// gathered in parallel. The reader waits for the helper before the next change.
 func (c *conn) handOver(p *pull) bool {
 	c.pullsBefore.Add(1)
 	select {
@@ -109,7 +109,7 @@ func (c *conn) help() {
 	}
 }
 
-// park passes a pull to an idle parker, or starts a parker: at most one per pull.
+// park passes a pull to an idle parker, a goroutine that waits for its step, or to a new parker.
 func (c *conn) park(p *pull) {
 	c.s.count.parked.Add(1)
 	select {
@@ -158,7 +158,7 @@ func (c *conn) answer(p *pull, cause error) error {
 	}
 	c.s.book.End(p.entry, cause != nil)
 	c.s.count.pulls.Add(1)
-	c.pulls.give(p) // first, because the next may follow the answer
+	c.pulls.give(p) // before the answer: it permits the trainer's next pull
 	c.out.put(r)
 	return nil
 }

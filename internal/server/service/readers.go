@@ -15,8 +15,8 @@ import (
 // session.
 const maxReaders = 64
 
-// greetReader welcomes a connection without a session. A reader needs equal shapes and first values
-// of tables and arrays; rules of updates may differ.
+// greetReader welcomes a connection without a session. A reader's schema needs equal shapes and
+// initial values of tables and arrays; update rules may differ.
 func (c *conn) greetReader() error {
 	if c.s.readers.Add(1) > maxReaders {
 		return c.mismatch("%d readers are connected, which is the limit", maxReaders)
@@ -39,7 +39,7 @@ func (c *conn) greetReader() error {
 	return nil
 }
 
-// contentsOf describes what a reader of the tables needs to know.
+// contentsOf describes the properties of tables that must be equal at a reader and the server.
 func contentsOf(sc schema.Schema) (out modeltext.Text) {
 	for _, t := range sc.Sparse {
 		out.Table(t.Name, fmt.Sprintf("rows of %d weights, first %s %v with seed %d", t.Dim, cmp.Or(t.Init.Name, "zeros"), t.Init.Value, t.Seed))

@@ -39,7 +39,7 @@ type trainer struct {
 	lost    bool
 }
 
-// maxRetired is the maximum number of remembered processes per trainer.
+// maxRetired is the maximum number of replaced processes that the server remembers per trainer.
 const maxRetired = 64
 
 var errNeverCame = errors.New("it has never connected")
@@ -52,7 +52,7 @@ func (s *sessionTable) init(trainers, sessions int, clock *liveness.Clock) {
 	}
 }
 
-// begin restarts the absence of unconnected sessions, with more time at the start of the job.
+// begin restarts the clock of unconnected sessions, with more time at the start of the job.
 func (s *sessionTable) begin(more time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *sessionTable) begin(more time.Duration) {
 	}
 }
 
-// take gives c its seat, or returns the connection that must end first.
+// take makes c its session's connection, or returns the old connection, which must end first.
 func (s *sessionTable) take(c *conn) (old *conn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *sessionTable) goOn(now time.Time) {
 	}
 }
 
-// leave frees the seat of c, if it has one.
+// leave removes c as its session's connection, if it still is.
 func (s *sessionTable) leave(c *conn, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +156,7 @@ func (s *sessionTable) notify() {
 type expiredSession struct {
 	trainer, session int
 	cause            error
-	beginning        bool // never connected, within the limit of the start
+	beginning        bool // has never connected, within the time limit of the start
 }
 
 // overdue returns the sessions absent for longer than limit and not left, once per trainer.
@@ -187,7 +187,7 @@ func (s *sessionTable) firstLost() (trainer int, ok bool) {
 }
 
 // done reports whether all trainers are lost, have left with an acknowledgement, or have left
-// longer ago than within, the time limit for a repetition of a lost leave.
+// longer ago than within, the time in which a trainer repeats a lost Leave.
 func (s *sessionTable) done(within time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Admission decides which keys get a row; with both settings a key must meet both. A pull of
-// another key returns its initial weights, and its gradients are dropped.
+// Admission decides which keys get a row; with both settings a key must meet both. A pull of any
+// other key returns initial weights, and gradients of the key are dropped.
 //
 // Counts of keys without a row are part of a checkpoint. PullCounted passes counted keys to the
 // caller's log, and Recount repeats the counts in the same order, so that a restored table admits
@@ -53,7 +53,7 @@ func (a Admission) share() float64 {
 	return a.Share
 }
 
-// admits reports whether a key without a row gets one. A pull is counted. The caller holds locks.
+// admits reports whether a key without a row gets one, and counts a pull. The caller holds locks.
 func (t *Table) admits(key uint64, push bool) bool {
 	a := t.cfg.Admission
 	seen := a.Count

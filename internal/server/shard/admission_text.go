@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// UnmarshalText parses Count and Share: "count:3", "share:0.1", both by comma, or "" for all keys.
+// UnmarshalText parses Count and Share: "count:3", "share:0.1", or both with a comma; "": all keys.
 func (a *Admission) UnmarshalText(text []byte) error {
 	out := Admission{FilterBytes: a.FilterBytes}
 	for _, part := range strings.Split(string(text), ",") {

@@ -53,7 +53,7 @@ func (t *Table) Peek(keys []uint64, dst []float32) error {
 	return nil
 }
 
-// look reads the batch's keys without a change of memory.
+// look reads the batch's rows from the store, and leaves the rows in memory unchanged.
 func (t *Table) look(tr *loadBatch) error {
 	t.gate.RLock() // guards the dayClock
 	defer t.gate.RUnlock()
@@ -67,7 +67,7 @@ const patience = 4
 // Push applies the rule with gradients of keys, len(keys)*PushDim values in order (see rows.Table),
 // each multiplied by scale. Each pair of a session, 0 to rows.MaxSessions-1, and a number, from 1,
 // is applied once. A session's pushes are sequential and in order. After an error the caller
-// repeats the same call, and rows with the push skip the repetition.
+// repeats the same call, and rows that include the push skip the repetition.
 //
 // A key without a row gets one if it is admitted; otherwise its gradient is dropped. Push rejects a
 // batch with a duplicate key (rows.ErrDuplicate) or with more keys than memory has capacity for

@@ -10,8 +10,8 @@ import (
 )
 
 // counted orders the pulls that change the filter. A pull is counted, logged and given its rows
-// under mu. A checkpoint copies the counts under mu as well: it has all of a pull or no part, and
-// the log has the pulls in the order of counting.
+// under mu. A checkpoint copies the counts under mu as well: it has all counts of a pull or none,
+// and the log has the pulls in the order of counting.
 type counted struct {
 	mu       sync.Mutex
 	sessions map[int]*countedPulls

@@ -145,8 +145,8 @@ func (h *hand) take(most int) {
 	}
 }
 
-// writeOut puts the changed rows among the chosen ones into the store. After an error they stay and
-// are marked as changed again.
+// writeOut puts the changed rows among the chosen ones into the store. After an error these rows
+// stay in memory and are marked as changed again.
 func (t *Table) writeOut() error {
 	h := &t.hand
 	if err := t.copyOut(); err != nil || h.images.Len() == 0 {
@@ -227,7 +227,7 @@ func (t *Table) dropOut() (dropped int, err error) {
 				return rows.Keep
 			}
 			if fate == written && h.last[lo+i] != r.Usage.Last {
-				// Touched during the write: after a pull only, the image is right except for the
+				// Touched during the write. If only pulls did, the image is right except for the
 				// epoch.
 				r.Usage.Changed = r.Usage.Changed || days
 				t.staysStored(r)

@@ -24,7 +24,7 @@ import (
 // Load also loads the counts of keys without a row; with keep, the counts of several servers are
 // merged, with the maximum per counter.
 //
-// The owner of must be the same as in Save. Damage returns a *DamageError, another version
+// The owner (of) must be the same as in Save. Damage returns a *DamageError, another version
 // errVersion. After an error only Close is allowed.
 func (t *Table) Load(ctx context.Context, dir, of string, keep func(key uint64) bool) (epoch uint64, err error) {
 	t.slow.Lock()
@@ -164,7 +164,7 @@ func (l *loader) begin() error {
 	return nil
 }
 
-// ageAll ages the rows loaded before that are in memory. Images in the store have their day.
+// ageAll ages the rows loaded before into memory. Images in the store have their own day.
 func (l *loader) ageAll(from, to uint32) error {
 	var at rows.Cursor
 	for more := true; more; {

@@ -63,8 +63,8 @@ const (
 )
 
 // bring loads the rows of the batch's missing keys into memory, and creates rows for admitted keys
-// without one. It writes their weights to dst, and sets the entries of keys without a row in drop;
-// either may be nil.
+// without one. It writes the weights of all these rows to dst, and sets the entries of keys without
+// a row in drop; dst or drop may be nil.
 func (t *Table) bring(tr *loadBatch, keys []uint64, dst []float32, drop []bool) error {
 	tr.sort(keys)
 	for lo := 0; lo < len(tr.missingKeys); {
@@ -149,7 +149,7 @@ func (t *Table) make(tr *loadBatch, admits func(key uint64) bool) (made int, err
 	return made, err
 }
 
-// leastPart is the minimum number of keys in a part: read in about a wake-up's time.
+// leastPart is the minimum number of keys in a part: their read takes as long as waking a reader.
 const leastPart = 16
 
 // readAll reads the batch's keys from the store, in parts by several readers.

@@ -33,7 +33,7 @@ func (p *progress) bars(hash uint64) bool { return p.walking && hash >= p.next.L
 //
 // The marks of a piece are the pushes that its rows include; other pieces may include later pushes.
 //
-// Each file has the owner of: the job, server, table and checkpoint. Load requires the same value.
+// Each file has its owner (of): job, server, table and checkpoint. Load requires the same value.
 func (t *Table) Save(ctx context.Context, dir, of string, since uint64) (epoch uint64, err error) {
 	t.slow.Lock()
 	defer t.slow.Unlock()
@@ -54,7 +54,7 @@ func (t *Table) Save(ctx context.Context, dir, of string, since uint64) (epoch u
 // Deltas reports whether Save accepts a nonzero since.
 func (t *Table) Deltas() bool { return t.cfg.Deltas }
 
-// ErrTooLate is the error of a delta to a too old checkpoint: the caller must save all rows.
+// ErrTooLate means that the base of a delta is too old: the caller must save all rows.
 var ErrTooLate = errors.New("too late for a delta: save all")
 
 // checkSince returns an error if no delta since an epoch is possible.
@@ -109,7 +109,7 @@ func (s *saving) begin() {
 	}
 	s.h.Epoch, s.h.Day, s.h.Borders = t.clock.Load(), t.days.day, t.days.borders
 	s.h.Admission = t.cfg.Admission.text()
-	s.keys = t.copyFilter() // before any row is read: rows of its pulls exist
+	s.keys = t.copyFilter() // before any row is read: the rows of all pulls counted in the copy exist
 	s.shot = t.beginWalk()
 }
 
@@ -132,8 +132,8 @@ func (t *Table) endWalk() {
 	t.saving.walking = false
 }
 
-// has reports whether a row belongs into the checkpoint. Eviction starts epochs during a save: a
-// row's epoch may be later than the checkpoint's.
+// has reports whether the checkpoint includes a row. Eviction starts epochs during a save: a row's
+// epoch may be later than the checkpoint's.
 func (s *saving) has(f rows.Usage) bool {
 	now := s.t.rows.Epoch()
 	return !s.h.Delta || f.Age(now) <= int(now-uint16(s.h.Since))

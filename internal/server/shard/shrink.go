@@ -193,7 +193,7 @@ func (t *Table) shrinkStore(ctx context.Context) error {
 	return err
 }
 
-// imageGoes reports whether to delete a row of the store. Only Shrink, sequential, writes dayClock.
+// imageGoes reports whether to delete a row of the store. Only Shrink, its caller, writes dayClock.
 func (t *Table) imageGoes(row *rows.Row, values []float32, key uint64, image []byte) (bool, error) {
 	f, day, err := t.readImage(key, image, values)
 	if err != nil {
@@ -205,7 +205,7 @@ func (t *Table) imageGoes(row *rows.Row, values []float32, key uint64, image []b
 	return t.deletes(row), nil
 }
 
-// deleteStored deletes rows that are only in the store and, by their current image, still due.
+// deleteStored deletes rows that are only in the store, if the Shrinker deletes the current image.
 func (t *Table) deleteStored(keys []uint64, found *store.Rows, row *rows.Row, values []float32) error {
 	t.upkeep.Lock()
 	defer t.upkeep.Unlock()

@@ -221,8 +221,8 @@ func Chain(dir, owner string, number uint64) ([]*Snapshot, error) {
 	return out, nil
 }
 
-// Prune removes uncommitted drafts, and all checkpoints except the newest keep, others, and their
-// bases; 0 keeps all. No Draft may be open.
+// Prune removes uncommitted drafts, and all checkpoints except the newest (keep of them, 0 for
+// all), others, and their bases. No Draft may be open.
 func Prune(dir string, keep int, others ...uint64) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -56,7 +56,7 @@ type placed struct {
 	number uint32
 	seed   uint32 // seed of the table's checksums: a record of another table is damage
 	index  index
-	row    atomic.Int64 // bytes of the last one written: the expected size of a read
+	row    atomic.Int64 // bytes of the last row written: the expected size of a read
 	active *segment     // receives records; guarded by Segments.mu
 }
 
@@ -244,7 +244,7 @@ func (s *Segments) priors(t *placed, keys []uint64, sizes []int32) error {
 	return nil
 }
 
-// link makes an appended record the one of its key.
+// link makes an appended record the current record of its key.
 func (s *Segments) link(t *placed, key uint64, at place, p prior) {
 	if p.exists {
 		t.index.replace(mix(key), p.at, at)

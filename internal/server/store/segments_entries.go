@@ -1,7 +1,7 @@
 package store
 
-// mappedFrom is the minimum size of entries outside Go's heap: most of a store's memory is entries,
-// and on the heap the garbage collector would double it, and retain old entries until a collection.
+// mappedFrom is the minimum size of entries outside Go's heap: most of a store's memory is entries.
+// On the heap they would take twice the memory, and old entries would remain until a collection.
 const mappedFrom = 16 << 10
 
 // newEntries returns n zeros, and their mapping outside the heap; nil for zeros on the heap.

@@ -114,7 +114,7 @@ func (s *Segments) open(t *placed) {
 	s.slots[slot] = t.active
 }
 
-// append writes records, with their places in s.at. link makes them live.
+// append writes records, and their places to s.at. The records are live after link.
 func (s *Segments) append(t *placed, rows *Rows) error {
 	s.at, s.buf = s.at[:0], s.buf[:0]
 	for i, key := range rows.Keys {
@@ -187,7 +187,7 @@ func (s *Segments) disk() (n int64) {
 // to about twice as much.
 func (s *Segments) movedBytes() int { return int(min(s.size/8, 1<<20)) }
 
-// clean copies a segment's live records to the end of its table's, and frees it.
+// clean copies a segment's live records to the end of its table's records, and frees the segment.
 func (s *Segments) clean(g *segment) error {
 	s.moved.Reset()
 	s.from = s.from[:0]
@@ -273,8 +273,8 @@ func (s *Segments) compact(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// worst returns the emptiest segment that is at least a tenth free; otherwise the one at the end of
-// the file, if an earlier position is free.
+// worst returns the emptiest segment that is at least a tenth free; otherwise the segment at the
+// end of the file, if an earlier position is free.
 func (s *Segments) worst() (worst *segment) {
 	for _, g := range s.slots {
 		if g != nil && g.pins == 0 && g.fill > 0 && g.live*10 <= g.fill*9 && (worst == nil || g.live < worst.live) {

@@ -70,7 +70,7 @@ type reading struct {
 	retry  []place
 	iov    [1][]byte
 	later  []int  // rows to wait for, by their index in found
-	blank  []byte // placeholder for them
+	blank  []byte // placeholder for rows in later
 }
 
 var readings = sync.Pool{New: func() any { return &reading{} }}
@@ -195,7 +195,7 @@ func (s *Segments) record(t *placed, r *reading, at place) (key uint64, row []by
 			continue
 		}
 		if needs > 0 {
-			err = errRecord // the file ends in it
+			err = errRecord // the file ends inside the record
 		}
 		if err != nil {
 			err = &DamageError{s.path, fmt.Errorf("at byte %d: %w", from, err)}

@@ -58,7 +58,7 @@ type view struct {
 }
 
 // Iterate implements Store, in no order. Iterate retains segments until it has passed them: a
-// concurrent Put may exceed the limit, and succeed afterwards.
+// concurrent Put may exceed the limit, and succeed if repeated afterwards.
 func (s *Segments) Iterate(table uint32, do func(key uint64, row []byte) error) (err error) {
 	if s.closed.Load() {
 		return ErrClosed

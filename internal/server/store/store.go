@@ -167,7 +167,7 @@ type LimitError struct {
 	Over  int64 // bytes above the limit
 	Limit int64
 	Rows  int64 // bytes of all rows, as in [TableSize]
-	Owed  int64 // bytes of the file beyond the rows: compaction can free all but some per cent
+	Owed  int64 // bytes of the file that are no rows: compaction can free all but some per cent
 }
 
 // Error states the remedy.

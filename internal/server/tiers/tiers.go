@@ -86,7 +86,7 @@ func (c Config) named(s schema.Schema) error {
 	return nil
 }
 
-// budgets divides memory in proportion to the size of a row with its part of the index.
+// budgets divides memory among tables in proportion to the size of a row with its index entry.
 func budgets(total int64, s schema.Schema) (out []int64, err error) {
 	var sum float64
 	sizes := make([]float64, len(s.Sparse))

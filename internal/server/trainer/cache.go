@@ -27,10 +27,10 @@ type CacheConfig struct {
 	// Steps is the number of later steps that may use a pulled row in training; 0 is for bsp.
 	Steps int
 	// Bounded is for ssp, with the staleness as Steps: a row may be used in step t if all trainers
-	// had clocked step t-1-Steps at its pull, as for a pull. Otherwise the trainer's own steps
-	// count.
+	// had clocked step t-1-Steps when the row was pulled. Otherwise the trainer's own steps since
+	// the pull count.
 	Bounded bool
-	// Code is the encoding of rows in messages, for CacheUse.Saved.
+	// Code is the encoding of rows in messages, to compute CacheUse.Saved.
 	Code message.Code
 }
 
@@ -92,7 +92,7 @@ type cache struct {
 // ways is the number of rows in a set, with keys of one cache line.
 const ways = 8
 
-// stepBits is the number of low bits in a stamp, for a row's last step; the others are the pass.
+// stepBits is the number of a stamp's low bits, for a row's last step; the high bits are the pass.
 const (
 	stepBits = 40
 	lastStep = 1<<stepBits - 1
@@ -142,7 +142,7 @@ type cacheMisses struct {
 	pass   pass
 }
 
-// lookup writes the cached rows of keys to dst, and returns l with the rest; nil without cache.
+// lookup writes the cached rows of keys to dst, and returns l with the other keys; nil: no cache.
 func (t *Trainer) lookup(l *cacheMisses, table int, step uint64, keys []uint64, dst []float32) *cacheMisses {
 	if t.caches == nil {
 		return nil
@@ -167,8 +167,8 @@ func (t *Trainer) lookup(l *cacheMisses, table int, step uint64, keys []uint64, 
 	return l
 }
 
-// take copies the received rows to the batch and the cache. All trainers had clocked the step
-// clocked at the pull.
+// take copies the received rows to the batch and the cache. clocked is the last step that all
+// trainers had clocked at the pull.
 func (l *cacheMisses) take(clocked uint64) {
 	c := l.cache
 	until := uint64(math.MaxUint64)

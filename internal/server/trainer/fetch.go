@@ -53,8 +53,8 @@ func (t *Trainer) Fetch(of Batch) error {
 
 // Rows returns the rows of a table from the last Fetch or Peek, which include each row of the batch
 // once. at has the row of each id, or of each key that the table is looked up by, and is undefined
-// for other keys. Both are valid until the next Fetch, Peek or End or, with copies, until their
-// exchange.
+// for other keys. Both are valid until the next Fetch, Peek or End or, in geo, until the exchange
+// of copies.
 func (t *Trainer) Rows(table int) (at []int32, rows []float32) {
 	b := &t.batches[t.turn]
 	if rows = b.rows[table]; b.copies {
@@ -92,7 +92,7 @@ func (t *Trainer) askAhead(of Batch, step uint64, ask func(*batch, uint64, Batch
 	return ask(b, step, of)
 }
 
-// turnTo switches to the next batch, and requests its rows unless that was done ahead.
+// turnTo switches to the next batch, and requests its rows unless an earlier Ask or AskPeek did.
 func (t *Trainer) turnTo(of Batch, ask func(*batch, uint64, Batch) error) error {
 	t.turn ^= 1
 	b, n := &t.batches[t.turn], len(of.IDs)+len(of.Keys)
@@ -123,8 +123,8 @@ func (t *Trainer) askDense() (err error) {
 	return err
 }
 
-// take retains the offsets of a batch, which count rows when their gradients are pushed. The parts
-// have the contents of the bags.
+// take retains the offsets of a batch: PushClicks needs them to count shows. The parts have the
+// contents of the bags.
 func (b *batch) take(of Batch, copies bool) {
 	b.of.N, b.of.Offsets, b.copies = of.N, append(b.of.Offsets[:0], of.Offsets...), copies
 }
@@ -175,7 +175,7 @@ func (t *Trainer) lookupFault(g *group, err error) error {
 	return fmt.Errorf("ps: trainer: step %d: table %q: %w", t.step, t.cfg.Schema.Sparse[g.tables[0]].Name, err)
 }
 
-// pull requests rows of a table, except those in its cache; l then receives the rest.
+// pull requests rows of a table, except rows in its cache; l then receives the requested rows.
 func (t *Trainer) pull(table int, step uint64, keys []uint64, dst []float32, pull pulling, l *cacheMisses) error {
 	if l != nil {
 		if l = t.lookup(l, table, step, keys, dst); l != nil {

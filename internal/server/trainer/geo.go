@@ -13,7 +13,7 @@ import (
 // geo is the local copy that a trainer has of the parameters: all dense ones, and the rows touched
 // since the last exchange, numbered in order of their first use.
 type geo struct {
-	copies float32 // number of trainers; the server adds each change divided by it
+	copies float32 // number of trainers; the server adds each change divided by copies
 	stale  bool    // the dense values differ from the servers'
 	base   []float32
 	deltas []float32 // buffer
@@ -197,7 +197,7 @@ func (g *geo) pushDeltas(session *client.Session, step uint64, values []float32)
 	return session.PushDense(array, step, 0, g.delta(values, g.base))
 }
 
-// delta is this trainer's share of the new values: all if no other trainer changed any.
+// delta returns the change of each value since before, divided by the number of copies.
 func (g *geo) delta(now, before []float32) []float32 {
 	g.deltas = grown(g.deltas[:0], len(now))
 	for i, v := range now {

@@ -6,7 +6,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/rows"
 )
 
-// A geo trainer's only state of rows beyond the servers' is their optimizer state. ReadState and
+// A geo trainer has one state of rows that servers do not have: the optimizer state. ReadState and
 // WriteState use a record per row: the key, 16 bits in each value, exact in float32, most
 // significant first, and the state.
 

@@ -26,8 +26,8 @@ func (m *mean) of(x []float32) []float32 {
 	return x
 }
 
-// clip limits the norm of the step's gradient, whose requests and rows are complete, and sends the
-// requests.
+// clip limits the norm of the step's gradient, once all its requests and rows are held, and sends
+// the requests.
 func (t *Trainer) clip() {
 	if t.cfg.ClipNorm == 0 || t.clipped {
 		return
@@ -86,7 +86,7 @@ func (t *Trainer) push(table int, keys []uint64, values []float32) error {
 	return nil
 }
 
-// pushSums sends the step's sums: means over the batches, or of a table that counts the sums
+// pushSums sends the step's sums: means over the batches or, for a table with counts, the sums
 // themselves, which servers divide by the shows.
 func (t *Trainer) pushSums() error {
 	for i := range t.sums {

@@ -15,8 +15,8 @@
 //
 // The servers' consistency mode decides which steps of other ranks a pull includes. Rows requested
 // ahead may lack the trainer's own last step as well, except in bsp and in ssp without staleness.
-// Dense values are requested at the end of a step and include it: without it training is much worse
-// at the start.
+// Dense values are requested at the end of a step and include that step: without it, early training
+// is much worse.
 //
 // # Rows of earlier batches
 //
@@ -66,8 +66,8 @@ type Config struct {
 	Schema schema.Schema
 	// Lookups has the lookup of each table.
 	Lookups []Lookup
-	// Values is the arena of dense parameters. Fetch and PullDense write to it, as does the request
-	// of End until then.
+	// Values is the arena of dense parameters. Fetch and PullDense write to Values; so does the
+	// request that End sends, until the next Fetch or PullDense.
 	Values []float32
 	// First makes this trainer send the initial values to the servers: one trainer must.
 	First bool
@@ -124,7 +124,7 @@ type table struct {
 	counts bool // the rule needs shows and clicks
 }
 
-// New returns a trainer. The one with Config.First sends the parameters' initial values.
+// New returns a trainer. With Config.First the trainer sends the parameters' initial values.
 func New(cfg Config) (*Trainer, error) {
 	sc := &cfg.Schema
 	if len(sc.Dense) != 1 || len(cfg.Lookups) != len(sc.Sparse) || len(cfg.Values) != sc.Dense[0].Len {
@@ -229,7 +229,7 @@ func (t *Trainer) Start(op *exchange.Request) {
 	}
 }
 
-// Wait sends what ClipNorm has held back, and returns: a push has no result before the next Fetch.
+// Wait sends the requests held back for ClipNorm, and returns: a push has no result before a Fetch.
 func (t *Trainer) Wait(*exchange.Request) (time.Time, error) {
 	t.clip()
 	return time.Now(), t.err

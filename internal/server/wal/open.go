@@ -101,7 +101,7 @@ func withoutUnborn(all []segment, owner string) ([]segment, error) {
 	}
 	_, err = checkHeader(last.path, b, last.first, owner)
 	if err == nil || errors.Is(err, ErrVersion) || errors.Is(err, errOwner) || len(all) == 1 && last.first > 1 {
-		return all, nil // a log's only segment counts, unless it is the first
+		return all, nil // a damaged single segment that is not the log's first is not excluded
 	}
 	return all[:len(all)-1], nil
 }

@@ -82,8 +82,8 @@ func checkOwner(path string, b []byte, owner string) error {
 }
 
 // scan decodes the records of a segment b, starting at number first, and calls do for each; an
-// error of do ends it. It returns the position and the number of the next record. In a log's last
-// segment a torn write ends the scan without an error, before the end of b.
+// error of do ends scan. The results are the position and the number of the next record. In a log's
+// last segment a torn write ends the scan without an error, before the end of b.
 func scan(path string, b []byte, first uint64, owner string, last bool, do func(record) error) (end int, next uint64, err error) {
 	sync, err := checkHeader(path, b, first, owner)
 	if err != nil {

@@ -4,7 +4,7 @@
 // included, once Wait has returned for it; with Config.Sync also a loss of power. Records are
 // numbered from 1 without gaps. Many appenders share a write and a sync (group commit, after DeWitt
 // et al., "Implementation techniques for main memory database systems", SIGMOD 1984): during the
-// write of a group the next one gathers.
+// write of a group the next group gathers.
 //
 // A log is a directory of segments, each named after the number of its first record. All integers
 // are little-endian:
@@ -55,7 +55,7 @@ type Config struct {
 	// Open rejects a log with a file of another owner.
 	Owner string
 	// Sync forces each group to the disk (fdatasync) before Wait returns, so that records survive a
-	// loss of power. Otherwise records survive the end of the process.
+	// loss of power. Otherwise records survive only the end of the process.
 	Sync bool
 	// SegmentBytes is the maximum size of a segment; 0 means DefaultSegmentBytes. Truncate removes
 	// whole segments, and Open and Replay hold one in memory.

@@ -16,7 +16,7 @@ import (
 // DefaultMaxUnexpectedBytes limits a rank's buffers per peer for receives not yet posted.
 const DefaultMaxUnexpectedBytes = 256 << 20
 
-// New returns the n ranks of a mesh, n >= 1. Each rank has separate goroutines and its own Close.
+// New returns the n ranks of a mesh, n >= 1. Separate goroutines use the ranks; close each rank.
 func New(n int) []transport.Mesh { return NewLimited(n, DefaultMaxUnexpectedBytes) }
 
 // NewLimited is New with another limit on buffers per peer; above, a sender waits.

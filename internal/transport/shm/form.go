@@ -56,7 +56,7 @@ func form(ctx context.Context, mesh transport.Mesh, cfg Config) (*Mesh, error) {
 	return m, nil
 }
 
-// run returns the region even if a step after the mapping fails.
+// run sets up shared memory. After an error the caller discards the region, if it is not nil.
 func (f *formation) run() (*Mesh, *region, error) {
 	var err error
 	if f.cards, err = f.exchangeCards(); err != nil {

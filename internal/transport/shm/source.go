@@ -17,7 +17,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// The descriptor is sent after the handshake, on a request byte of the dialing rank: otherwise the
+// The descriptor is sent after the handshake, in reply to a byte of the dialing rank: otherwise the
 // dialing link could read ahead into the reply as ordinary bytes, losing the descriptor.
 
 // strangers limits unauthenticated connections at the socket, in addition to the expected ranks.
@@ -126,7 +126,7 @@ func (s *source) take(rank int) bool {
 	return i >= 0
 }
 
-// bound ends blocking calls on conn with ctx, or after the handshake timeout.
+// bound ends blocking calls on conn when ctx ends, or after the handshake timeout.
 func bound(ctx context.Context, conn net.Conn) (stop func() bool) {
 	conn.SetDeadline(time.Now().Add(transport.HandshakeTimeout))
 	return context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })

@@ -10,7 +10,7 @@ import (
 // keepAlive detects a lost host in 10 s: after 5 s of silence five probes, one each second.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5}
 
-// tune sets a connection's options. Most are not essential: the first use reports errors.
+// tune sets a connection's options. It returns an error for CongestionControl only.
 func tune(c *net.TCPConn, cfg Config) error {
 	c.SetNoDelay(true)
 	c.SetKeepAliveConfig(keepAlive)

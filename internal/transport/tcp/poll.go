@@ -13,8 +13,8 @@ import (
 )
 
 // A poller reads until no data has arrived for its stream's spin time. Late messages mostly arrive
-// within tens of microseconds; in a large transfer the peer may copy for hundreds between sends.
-// The spin time therefore doubles after successful polling and halves otherwise.
+// within tens of microseconds; in a large transfer the peer may copy for hundreds of them between
+// sends. The spin time therefore doubles after successful polling and halves otherwise.
 const (
 	shortSpin = 50 * time.Microsecond
 	longSpin  = 400 * time.Microsecond
@@ -23,9 +23,9 @@ const (
 	crowdedWait = 5 * time.Millisecond
 	// triesPerLook is the number of reads between two reads of the clock.
 	triesPerLook = 8
-	// inLine is the time of yielding and reading on a shared core before a wait in the kernel,
-	// which costs two switches and, on an idle core, a wake-up: in a VM more than the message
-	// itself.
+	// inLine is the time for which a rank on a shared core yields and reads before it waits in the
+	// kernel. This wait costs two switches and, on an idle core, a wake-up: in a VM more than the
+	// message itself.
 	inLine = time.Millisecond
 	// yielded is the minimum duration of a yield that let another goroutine or thread run.
 	yielded = 10 * time.Microsecond

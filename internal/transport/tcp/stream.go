@@ -304,7 +304,7 @@ func (s *stream) place(wait bool) (err error) {
 	return nil
 }
 
-// read reads the payload to p, after s.got bytes, and with its end the next header.
+// read reads the payload to p from index s.got on, and with the end of p also the next header.
 func (s *stream) read(p []byte) error {
 	for s.got < len(p) {
 		if s.from < s.to {

@@ -12,7 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Book is the recorder of an end. A nil Book, or a Book without a Recorder, records no request.
+// Book is the recorder of a trainer or a server. Without a Recorder, or if nil, it records nothing.
 type Book struct {
 	rec           *record.Recorder
 	names         [message.TypeSaved - message.TypePullRows + 1]record.Name
@@ -20,7 +20,7 @@ type Book struct {
 	sparse, dense []record.Name // names of tables and arrays; see Know for concurrency
 }
 
-// NewBook returns the Book of an end with the given number of sessions per trainer.
+// NewBook returns a Book for the given number of sessions per trainer.
 func NewBook(rec *record.Recorder, sessions int) *Book {
 	if rec == nil {
 		return nil
