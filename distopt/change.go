@@ -148,7 +148,7 @@ func (o *Optimizer) adopt(cfg Config) error {
 		err = o.agree(cfg)
 	}
 	if err == nil {
-		err = o.codec.use(chain, o.layers, len(o.grads))
+		err = o.eachCodec(func() error { return o.codec.use(chain, o.layers, len(o.grads)) })
 	}
 	if err != nil {
 		return fmt.Errorf("distopt: strategy %s: %w", cfg.Strategy, err)
@@ -172,7 +172,7 @@ func (o *Optimizer) arrange() error {
 		return err
 	}
 	perLayer := o.cfg.LayerThresholds && o.info.HasEffect(pathLayerThresholds)
-	if err := o.codec.group(plan, o.layers, perLayer); err != nil {
+	if err := o.eachCodec(func() error { return o.codec.group(plan, o.layers, perLayer) }); err != nil {
 		return fmt.Errorf("distopt: %w", err)
 	}
 	for b := range o.requests {
@@ -221,7 +221,7 @@ func (o *Optimizer) setPlan(name string, p bucket.Plan) error {
 		return nil
 	}
 	o.agreed = p
-	if err := o.codec.forceExact(); err != nil {
+	if err := o.eachCodec(func() error { return o.codec.forceExact() }); err != nil {
 		return fmt.Errorf("distopt: %w", err)
 	}
 	return o.arrange()
@@ -277,7 +277,7 @@ func (o *Optimizer) Reselect() error {
 	if err := o.between("call Reselect"); err != nil {
 		return err
 	}
-	if err := o.codec.forceExact(); err != nil {
+	if err := o.eachCodec(func() error { return o.codec.forceExact() }); err != nil {
 		return fmt.Errorf("distopt: %w", err)
 	}
 	return o.arrange()

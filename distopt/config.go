@@ -81,6 +81,10 @@ type Config struct {
 	// Pool is the thread pool of selections; nil means the caller's thread. The result does not
 	// depend on Pool.
 	Pool compress.Pool `json:"-"`
+	// Workers are the job's virtual workers: a step has a backward with GradReady for each of this
+	// rank's workers, and the mean is over all workers, with the same bits for any number of ranks.
+	// nil means that each rank is a worker.
+	Workers *exchange.Workers `json:"-"`
 }
 
 // Validate reports every error of c together.
@@ -132,7 +136,9 @@ func (c Config) maxEntries(l *compress.Layout, g compress.Bucket) (n int) {
 	return n
 }
 
-func (c Config) sparse() exchange.Config { return exchange.Config{Algorithm: c.SparseAlgorithm} }
+func (c Config) sparse() exchange.Config {
+	return exchange.Config{Algorithm: c.SparseAlgorithm, Workers: c.Workers}
+}
 
 // Values of Config.NonFinite.
 const (

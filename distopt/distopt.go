@@ -65,6 +65,9 @@ type Optimizer struct {
 	factor   float32 // gradient factor of a sharded update in progress
 	watch    stepTimer
 	skip     skips
+	workers  int     // virtual workers of this rank
+	worker   int     // of them, those with a finished backward in this step
+	others   []codec // codecs of the workers after the current one, which has codec
 
 	otherSpars float64 // the share while cfg.Spars is a threshold, and conversely
 
@@ -93,7 +96,7 @@ func New(g *collective.Group, opt optim.Optimizer, layers []Param, params, grads
 	if opt == nil && (cfg.Reducer == nil || len(rows) > 0) {
 		return nil, fmt.Errorf("distopt: no optimizer, and %d tables: want an optimizer, or no tables and a Reducer whose servers update the parameters", len(rows))
 	}
-	if err := cfg.checkSkip(opt != nil); err != nil {
+	if err := errors.Join(cfg.checkSkip(opt != nil), cfg.checkWorkers(g.Size(), len(rows))); err != nil {
 		return nil, err
 	}
 	if opt != nil {
@@ -117,6 +120,10 @@ func New(g *collective.Group, opt optim.Optimizer, layers []Param, params, grads
 	if err := o.fitsRule(cfg.name()); err != nil {
 		return nil, err
 	}
+	o.workers = cfg.ownWorkers(g)
+	for range o.workers - 1 {
+		o.others = append(o.others, codec{pool: cfg.Pool})
+	}
 	o.codec.pool, o.planName, o.pieces = cfg.Pool, cfg.planName(Info{}), piecesOf(layers)
 	if o.agreed, err = agreePlan(g, cfg.plan(layers, o.planName), layers); err != nil {
 		return nil, fmt.Errorf("distopt: %w", err)
@@ -129,6 +136,9 @@ func New(g *collective.Group, opt optim.Optimizer, layers []Param, params, grads
 	}
 	if o.reducer = cfg.Reducer; o.reducer == nil {
 		own, err := exchange.NewGroupReducer(g, cfg.sparse())
+		if err == nil {
+			err = own.Prepare(grads)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("distopt: %w", err)
 		}

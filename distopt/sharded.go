@@ -73,6 +73,9 @@ func (o *Optimizer) cannotShard() error {
 	if o.cfg.Reducer != nil {
 		return errors.New("gradients are summed by a reducer of the caller's")
 	}
+	if o.cfg.Workers != nil {
+		return errors.New("gradients of virtual workers are summed in the order of their tree")
+	}
 	if err := collective.CanShard(o.group, o.grads); err != nil {
 		return fmt.Errorf("gradients: %w", err)
 	}

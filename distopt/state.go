@@ -2,6 +2,7 @@ package distopt
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ringo-ml/ringo/internal/bucket"
 	"github.com/ringo-ml/ringo/optim"
@@ -11,11 +12,17 @@ import (
 // thresholds, named by range, as compress.Compressor.State. Names and lengths are equal on all
 // ranks, values are not. Callers may read and overwrite them between steps. Written back after
 // Restore of the same Setup, they continue a run with the same bits.
-func (o *Optimizer) State() []optim.State {
+//
+// With Config.Workers these are the parts of this rank's workers, one after the other, each with
+// the same names.
+func (o *Optimizer) State() (all []optim.State) {
 	if o.codec.local == nil {
 		return nil
 	}
-	return o.codec.local.State()
+	for _, c := range append([]codec{o.codec}, o.others...) {
+		all = append(all, c.local.State()...)
+	}
+	return all
 }
 
 // Setup is the configuration that State belongs to, with all changes since New. Restore it before
@@ -70,12 +77,16 @@ func (o *Optimizer) Restore(s Setup) error {
 	if err := o.fitsRule(s.Strategy); err != nil {
 		return err
 	}
-	before := o.codec
-	if o.codec, err = o.codec.newCodecCarrying(s.CarriesResidual, o.layers, len(o.grads)); err == nil {
+	before, others := o.codec, slices.Clone(o.others)
+	err = o.eachCodec(func() (err error) {
+		o.codec, err = o.codec.newCodecCarrying(s.CarriesResidual, o.layers, len(o.grads))
+		return err
+	})
+	if err == nil {
 		err = o.adopt(cfg)
 	}
 	if err != nil {
-		o.codec = before
+		o.codec, o.others = before, others
 		return err
 	}
 	o.otherSpars, o.skip.count = s.Other, s.Skipped

@@ -49,11 +49,13 @@ func (o *Optimizer) send(b int) {
 		return
 	}
 	op, coded := &o.requests[b], o.codec.local != nil || o.codec.code != nil
+	last := o.worker == o.workers-1
 	var start time.Time
 	if coded {
 		start = time.Now()
 	}
 	if o.codec.local != nil {
+		op.Sparse = o.codec.entries(b)
 		if err := o.codec.encode(b, op.X); err != nil {
 			o.failBucket(b, "compressing the gradients", err)
 			return
@@ -64,11 +66,14 @@ func (o *Optimizer) send(b int) {
 	}
 	if o.cfg.Strategy != PartialUpdate {
 		o.watch.started(b)
-		o.inFlight[b] = true
+		o.inFlight[b] = last
 		o.reducer.Start(op)
 	}
 	if coded {
 		o.watch.compressed(b, start, time.Now())
+	}
+	if b == len(o.plan)-1 && !last {
+		o.nextWorker()
 	}
 }
 
@@ -107,8 +112,9 @@ func (o *Optimizer) Step() error {
 	}
 	o.queue.Reset()
 	o.tables.reset()
-	o.shards.begun, o.skip.cause, o.skip.last = false, nil, nil
+	o.shards.begun, o.skip.cause, o.skip.last, o.worker = false, nil, nil, 0
 	o.step++
+	o.rotate()
 	if !skipped && o.codec.endStep() {
 		o.fault = o.arrangeShards() // without residuals, the chain is dropped
 	}

@@ -13,11 +13,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// scale is the factor from the sum over accumulated backwards, and over ranks if they exchange
-// gradients, to the mean. The update multiplies by scale in the same pass.
+// scale is the factor from the sum over accumulated backwards, and over virtual workers, or over
+// ranks if they exchange gradients, to the mean. The update multiplies by scale in the same pass.
 func (o *Optimizer) scale() float32 {
 	n := o.cfg.Accumulation
-	if o.cfg.Strategy != PartialUpdate {
+	switch {
+	case o.cfg.Workers != nil:
+		n *= o.cfg.Workers.Count
+	case o.cfg.Strategy != PartialUpdate:
 		n *= o.group.Size()
 	}
 	return 1 / float32(n)

@@ -150,6 +150,12 @@ type Config struct {
 	// WarmupDensity lists the densities of the first epochs, instead of Exchange.Spars (Lin et al.
 	// 2018).
 	WarmupDensity []float64
+	// Workers is the number of virtual workers, at least one per rank, which the ranks carry
+	// evenly. Each has a share of the samples, random numbers, running statistics and carried
+	// state, and gradients are summed in a fixed order of the workers: the result has the same bits
+	// for any number of ranks. 0 means that each rank is a worker, in the order of the ranks'
+	// algorithms.
+	Workers int
 	// Checkpoint sets where and when the run is saved.
 	Checkpoint Checkpoint
 	// Best compares epochs.
@@ -265,7 +271,7 @@ func (c Config) globalBatch(ranks int) int {
 	if s := c.Servers.Consistency; s != "" && s != "bsp" {
 		return batch
 	}
-	return batch * ranks
+	return batch * c.virtual(ranks)
 }
 
 // byKeys selects keys for a model that takes ids or keys, if servers have a row for each key.
@@ -312,6 +318,7 @@ func (c Config) Validate() error {
 	f.Join(c.tuning().Validate(), c.Checkpoint.Validate())
 	c.validateExchange(&f)
 	c.validateAverage(&f)
+	c.validateWorkers(&f)
 	c.validateServers(&f)
 	c.validateHeter(&f)
 	f.Join(c.unused())

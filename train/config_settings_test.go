@@ -103,7 +103,7 @@ func TestEveryFieldHasARow(t *testing.T) {
 	// drawn where one is wanted, and no user keeps or waits otherwise. ScaleLR is whether
 	// training.lr was given, and Drops are read by training.lr-schedule. Programs alone set Interleave,
 	// AUCWindow, SparseAlgorithm and Update. Worst, Importance and By are flags of `ringo eval`.
-	want := []string{"Name", "Interleave", "ScaleLR", "Drops", "AUCWindow", "Servers.Consistency", "Servers.Start", "Servers.Begin", "Exchange.SparseAlgorithm", "Exchange.Update", "Traced", "Labelled", "Tuning.Measure", "Checkpoint.DiskFullWait", "Checkpoint.Assignments", "Worst", "Importance", "By"}
+	want := []string{"Name", "Interleave", "ScaleLR", "Drops", "AUCWindow", "Servers.Consistency", "Servers.Start", "Servers.Begin", "Exchange.SparseAlgorithm", "Exchange.Update", "Traced", "Labelled", "Tuning.Measure", "Workers", "Checkpoint.DiskFullWait", "Checkpoint.Assignments", "Worst", "Importance", "By"}
 	if !slices.Equal(lacking, want) {
 		t.Errorf("no row has %q, want %q", lacking, want)
 	}

@@ -106,7 +106,7 @@ func (d *runData) openLoaders() error {
 	if d.replica.model.State != nil && d.cfg.Servers.threads() > 1 {
 		return fmt.Errorf("model %s carries state from batch to batch: it cannot train on %d threads at once", d.spec.Name, d.cfg.Servers.threads())
 	}
-	group := d.shares.amongSharers(collective.Ranks(d.job.Size()))
+	group := d.shares.amongSharers(collective.Ranks(d.virtual()))
 	loader, sampler := d.loaders(slices.Index(group, d.job.Rank()), len(group))
 	loader.Augment, sampler.Most = true, d.shares.steps
 	if err := d.openTraining(loader, sampler); err != nil {
@@ -126,6 +126,10 @@ func (d *runData) openLoaders() error {
 func (d *runData) partitionEval(there []int) error {
 	ranks := d.shares.amongSharers(there)
 	if slices.Equal(ranks, d.evalRanks) {
+		return nil
+	}
+	if d.cfg.Workers > 0 { // evaluate opens the parts
+		d.evalRanks = ranks
 		return nil
 	}
 	if err := d.openPart(slices.Index(ranks, d.job.Rank()), len(ranks)); err != nil {
@@ -204,11 +208,18 @@ func (d *runData) openTraining(loader data.LoaderConfig, sampler data.SamplerCon
 	d.samples = d.shares.train
 	loader.Source, sampler.N = d.set.Train, d.set.Train.Len()
 	if d.parts = d.shares.parts; d.parts == nil {
-		d.parts = make([]data.SamplerConfig, d.job.Size())
+		d.parts = make([]data.SamplerConfig, d.virtual())
 		partsOf(sampler, d.ranks(), d.parts)
 	}
 	for i := range d.parts {
 		d.parts[i].Batch, d.parts[i].Streams, d.parts[i].Most = sampler.Batch, sampler.Streams, sampler.Most
+	}
+	if d.cfg.Workers > 0 {
+		order, err := d.openWorkers(loader, sampler)
+		if err == nil {
+			d.order = order
+		}
+		return err
 	}
 	l, err := newLoader(loader, sampler)
 	if err != nil {
@@ -221,9 +232,12 @@ func (d *runData) openTraining(loader data.LoaderConfig, sampler data.SamplerCon
 func (d *runData) countSteps() error {
 	k := d.accumulation()
 	if d.steps = (d.order.Steps() + k - 1) / k; d.least(k+1) < k*d.cfg.Batch {
-		n, np := d.samples, d.job.Size()
-		return fmt.Errorf("%s on %s: %d per rank, less than the %d of one step: use fewer ranks or a smaller batch",
-			quantity.Count(n, "training sample"), quantity.Count(np, "rank"), n/np, d.cfg.Batch*d.accumulation())
+		n, np, each := d.samples, d.virtual(), "rank"
+		if d.cfg.Workers > 0 {
+			each = "virtual worker"
+		}
+		return fmt.Errorf("%s on %s: %d per %s, less than the %d of one step: use fewer %ss or a smaller batch",
+			quantity.Count(n, "training sample"), quantity.Count(np, each), n/np, each, d.cfg.Batch*d.accumulation(), each)
 	}
 	if text := d.omits(); text != "" {
 		d.shares.notes = append(d.shares.notes, text)
@@ -301,7 +315,7 @@ func (d *runData) shareOf(step, n int) float32 {
 		lo, hi := d.span(step)
 		return float32(d.accumulation()) / float32(hi-lo)
 	}
-	return float32(float64(n*d.accumulation()*d.job.Size()) / float64(d.stepSamples(step, d.ranks()...)))
+	return float32(float64(n*d.accumulation()*d.virtual()) / float64(d.stepSamples(step, d.ranks()...)))
 }
 
 // omitted returns the number of training samples of all ranks without a step in an epoch.
@@ -322,8 +336,8 @@ func (d *runData) omits() string {
 	why := "all ranks make as many steps as the rank with the fewest samples"
 	switch {
 	case d.replica.model.State != nil && d.set.Streams:
-		why = fmt.Sprintf("%d streams of equal length, which carry the model's state from step to step", d.cfg.Batch*d.job.Size())
-	case d.cfg.Batch == 1 && d.order.Steps() == d.samples/d.job.Size():
+		why = fmt.Sprintf("%d streams of equal length, which carry the model's state from step to step", d.cfg.Batch*d.virtual())
+	case d.cfg.Batch == 1 && d.order.Steps() == d.samples/d.virtual():
 		why = "with a batch of 1 the ranks share them equally"
 	}
 	return fmt.Sprintf("each epoch omits %d of %d training samples: %s", n, d.samples, why)

@@ -89,7 +89,7 @@ func (l *epochLoop) trainEpoch(at *position) (err error) {
 	}
 	l.data.order.Start(at.epoch)
 	if at.step == 0 {
-		l.replica.ResetState()
+		l.replica.resetStates()
 	} else if err := l.data.seek(at); err != nil {
 		return err
 	}
@@ -139,10 +139,12 @@ func (l *epochLoop) evaluateAll(epoch int, t *epochCounters) (evaluation, error)
 			return evaluation{}, err
 		}
 		l.reports.countTraffic(t)
-		t.first = l.reports.first
+		if l.cfg.Workers == 0 { // else in the counters of each virtual worker
+			t.first = l.reports.first
+		}
 		sum := *t
 		sum.train.Sums = slices.Clone(t.train.Sums)
-		if err := l.addUp(&whole, sum.all()...); err != nil {
+		if err := l.addUp(&whole, &sum); err != nil {
 			return evaluation{}, fmt.Errorf("adding up the epoch's counters: %w", err)
 		}
 		if slices.Equal(ranks, l.peers.liveRanks()) {

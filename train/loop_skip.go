@@ -29,24 +29,15 @@ func (r *Replica) note() {
 	if !r.skips {
 		return
 	}
-	for i, x := range r.moved() {
-		if i == len(r.before) {
-			r.before = append(r.before, nil)
-		}
-		r.before[i] = append(r.before[i][:0], x...)
-	}
+	r.before = copies(r.before, r.moved())
 }
 
 // moved returns the values that a forward pass changes: running statistics, and the state that a
 // model carries.
 func (r *Replica) moved() [][]float32 { return append([][]float32{r.Params.Buffers()}, r.state()...) }
 
-// restore copies the values of note back. State that has grown since had zeros there.
-func (r *Replica) restore() {
-	for i, x := range r.moved() {
-		clear(x[copy(x, r.before[i]):])
-	}
-}
+// restore copies the values of note back.
+func (r *Replica) restore() { putBack(r.moved(), r.before) }
 
 // reject makes all ranks skip the step of a batch without a finite loss.
 func (r *Replica) reject(loss float64, last bool) {

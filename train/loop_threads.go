@@ -73,7 +73,10 @@ func (l *epochLoop) advance(at *position) error {
 	_, last := l.data.span(until - 1)
 	c := &threadPool{
 		epochLoop: l, epoch: at.epoch, phase: "train", from: l.data.order, total: l.data.steps, first: at.step, until: until,
-		remaining: last - first, done: at.step, training: l.peers.liveRanks(),
+		remaining: (last - first) * l.replica.carries(), done: at.step, training: l.peers.liveRanks(),
+	}
+	if l.cfg.Workers > 0 {
+		c.training = l.ranks()
 	}
 	for i, w := range l.workers {
 		if w.tally = at.tally; i > 0 { // the first one adds up in the order of steps
@@ -102,7 +105,15 @@ func (l *epochLoop) advance(at *position) error {
 
 // evaluate runs the model over this rank's part of the evaluation set. Each sample is evaluated
 // once over all ranks.
-func (l *epochLoop) evaluate(epoch int) (sum evaluation, err error) {
+func (l *epochLoop) evaluate(epoch int) (evaluation, error) {
+	if l.cfg.Workers > 0 {
+		return l.evaluateWorkers(epoch)
+	}
+	return l.evaluatePart(epoch)
+}
+
+// evaluatePart runs the model over the open part of the evaluation set.
+func (l *epochLoop) evaluatePart(epoch int) (sum evaluation, err error) {
 	defer l.during(record.Evaluation)()
 	l.replica.params.swapAverage()
 	defer l.replica.params.swapAverage()
@@ -224,7 +235,7 @@ func (w *trainerThread) steps(c *threadPool) error {
 		now, err := c.begin(w, round, rounds)
 		if now.batch != nil {
 			lo, hi := c.data.span(c.first + round*n)
-			left = hi - lo - 1
+			left = (hi-lo)*w.replica.carries() - 1
 		}
 		round++
 		return now, err
@@ -283,7 +294,7 @@ func (w *trainerThread) step(c *threadPool, b *data.Batch, take func() (workItem
 	if b == nil {
 		return r.params.end()
 	}
-	before, figures := w.tally.samples, w.counted(c)
+	before, figures := w.samples(), w.counted(c)
 	b, pass, err := w.backwards(c, b, lr, take)
 	if err != nil {
 		return err
@@ -311,7 +322,7 @@ func (w *trainerThread) step(c *threadPool, b *data.Batch, take func() (workItem
 	}
 	w.stepS = append(w.stepS, spent.Whole.Seconds())
 	w.tally.spent.add(spent)
-	c.count(w, spent, w.tally.samples-before, loss)
+	c.count(w, spent, w.samples()-before, loss)
 	if err := c.reports.skipped(c.epoch, w.at+1); err != nil {
 		return err
 	}
@@ -324,14 +335,19 @@ func (w *trainerThread) step(c *threadPool, b *data.Batch, take func() (workItem
 	return c.afterStep(w, spent, loss, lr)
 }
 
-// backwards runs the step's batches forward and backward, and returns the last one, which is not
-// scored yet.
+// backwards runs the step's batches forward and backward, worker by worker, and returns the last
+// one, which is not scored yet.
 func (w *trainerThread) backwards(c *threadPool, b *data.Batch, lr float64, take func() (workItem, error)) (*data.Batch, model.Pass, error) {
 	lo, hi := c.data.span(w.at)
-	for k := hi - lo; ; k-- {
+	each, passes := hi-lo, w.replica.passes
+	for k := each * w.replica.carries(); ; k-- {
+		if k%each == 0 {
+			w.replica.become(w.replica.carries() - k/each)
+			w.replica.passes = passes
+		}
 		batch := w.replica.Batch(b)
 		batch.Share = c.data.shareOf(w.at, b.N)
-		pass, err := w.replica.Backward(batch, k == 1)
+		pass, err := w.replica.Backward(batch, (k-1)%each == 0)
 		if err != nil {
 			return b, pass, err
 		}
@@ -361,12 +377,18 @@ func (w *trainerThread) score(c *threadPool, b *data.Batch, pass model.Pass) {
 	if w.replica.skips && !finite(loss) {
 		return
 	}
-	w.replica.model.Count(&w.tally.train, pass, true)
-	w.tally.samples += float64(b.N)
+	t := w.counters()
+	w.replica.model.Count(&t.train, pass, true)
+	t.samples += float64(b.N)
 	w.keys.Add(b.Bags.Keys)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.reports.firstLoss(loss)
+	if w.replica.current == 0 {
+		c.reports.firstLoss(loss)
+	}
+	if t.first == 0 {
+		t.first = loss
+	}
 	if finite(loss) {
 		c.reports.scores.add(pass)
 	}

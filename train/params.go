@@ -228,7 +228,7 @@ func (r *Replica) optimize(cfg Config, g *collective.Group, rule *optim.Shared, 
 	if rule != nil {
 		opt = rule
 	}
-	if r.Opt, err = distopt.New(g, opt, planParams(r.Params), r.Params.Values(), r.Params.Grads(), tables, cfg.tuning().Base()); err != nil {
+	if r.Opt, err = distopt.New(g, opt, planParams(r.Params), r.Params.Values(), r.Params.Grads(), tables, cfg.exchangeOf(r.job)); err != nil {
 		return err
 	}
 	if err = r.Opt.Broadcast(); err == nil {

@@ -40,8 +40,13 @@ type Replica struct {
 	// skips reports that steps may be skipped. before has the copies of note.
 	skips  bool
 	before [][]float32
-	// stream is the number of the replica in the job, which selects its random numbers for dropout.
+	// stream is the number of the replica, or of its current virtual worker, in the job, which
+	// selects its random numbers for dropout.
 	stream uint64
+	// current is the place of the current one of this rank's virtual workers. aside has the state
+	// of the others.
+	current int
+	aside   [][][]float32
 }
 
 // NewReplica builds the model of cfg with the initial parameters of rank 0. opts are the model's

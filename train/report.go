@@ -58,6 +58,9 @@ func (r *reports) report(p position, done int64, whole evaluation) (Epoch, error
 	r.past.TrainS += t.trainS / np
 	if r.past.Start == 0 {
 		r.past.Start = t.first / np
+		if r.cfg.Workers > 0 {
+			r.past.Start = t.first / float64(r.virtual())
+		}
 	}
 	r.past.Samples += int64(t.samples)
 	r.past.Terms += int64(t.train.Terms)
@@ -128,7 +131,7 @@ func (r *run) info() Info {
 	}
 	unit, per := r.unit()
 	return Info{
-		Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Servers: r.job.Servers() + r.job.ParameterServers(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
+		Model: r.cfg.name(), Params: r.params(), NP: r.job.Size(), Workers: r.cfg.Workers, Servers: r.job.Servers() + r.job.ParameterServers(), Threads: r.cfg.Threads, Batch: r.cfg.Batch,
 		Unit: unit, PerSample: per, Metrics: metrics, TrainSamples: r.data.samples, EvalSamples: r.data.shares.eval, LeftOut: r.data.shares.excluded, Omitted: r.data.omitted(),
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.data.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed, Fold: r.cfg.foldNumber(),
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),

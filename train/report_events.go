@@ -219,10 +219,10 @@ type Info struct {
 	Model  string
 	Params int
 	// NP is the number of ranks, Threads of computing threads in each, and Servers of aggregation
-	// or parameter servers.
-	NP, Threads, Servers int
-	// Batch is the number of samples of a rank's backward. GlobalBatch is the number of samples of
-	// an update.
+	// or parameter servers. Workers is Config.Workers.
+	NP, Threads, Servers, Workers int
+	// Batch is the number of samples of a backward of a rank, or of a virtual worker. GlobalBatch
+	// is the number of samples of an update.
 	Batch, GlobalBatch int
 	// Unit is the unit of rates, "samples" or "tokens". PerSample is the number of units in a
 	// sample.

@@ -21,6 +21,7 @@ type evaluation struct {
 	words  [][]uint64
 	tables *evalmetrics.Counter
 	report evalmetrics.Report // of all ranks
+	others []evaluation       // of this rank's further virtual workers
 }
 
 func (r *Replica) newEvaluation(plan evalmetrics.Plan) evaluation {
@@ -79,10 +80,17 @@ func tablePass(p model.Pass, index []int32) (out evalmetrics.Pass) {
 	return out
 }
 
-// addUp adds up an evaluation and more sums over the ranks. The call is collective.
-func (l *epochLoop) addUp(whole *evaluation, more ...*float64) error {
-	n := len(whole.words)
-	words, err := addUp(l.peers, slices.Concat(more, whole.counts.Fields()), slices.Concat(whole.words, whole.tables.Words()))
+// addUp adds up an evaluation and counters over the ranks. The call is collective.
+func (l *epochLoop) addUp(whole *evaluation, t *epochCounters) error {
+	recordOf := func(e *evaluation, t *epochCounters) addends {
+		return addends{slices.Concat(t.all(), e.counts.Fields()), slices.Concat(e.words, e.tables.Words())}
+	}
+	var others []addends
+	for i := range whole.others {
+		others = append(others, recordOf(&whole.others[i], &t.others[i]))
+	}
+	n, own := len(whole.words), recordOf(whole, t)
+	words, err := addUp(l.peers, own.sums, own.words, others...)
 	if err != nil {
 		return err
 	}

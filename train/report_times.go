@@ -181,15 +181,22 @@ type epochCounters struct {
 	trainS, median float64 // seconds
 	payload, wire  float64
 	spent          stepTotals
-	tuneS          float64 // tuning between steps; not in checkpoints
-	first          float64 // loss of the run's first step; not in checkpoints
+	tuneS          float64         // tuning between steps; not in checkpoints
+	first          float64         // loss of the run's first step; not in checkpoints
+	others         []epochCounters // of this rank's further virtual workers, without times
 }
 
 // all returns the fields that ranks add up.
 func (t *epochCounters) all() []*float64 { return append(t.values(), t.passing()...) }
 
 // newTally returns counters of an epoch that begins.
-func (r *Replica) newTally() epochCounters { return epochCounters{train: r.model.NewCounts()} }
+func (r *Replica) newTally() epochCounters {
+	t := epochCounters{train: r.model.NewCounts()}
+	for range r.carries() - 1 {
+		t.others = append(t.others, epochCounters{train: r.model.NewCounts()})
+	}
+	return t
+}
 
 // passing returns the fields that checkpoints exclude.
 func (t *epochCounters) passing() []*float64 { return []*float64{&t.spent.pull, &t.tuneS, &t.first} }

@@ -138,7 +138,7 @@ func (r *resumption) open() (checkpointInfo, error) {
 	if head.Changed, err = r.compareSettings(h); err != nil {
 		_ = head.file.Close()
 		err = fmt.Errorf("%s is of a run with other settings: %w", head.File, err)
-		if h.Position > 0 && h.NP != r.job.Size() {
+		if h.Position > 0 && r.cfg.Workers == 0 && h.NP != r.job.Size() {
 			err = fmt.Errorf("%w; the number of ranks can change only after a whole epoch: let %d ranks finish epoch %d first", err, h.NP, h.Epoch+1)
 		}
 		return checkpointInfo{}, err
@@ -249,7 +249,7 @@ const (
 func (r *resumption) load(head checkpointInfo, t *epochCounters) error {
 	means := make([]float32, len(r.replica.Params.Buffers()))
 	var tallies []uint64
-	if head.NP == r.job.Size() { // else counters begin at 0
+	if head.NP == r.virtual() { // else counters begin at 0
 		tallies = make([]uint64, head.NP*len(t.values()))
 	}
 	lengths, err := r.keptLengths(head.file, head.NP)
@@ -324,9 +324,16 @@ func (r *resumption) restoreTally(t *epochCounters, tallies []uint64) error {
 	if err := collective.Broadcast(r.job.Group(), bits, 0); err != nil {
 		return fmt.Errorf("broadcasting the ranks' counters: %w", err)
 	}
-	fields := t.values()
-	for i, f := range fields {
-		*f = math.Float64frombits(uint64(bits[r.job.Rank()*len(fields)+i]))
+	n := len(t.values())
+	lo, hi := r.carried(r.job.Rank())
+	for i := lo; i < hi; i++ {
+		own := t
+		if i > lo {
+			own = &t.others[i-lo-1]
+		}
+		for k, f := range own.values() {
+			*f = math.Float64frombits(uint64(bits[i*n+k]))
+		}
 	}
 	return nil
 }

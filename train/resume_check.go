@@ -106,7 +106,8 @@ func (r *resumption) compareSettings(h checkpoint.Header) (changed []string, err
 	}
 	saved, gone := h.Settings.Current()
 	was := setting.Values{}
-	if h.Position == 0 && r.cfg.Servers.geoSteps() == 0 { // state of geo copies belongs to its rank
+	// State of geo copies belongs to its rank.
+	if r.cfg.Workers > 0 || h.Position == 0 && r.cfg.Servers.geoSteps() == 0 {
 		saved[ranksPath] = fixed[ranksPath]
 	}
 	for path := range free {

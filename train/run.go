@@ -136,7 +136,7 @@ func runOn(ctx context.Context, job *ringo.Job, cfg Config, set *data.Dataset) (
 
 // enter checks that the configuration suits the job and equals the other ranks'.
 func (r *run) enter() error {
-	if err := errors.Join(r.peers.validate(r.cfg), r.cfg.canSave()); err != nil {
+	if err := errors.Join(r.peers.validate(r.cfg), r.cfg.canSave(), r.checkWorkers()); err != nil {
 		return err
 	}
 	return r.peers.whenConnected(r.agreeConfig)
@@ -209,6 +209,10 @@ func (r *run) begin(opts model.Options, place func(*Replica) paramPlacement) err
 		}
 	}
 	r.copyUntrained()
+	if cfg.Workers > 0 {
+		lo, hi := r.carried(r.job.Rank())
+		r.replica.carry(lo, hi-lo)
+	}
 	r.remarkUnused()
 	return nil
 }

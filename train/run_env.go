@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/watch/failure"
 	"github.com/ringo-ml/ringo/internal/watch/record"
 	"github.com/ringo-ml/ringo/model"
@@ -26,7 +27,7 @@ type runEnv struct {
 
 	workers []*trainerThread // one or more
 	replica *Replica         // replica of the first worker
-	all     []int            // ranks of the job
+	all     []int            // of ranks
 
 	position StepError // position in error messages
 	// ended is the reason why the run ends before its last epoch, equal on all ranks; "" means
@@ -79,12 +80,10 @@ func (e *runEnv) together() bool {
 	return slices.Contains([]string{"", "bsp"}, e.cfg.Servers.Consistency)
 }
 
-// ranks returns all ranks of the job.
+// ranks returns all ranks of the job, or all virtual workers.
 func (e *runEnv) ranks() []int {
 	if len(e.all) == 0 {
-		for rank := range e.job.Size() {
-			e.all = append(e.all, rank)
-		}
+		e.all = collective.Ranks(e.virtual())
 	}
 	return e.all
 }
@@ -127,7 +126,7 @@ func (e *runEnv) sync() error {
 	}
 	means, err := e.meanBuffers()
 	for _, w := range e.workers {
-		copy(w.replica.Params.Buffers(), means)
+		w.replica.setBuffers(means)
 	}
 	return err
 }
@@ -135,6 +134,9 @@ func (e *runEnv) sync() error {
 // meanBuffers returns the means of the running statistics over ranks and threads. The call is
 // collective.
 func (e *runEnv) meanBuffers() ([]float32, error) {
+	if e.cfg.Workers > 0 {
+		return e.meanOfWorkers()
+	}
 	means := append([]float32(nil), e.replica.Params.Buffers()...)
 	for _, w := range e.workers[1:] {
 		e.replica.kernels.Add(means, w.replica.Params.Buffers())

@@ -172,23 +172,33 @@ func (a *serverComm) mean(x []float32) error {
 	return err
 }
 
-// addUp adds numbers over all ranks, in rank order: equal addends have equal sums on all ranks. The
-// result has the words of all ranks; each rank has the same number of slices. Sums and words are
-// from one meeting, and so from the same ranks.
-func addUp(p communicator, x []*float64, own [][]uint64) (words [][]uint64, err error) {
-	size := len(x) + len(own)
-	for _, w := range own {
-		size += len(w)
-	}
-	b := make([]byte, 0, 8*size)
-	for _, v := range x {
+// addends are the numbers that a rank or a virtual worker adds to sums, and its words.
+type addends struct {
+	sums  []*float64
+	words [][]uint64
+}
+
+func (r addends) appendTo(b []byte) []byte {
+	for _, v := range r.sums {
 		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(*v))
 	}
-	for _, w := range own {
+	for _, w := range r.words {
 		b = binary.LittleEndian.AppendUint64(b, uint64(len(w)))
 		for _, v := range w {
 			b = binary.LittleEndian.AppendUint64(b, v)
 		}
+	}
+	return b
+}
+
+// addUp adds numbers over all ranks, in rank order: equal addends have equal sums on all ranks. The
+// result has the words of all ranks; each rank has the same number of slices. Sums and words are
+// from one meeting, and so from the same ranks. others are further addends of this rank, with as
+// many numbers and slices.
+func addUp(p communicator, x []*float64, own [][]uint64, others ...addends) (words [][]uint64, err error) {
+	b := addends{x, own}.appendTo(nil)
+	for _, r := range others {
+		b = r.appendTo(b)
 	}
 	all, err := p.gather(b)
 	if err != nil {
@@ -199,37 +209,43 @@ func addUp(p communicator, x []*float64, own [][]uint64) (words [][]uint64, err 
 	}
 	words = make([][]uint64, len(own))
 	for rank, b := range all {
-		if b != nil && !nextBatch(b, x, words) {
-			return nil, fmt.Errorf("rank %d has sent %d bytes for %d numbers", rank, len(b), len(x))
+		for rest, ok := b, true; b != nil; {
+			if rest, ok = nextAddends(rest, x, words); !ok {
+				return nil, fmt.Errorf("rank %d has sent %d bytes for %d numbers", rank, len(b), len(x))
+			}
+			if len(rest) == 0 {
+				break
+			}
 		}
 	}
 	return words, nil
 }
 
-func nextBatch(b []byte, x []*float64, words [][]uint64) bool {
+// nextAddends adds the first addends of b, and returns the bytes after it.
+func nextAddends(b []byte, x []*float64, words [][]uint64) (rest []byte, ok bool) {
 	next := func() (v uint64) {
 		v, b = binary.LittleEndian.Uint64(b), b[8:]
 		return v
 	}
-	if len(b) < 8*len(x) {
-		return false
+	if len(b) < 8*(len(x)+len(words)) {
+		return nil, false
 	}
 	for _, v := range x {
 		*v += math.Float64frombits(next())
 	}
 	for i := range words {
 		if len(b) < 8 {
-			return false
+			return nil, false
 		}
 		n := next()
 		if n > uint64(len(b)/8) {
-			return false
+			return nil, false
 		}
 		for range n {
 			words[i] = append(words[i], next())
 		}
 	}
-	return len(b) == 0
+	return b, true
 }
 
 // gatherNumbers gathers equally many numbers of each rank; nil for a lost rank.
@@ -266,6 +282,9 @@ func (e *runEnv) values(scopes ...setting.Scope) (setting.Values, error) {
 	v := t.Values(scopes...)
 	if scopes[0] != setting.JobFixed {
 		return v, nil
+	}
+	if e.cfg.Workers > 0 { // absent from checkpoints of earlier versions
+		v[settingWorkers] = strconv.Itoa(e.cfg.Workers)
 	}
 	v["model"], v["job.ranks"], v["job.collective-algorithm"] = e.spec.Name, strconv.Itoa(e.job.Size()), cmp.Or(e.job.Group().Algorithm(), "auto")
 	if !e.cfg.Tuning.Measure { // measurements differ each time

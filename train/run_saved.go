@@ -284,13 +284,13 @@ func (l *epochLoop) evaluateSaved() (evaluation, error) {
 		if err := l.data.openPart(part, parts); err != nil {
 			return whole, err
 		}
-		own, err := l.evaluate(l.resumption.found.Epoch)
+		own, err := l.evaluatePart(l.resumption.found.Epoch)
 		if err != nil {
 			return whole, err
 		}
 		whole.add(&own)
 	}
-	if err := l.addUp(&whole); err != nil {
+	if err := l.addUp(&whole, new(epochCounters)); err != nil {
 		return whole, fmt.Errorf("adding up the counters: %w", err)
 	}
 	return whole, nil

@@ -205,7 +205,7 @@ func (s *saver) collect(p position) (state checkpoint.State, err error) {
 	state.Keep, state.Create = cmp.Or(s.cfg.Checkpoint.Keep, checkpoint.DefaultKeep), s.cfg.Checkpoint.create
 	state.Header = checkpoint.Header{
 		Model: s.spec.Name, Step: s.resumption.stepsDone(p), Epoch: int64(p.epoch - 1), Position: int64(p.step),
-		NP: s.job.Size(), Strategy: string(s.replica.Opt.Strategy()), Shapes: s.shapes(),
+		NP: s.virtual(), Strategy: string(s.replica.Opt.Strategy()), Shapes: s.shapes(),
 	}
 	if state.Header.Settings, err = s.values(setting.JobFixed, setting.JobMutable); err != nil {
 		return state, err
@@ -289,13 +289,18 @@ func (s *saver) shapes() map[string][]int {
 	return out
 }
 
-// tallies gathers the bits of all ranks' counters, in rank order. The call is collective.
+// tallies gathers the bits of the counters of all ranks, or virtual workers, in order. The call is
+// collective.
 func (s *saver) tallies(own epochCounters) (bits []uint64, err error) {
-	var numbers []int64
-	for _, f := range own.values() {
-		numbers = append(numbers, int64(math.Float64bits(*f)))
+	var each [][]int64
+	for _, t := range append([]epochCounters{own}, own.others...) {
+		var numbers []int64
+		for _, f := range t.values() {
+			numbers = append(numbers, int64(math.Float64bits(*f)))
+		}
+		each = append(each, numbers)
 	}
-	all, err := gatherNumbers(s.peers, numbers...)
+	all, err := s.gatherEach(each)
 	if err != nil {
 		return nil, fmt.Errorf("gathering the ranks' counters: %w", err)
 	}

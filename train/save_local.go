@@ -78,21 +78,30 @@ func absorb(own, part []float32, first bool, factor float32) {
 	}
 }
 
-// localState returns the streams of this rank: running statistics, the state that a model carries
-// from batch to batch, and the state of its replicas.
-func localState(workers []*trainerThread) (out []stream) {
-	var buffers [][]float32
+// localState returns the streams of this rank, or of each of its virtual workers: running
+// statistics, the state that a model carries from batch to batch, and the state of its replicas.
+func localState(workers []*trainerThread) [][]stream {
+	first := workers[0].replica
+	out := make([][]stream, first.carries())
 	var kept []stream
 	for _, w := range workers {
-		buffers = append(buffers, w.replica.Params.Buffers())
 		kept = append(kept, w.replica.params.localState()...)
 	}
-	for _, s := range []stream{streamOf("buffers", buffers...), streamOf("carried", workers[0].replica.state()...)} {
-		if s.n > 0 {
-			out = append(out, s)
+	for i := range out {
+		moved := first.movedOf(i)
+		buffers := moved[:1]
+		for _, w := range workers[1:] {
+			buffers = append(buffers[:len(buffers):len(buffers)], w.replica.Params.Buffers())
 		}
+		for _, s := range []stream{streamOf("buffers", buffers...), streamOf("carried", moved[1:]...)} {
+			if s.n > 0 {
+				out[i] = append(out[i], s)
+			}
+		}
+		each := len(kept) / len(out)
+		out[i] = append(out[i], kept[i*each:(i+1)*each]...)
 	}
-	return append(out, kept...)
+	return out
 }
 
 func lengthsOf(streams []stream) (out []int64) {
@@ -106,23 +115,29 @@ func lengthsOf(streams []stream) (out []int64) {
 // sendLocal; on other ranks it returns none. The call is collective.
 func (s *saver) localArrays() (out []checkpoint.Array, err error) {
 	own := localState(s.workers)
-	if len(own) == 0 {
+	if len(own[0]) == 0 {
 		return nil, nil
 	}
-	lengths, err := gatherNumbers(s.peers, lengthsOf(own)...)
+	var counts [][]int64
+	for _, streams := range own {
+		counts = append(counts, lengthsOf(streams))
+	}
+	lengths, err := s.gatherEach(counts)
 	if err != nil {
 		return nil, fmt.Errorf("gathering the lengths of the ranks' local state: %w", err)
 	}
 	if s.job.Rank() != 0 {
 		return nil, nil
 	}
-	for rank := range lengths {
-		for i, part := range own {
-			pass := part.give()
-			if rank != 0 {
-				pass = receiveFrom(s.job.Group(), rank)
+	for i := range lengths { // rank 0 carries the first ones
+		for k, part := range own[0] {
+			var pass func([]float32) error
+			if i < len(own) {
+				pass = own[i][k].give()
+			} else {
+				pass = receiveFrom(s.job.Group(), s.carrier(i))
 			}
-			out = append(out, checkpoint.Passing(checkpoint.RankName(rank, part.name), int(lengths[rank][i]), pass))
+			out = append(out, checkpoint.Passing(checkpoint.RankName(i, part.name), int(lengths[i][k]), pass))
 		}
 	}
 	return out, nil
@@ -150,7 +165,7 @@ func sendTo(g *collective.Group, rank int) func(part []float32) error {
 
 // sendLocal is the other ranks' side of localArrays.
 func (s *saver) sendLocal() error {
-	for _, part := range localState(s.workers) {
+	for _, part := range slices.Concat(localState(s.workers)...) {
 		if err := inParts(part.n, part.give(), sendTo(s.job.Group(), 0)); err != nil {
 			return err
 		}
@@ -177,13 +192,13 @@ func inParts(n int, from, to func(part []float32) error) error {
 // each rank takes its own streams, or else its share; see compress.Inherited. Only residuals and
 // velocities have shares; running statistics have means, and without thresholds the first
 // selections are exact.
-func (r *resumption) inherited(ranks int) (own []stream, factor float32) {
+func (r *resumption) inherited(ranks int) (own [][]stream, factor float32) {
 	own = localState(r.workers)
-	np := r.job.Size()
+	np := r.virtual()
 	if ranks == np {
 		return own, 1
 	}
-	own = slices.DeleteFunc(own, func(s stream) bool {
+	own[0] = slices.DeleteFunc(own[0], func(s stream) bool {
 		name := s.name
 		if strings.HasPrefix(name, "thread") {
 			_, name, _ = strings.Cut(name, "/")
@@ -196,7 +211,8 @@ func (r *resumption) inherited(ranks int) (own []stream, factor float32) {
 // keptLengths returns the lengths of inherited streams in rank 0's checkpoint, by rank and stream.
 // The call is collective.
 func (r *resumption) keptLengths(f *checkpoint.File, ranks int) (out [][]int64, err error) {
-	own, _ := r.inherited(ranks)
+	all, _ := r.inherited(ranks)
+	own := all[0]
 	for range ranks {
 		out = append(out, lengthsOf(own)) // reading reports other lengths
 	}
@@ -225,11 +241,12 @@ func (r *resumption) keptLengths(f *checkpoint.File, ranks int) (out [][]int64, 
 func (r *resumption) distribute(lengths [][]int64) (out []checkpoint.Array, err error) {
 	own, factor := r.inherited(len(lengths))
 	for old := range lengths {
-		heir := old % r.job.Size()
-		for i, s := range own {
+		worker := old % r.virtual()
+		heir := r.carrier(worker)
+		for i, s := range own[0] {
 			n, pass := int(lengths[old][i]), sendTo(r.job.Group(), heir)
 			if heir == 0 && n > 0 {
-				if pass, err = s.take(n, old == heir, factor); err != nil {
+				if pass, err = own[worker][i].take(n, old == worker, factor); err != nil {
 					return nil, err
 				}
 			}
@@ -242,18 +259,21 @@ func (r *resumption) distribute(lengths [][]int64) (out []checkpoint.Array, err 
 // receiveLocal is the other ranks' side of distribute.
 func (r *resumption) receiveLocal(lengths [][]int64) error {
 	own, factor := r.inherited(len(lengths))
-	for _, old := range compress.Inherited(len(lengths), r.job.Size(), r.job.Rank()) {
-		for i, s := range own {
-			n := int(lengths[old][i])
-			if n == 0 {
-				continue
-			}
-			take, err := s.take(n, old == r.job.Rank(), factor)
-			if err == nil {
-				err = inParts(n, receiveFrom(r.job.Group(), 0), take)
-			}
-			if err != nil {
-				return fmt.Errorf("restoring the local state of rank %d: %w", old, err)
+	lo, hi := r.carried(r.job.Rank())
+	for worker := lo; worker < hi; worker++ {
+		for _, old := range compress.Inherited(len(lengths), r.virtual(), worker) {
+			for i, s := range own[worker-lo] {
+				n := int(lengths[old][i])
+				if n == 0 {
+					continue
+				}
+				take, err := s.take(n, old == worker, factor)
+				if err == nil {
+					err = inParts(n, receiveFrom(r.job.Group(), 0), take)
+				}
+				if err != nil {
+					return fmt.Errorf("restoring the local state of rank %d: %w", old, err)
+				}
 			}
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // defaults are the most common flags, with descriptions that fit a line.
 var defaults = [][2]string{
 	{"data DIR", "the data set's folder or archive, or \"synthetic\""},
-	{"np N", "number of ranks (workers)"},
+	{"np N", "number of ranks"},
 	{"epochs N", "number of passes over the training set"},
 	{"batch N", "samples per rank and step"},
 	{"lr X", "learning rate"},

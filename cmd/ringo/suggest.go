@@ -87,7 +87,7 @@ type calledElsewhere struct{ flag, names string }
 
 func elsewhere() []calledElsewhere {
 	return []calledElsewhere{
-		{"np", "c nproc numproc nprocs procs ntasks worldsize nprocpernode numprocs numprocesses numworkers workers nworkers trainers trainernum gpus numgpus ngpu nnodes nodes ranks"},
+		{"np", "c nproc numproc nprocs procs ntasks worldsize nprocpernode numprocs numprocesses numworkers nworkers trainers trainernum gpus numgpus ngpu nnodes nodes ranks"},
 		{"hosts", "h host hostlist hostfile machinefile nodelist nodefile"},
 		{"log-dir", "logdir redirects outputdir"},
 		{"servers", "ps pservers numservers servernum numps nservers"},

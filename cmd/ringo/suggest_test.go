@@ -13,7 +13,7 @@ func TestUnknownFlagsAreAnswered(t *testing.T) {
 	for given, want := range map[string]string{
 		"--batchsize 3": "--batch", "--batch-size 3": "--batch", "--batch_size=3": "--batch", "--bacth 3": "--batch",
 		"--learning-rate 1": "--lr", "--lr_steps 1": "--lr-schedule",
-		"--nproc 2": "--np", "--nproc-per-node 2": "--np", "--nproc_per_node=2": "--np", "--world-size 2": "--np", "--workers 2": "--np",
+		"--nproc 2": "--np", "--nproc-per-node 2": "--np", "--nproc_per_node=2": "--np", "--world-size 2": "--np",
 		"--num-proc 2": "--np", "--epoch 3": "--epochs", "--num_train_epochs 3": "--epochs", "--wd 1": "--weight-decay", "--max-grad-norm 1": "--clip-norm",
 		"--data-dir x": "--data", "--checkpoint-dir x": "--checkpoint", "--resume-from-checkpoint x": "--resume", "--backend nccl": "--transport",
 		"--master_addr x": "--rendezvous", "--rdzv-endpoint x": "--rendezvous", "--node-rank 1": "--rank", "--timeline x": "--trace",

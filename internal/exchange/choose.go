@@ -198,6 +198,8 @@ func (e *GroupReducer) Use(choose func(Situation) string) error {
 
 func (e *GroupReducer) choose(s Situation) string {
 	switch {
+	case e.workers != nil:
+		return AllGather
 	case e.cfg.Algorithm != "":
 		return e.cfg.Algorithm
 	case e.cfg.Choose != nil:

@@ -20,6 +20,9 @@ type Config struct {
 	// Rebalance is the number of exchanges by Split before a bucket is cut again, so that each
 	// owner has as many entries. 0 means 64.
 	Rebalance int
+	// Workers are virtual workers: each exchange takes the gradients of one after the other of a
+	// rank's workers by Start, and begins with the last. nil means that each rank is a worker.
+	Workers *Workers
 }
 
 const defaultRebalance = 64

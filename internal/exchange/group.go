@@ -30,6 +30,8 @@ type GroupReducer struct {
 	closed     bool
 	running    sync.WaitGroup
 
+	workers *workers // nil: each rank is a worker
+
 	// State of the goroutine, to the end.
 	rank, size int
 	memory
@@ -52,6 +54,7 @@ type requestState struct {
 	end      time.Time
 	err      error
 	part     partition
+	partial  partial
 	sumError []float32 // compression error of this rank's chunk
 }
 
@@ -68,7 +71,19 @@ func NewGroupReducer(g *collective.Group, cfg Config) (*GroupReducer, error) {
 	e := &GroupReducer{g: g, cfg: cfg, kernels: simd.Host(), rank: g.Rank(), size: g.Size()}
 	e.wake.L = &e.mu
 	e.memory.init(e.size)
+	if cfg.Workers != nil {
+		e.workers = newWorkers(*cfg.Workers, e.size, e.rank)
+	}
 	return e, nil
+}
+
+// Prepare makes the memory for sums over virtual workers of an arena of gradients. The call is
+// collective, and necessary before the first exchange with Config.Workers.
+func (e *GroupReducer) Prepare(grads []float32) error {
+	if e.workers == nil {
+		return nil
+	}
+	return e.workers.prepare(e.g, grads)
 }
 
 // Start begins op; see Reducer.
@@ -82,7 +97,10 @@ func (e *GroupReducer) Start(op *Request) {
 		h.twice = true
 		return
 	}
-	h.op, h.started, h.twice, h.work, h.queued, h.err = op, true, false, nil, false, nil
+	if h.op = op; e.workers != nil && e.addWorker(h) {
+		return
+	}
+	h.started, h.twice, h.work, h.queued, h.err = true, false, nil, false, nil
 	err := check(op)
 	if e.mu.Lock(); err == nil && e.closed {
 		err = errors.New("the reducer was closed")
@@ -100,6 +118,8 @@ func (e *GroupReducer) Start(op *Request) {
 	switch {
 	case op.Sparse != nil || !native(op.Code):
 		e.enqueue(h)
+	case e.workers != nil && !e.workers.simple():
+		e.startTree(h)
 	case op.Code == nil || op.Code.Code() == compress.CodeFP32:
 		op.Sent.Algorithm = e.g.Choice("allreduce", 4*len(op.X))
 		op.Bucket.start(e.g)
@@ -136,7 +156,9 @@ func (e *GroupReducer) alone(h *requestState) {
 	op.Sent.Algorithm = "none"
 	if op.Sparse != nil {
 		op.Sent.Entries, op.Sent.Dense = op.Sparse.Count(), false
-		e.vectors = append(e.vectors[:0], op.Sparse)
+		if e.vectors = append(e.vectors[:0], op.Sparse); e.workers != nil {
+			e.vectors = append(e.vectors[:0], h.partial.vectors...)
+		}
 		e.sum(op.X, e.vectors)
 	}
 	h.end = time.Now()
@@ -238,6 +260,12 @@ func (e *GroupReducer) take() *requestState {
 // carry carries out an operation that takes several of the group, and returns its name for errors.
 func (e *GroupReducer) carry(h *requestState) (what string, err error) {
 	h.op.Bucket.start(e.dup)
+	if e.workers != nil && h.op.Sparse == nil {
+		return "tree", e.overLinks(h)
+	}
+	if e.workers != nil {
+		return AllGather, e.gatherEntries(h)
+	}
 	if h.op.Sparse == nil {
 		h.op.Sent.Algorithm = "chunks"
 		return "chunks", e.chunks(h)
@@ -257,5 +285,6 @@ func (e *GroupReducer) Close() error {
 		err = e.dup.Close()
 	}
 	e.running.Wait()
+	e.workers.close()
 	return err
 }

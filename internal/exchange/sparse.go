@@ -95,17 +95,25 @@ func (e *GroupReducer) introduce(op *Request) (Situation, error) {
 	}
 	for r := range e.frames {
 		f := frame{e.words[frameWords*r], e.words[frameWords*r+1], e.words[frameWords*r+2]}
-		switch {
-		case f.what != own[2]:
-			return s, damaged(r, "it exchanges another bucket, or in another way: all ranks must start the same exchanges in the same order; here %d values in code %s, at most %d entries", len(op.X), op.code().Name(), op.MaxEntries)
-		case f.entries < 0 || f.entries > int64(len(op.X)) || f.bytes < 0 || f.bytes > int64(compress.PayloadBound(len(op.X), op.code())):
-			return s, damaged(r, "it says that it sends %d of %d entries in %d bytes", f.entries, len(op.X), f.bytes)
+		if err := e.checkFrame(op, f, r); err != nil {
+			return s, err
 		}
 		e.frames[r] = f
 		s.Entries += int(f.entries)
 		s.Payload += int(f.bytes)
 	}
 	return s, nil
+}
+
+// checkFrame reports a rank's frame of another exchange, or with impossible numbers.
+func (e *GroupReducer) checkFrame(op *Request, f frame, rank int) error {
+	switch {
+	case f.what != op.what():
+		return damaged(rank, "it exchanges another bucket, or in another way: all ranks must start the same exchanges in the same order; here %d values in code %s, at most %d entries", len(op.X), op.code().Name(), op.MaxEntries)
+	case f.entries < 0 || f.entries > int64(len(op.X)) || f.bytes < 0 || f.bytes > int64(compress.PayloadBound(len(op.X), op.code())):
+		return damaged(rank, "it says that it sends %d of %d entries in %d bytes", f.entries, len(op.X), f.bytes)
+	}
+	return nil
 }
 
 // allGather sends every rank the payloads of all ranks, which each adds in the order of ranks:

@@ -68,7 +68,8 @@ func (s *Spec) jobSettings() []setting.Row {
 
 func (s *Spec) processes() []setting.Row {
 	return []setting.Row{
-		{Path: "job.ranks", Commands: setting.AllCommands, Flag: "np", Unit: "ranks", About: "number of ranks (workers)", Value: setting.Int(&s.Ranks)},
+		{Path: "job.ranks", Commands: setting.AllCommands, Flag: "np", Unit: "ranks", About: "number of ranks", Value: setting.Int(&s.Ranks)},
+		{Path: "job.workers", Flag: "workers", Unit: "workers", About: "number of virtual workers, at least one per rank, that define the run: its result has the same bits for any number of ranks, which may change when the run is resumed; 0: each rank is a worker", Value: setting.Int(&s.Train.Workers)},
 		{Path: "job.rank", OneStart: true, Commands: setting.AllCommands &^ setting.Run, Flag: "rank", Unit: "rank", About: "rank to start alone, by hand, with the number of ranks, the rendezvous, and the ticket; mpirun, srun, torchrun and Kubernetes pods set it automatically", Scope: setting.PerProcess, Value: setting.Int(&s.Rank)},
 		{Path: "job.rendezvous", OneStart: true, Commands: setting.AllCommands, Flag: "rendezvous", Unit: "HOST:PORT", About: "address of rank 0, HOST:PORT, for processes that ringo does not start, or the place that stores it: the absolute path of a file in a folder shared by all, or etcd://HOST:PORT/KEY", Scope: setting.PerProcess, Value: setting.Text(&s.Rendezvous)},
 		{Path: "job.ticket-file", Commands: setting.AllCommands &^ setting.Run, Flag: "ticket-file", Unit: "FILE", About: "file with the job's ticket, for processes that ringo does not start, readable by you alone (ringo ticket FILE creates it), instead of RINGO_TICKET or RINGO_TICKET_FILE", Scope: setting.PerProcess, Value: setting.Text(&s.TicketFile)},

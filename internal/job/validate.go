@@ -45,6 +45,9 @@ func (s *Spec) ValidateTraining() error {
 	errs.Add(s.Folds > 0 && s.Train.Split != 0, "training.folds", "%d with %v %s: each part is held out once", s.Folds, setting.Path("data.eval-split"), quantity.Exact(s.Train.Split))
 	errs.Add(s.Folds > 0 && len(s.Train.Tuning.Choices) > 0, "training.folds", "%d with %v: these were made for one run", s.Folds, setting.Path("tuning.choices"))
 	errs.Add(s.Seeds > 1 && len(s.Train.Tuning.Choices) > 0, "training.seeds", "%d with %v: recorded choices belong to one seed", s.Seeds, setting.Path("tuning.choices"))
+	workers := s.Train.Workers
+	errs.Add(workers > 0 && workers < s.Ranks, "job.workers", "%d: want at least one for each rank, since %v is %d", workers, setting.Path("job.ranks"), s.Ranks)
+	errs.Add(workers > 0 && s.Sync == Aggregate, "sync", "%s with %v %d: aggregation servers sum in the order of the ranks: use allreduce", s.Sync, setting.Path("job.workers"), workers)
 	errs.Add((s.Tuning.Tune || s.Tuning.Profile != "") && len(s.Collective.Rules) > 0, "tuning.algorithms", "with %v or %v, which find their own: choose one", setting.Path("tuning.tune"), setting.Path("tuning.profile"))
 	errs = append(errs, s.validateWhole())
 	return errs.Err()

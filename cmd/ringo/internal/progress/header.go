@@ -32,7 +32,11 @@ func (r *Reporter) Start(i train.Info) {
 	if advice := i.UsualRate.Advice(i.GlobalBatch, i.Optimizer); advice != "" {
 		rate += " (" + advice + ")"
 	}
-	training := fmt.Sprintf("%s, learning rate %s; batch %d per rank, %s per epoch; seed %d", i.Optimizer, rate, i.Batch, cli.Counted(i.StepsPerEpoch, "step"), i.Seed)
+	each := "rank"
+	if i.Workers > 0 {
+		each = "virtual worker"
+	}
+	training := fmt.Sprintf("%s, learning rate %s; batch %d per %s, %s per epoch; seed %d", i.Optimizer, rate, i.Batch, each, cli.Counted(i.StepsPerEpoch, "step"), i.Seed)
 	if i.Fold > 0 {
 		training += fmt.Sprintf("; fold %d", i.Fold)
 	}
@@ -52,6 +56,9 @@ func (r *Reporter) Start(i train.Info) {
 // the machine.
 func (r *Reporter) processes(i train.Info, exchange ...string) {
 	text := fmt.Sprintf("%s, %s each", cli.Counted(i.NP, "rank"), cli.Counted(i.Threads, "thread"))
+	if i.Workers > 0 {
+		text = fmt.Sprintf("%s on %s", cli.Counted(i.Workers, "virtual worker"), text)
+	}
 	if i.Servers > 0 {
 		text += ", " + cli.Counted(i.Servers, "server")
 	}
