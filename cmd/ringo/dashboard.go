@@ -25,9 +25,8 @@ import (
 const pageVar = "RINGO_PAGE"
 
 // watched runs do, and during the run answers `ringo status` and, with --http, serves the
-// dashboard. Only the process that starts the ranks of a host does so, because that process
-// outlives them: the launcher, or the process of ranks that are goroutines or started by hand. A
-// worker just runs do.
+// dashboard. Ranks that a launcher has started (workers) only run do: their launcher, which
+// outlives them, answers for them. Other ranks answer themselves.
 func (f *jobFlags) watched(cmd *cobra.Command, do func() error) error {
 	if f.worker {
 		return do()
@@ -60,8 +59,8 @@ func (f *jobFlags) watched(cmd *cobra.Command, do func() error) error {
 	return err
 }
 
-// tellsFar reports progress to Kubeflow Trainer from the pod of rank 0 of a TrainJob that requests
-// reports. Otherwise it returns nil.
+// tellsFar starts a reporter of progress to Kubeflow Trainer in the pod of rank 0, if the TrainJob
+// requests reports. Otherwise tellsFar returns nil.
 func (f *jobFlags) tellsFar(h *dashboard.Collector, say func(line string)) *trainjob.Reporter {
 	server, wanted, err := extenv.Status(os.LookupEnv)
 	switch {
@@ -151,8 +150,8 @@ func (f *jobFlags) tellWaits(cmd *cobra.Command, h *dashboard.Collector) error {
 	return nil
 }
 
-// profiled serves a worker's profiles to the launcher until close is called. For other ranks, the
-// address of their process serves the profiles.
+// profiled serves a launched rank's pprof profiles to the launcher until close is called. Other
+// ranks need no server here, because their own process serves --http.
 func (f *jobFlags) profiled(rank int) (close func() error, err error) {
 	address, _ := os.LookupEnv(pageVar)
 	if f.Output.HTTP == "" || !f.worker || address == "" {

@@ -69,8 +69,8 @@ func notForEval(a setting.Assignment) bool {
 	}, a.Path)
 }
 
-// reading returns the settings of the checkpoint's run that apply to this command, except as given
-// replaces them, and the checkpoint's folder.
+// reading returns the settings of the checkpoint's run that apply to this command and that given
+// does not replace, and settings that name the checkpoint's folder.
 func (g *commandSettings) reading(given []setting.Assignment) ([]setting.Assignment, error) {
 	file, err := train.FindPrevious(g.checkpointPath)
 	if err != nil {

@@ -105,8 +105,8 @@ func asHosts(args []string) (out []string) {
 	return append(out, args[end:]...)
 }
 
-// ours returns the number of ringo's own words: before "--" or, for `ringo run`, before the
-// program.
+// ours returns the number of leading arguments that are for ringo: those before "--" or, for `ringo
+// run`, before the program.
 func ours(args []string) int {
 	end := len(args)
 	if i := slices.Index(args, "--"); i >= 0 {
@@ -198,7 +198,7 @@ func (r *hostConnector) has(name string) bool {
 	return known
 }
 
-// places returns indexes in r.hosts. at has an index in some for each process.
+// places converts at, each process's index in some, to indexes in r.hosts.
 func (r *hostConnector) places(some []hosts.Host, at []int) (out []int) {
 	for _, i := range at {
 		name := some[i].Name

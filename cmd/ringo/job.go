@@ -60,7 +60,7 @@ func (f *jobFlags) check(cmd *cobra.Command, model string) []error {
 	return faults
 }
 
-// atHand reports settings for processes started by hand that a launcher is given.
+// atHand reports settings that only processes started by hand may have, if this is a launcher.
 func (f *jobFlags) atHand() error {
 	var errs []error
 	if f.isGiven("job.rank") && !f.ByHand() {
@@ -197,9 +197,9 @@ func (g *commandSettings) hold() {
 	}
 }
 
-// spareThread reports whether a rank has a thread for goroutines that communicate: a message could
-// wait for a whole kernel. Without a spare core, ranks of one host have none, because an exchange
-// costs a kernel the contents of its caches. Ranks of several hosts have it, for links are slower.
+// spareThread reports whether a rank has a thread for communication, so that no message waits for a
+// compute kernel. If all cores compute, this thread would evict kernels' data from caches: only
+// ranks of several hosts have it then, because their links are slower.
 func spareThread(threads, cores, hosts int) bool { return hosts > 1 || threads < cores }
 
 func (f *jobFlags) withThreads(cores, hosts int) {
@@ -210,7 +210,7 @@ func (f *jobFlags) withThreads(cores, hosts int) {
 	withThreads(n)
 }
 
-// withThreads lets n goroutines run simultaneously; more threads would only alternate.
+// withThreads raises GOMAXPROCS to n, but to at most two threads per core.
 func withThreads(n int) {
 	runtime.GOMAXPROCS(max(min(n, 2*runtime.NumCPU()), runtime.GOMAXPROCS(0)))
 }

@@ -61,8 +61,8 @@ func (g *commandSettings) writeJob(path string, chosen ...setting.Assignment) er
 	return err
 }
 
-// chosen returns the settings that a run has chosen by measurements, and turns the measurements
-// off. Each of several seeds or folds measures and chooses for itself.
+// chosen returns the settings that a run has chosen by measurements, and settings that disable the
+// measurements. With several seeds or folds, each run still measures and chooses for itself.
 func (c *trainCommand) chosen(job *ringo.Job, s train.Summary) []setting.Assignment {
 	rules, _ := job.Group().Rules().MarshalText() // never fails
 	made, _ := s.Choices.MarshalText()

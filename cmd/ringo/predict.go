@@ -221,8 +221,8 @@ func (c *predictCommand) find(cmd *cobra.Command, job *ringo.Job, p *train.Predi
 	return err
 }
 
-// gathered returns the values of all ranks by rank; what names a value in errors. It is a
-// collective call.
+// gathered returns the values of all ranks by rank. In errors, the format what, with %d for the
+// rank, describes a value. It is a collective call.
 func gathered[T any](p *train.Predictor, own T, what string) ([]T, error) {
 	text, err := json.Marshal(own)
 	if err != nil {
@@ -238,8 +238,8 @@ func gathered[T any](p *train.Predictor, own T, what string) ([]T, error) {
 	return out, err
 }
 
-// unseenOfAll adds up the ranks' rows by column with a word that training lacks. It is a collective
-// call.
+// unseenOfAll sums own over all ranks: the number of rows, by column, with a word that the training
+// data lack. It is a collective call.
 func unseenOfAll(p *train.Predictor, own map[string]int) (map[string]int, error) {
 	all, err := gathered(p, own, "the unseen values of rank %d")
 	sum := map[string]int{}

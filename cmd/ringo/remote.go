@@ -173,8 +173,8 @@ func (g *commandSettings) carried(do func() error) error {
 	return err
 }
 
-// withCheckpoint runs do with the file of the checkpoint that the first word names, local or a
-// copy, and prints the choice among a folder's checkpoints. Ranks of this command receive the file.
+// withCheckpoint runs do with the first word, a checkpoint's folder or URL, replaced by a local
+// file, and prints the choice among a folder's checkpoints. Ranks receive the file.
 func withCheckpoint(cmd *cobra.Command, words []string, do func(*cobra.Command, []string) error) error {
 	path, end, err := checkpointHere(cmd.Context(), words[0])
 	if err != nil {

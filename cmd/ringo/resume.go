@@ -72,7 +72,7 @@ func (g *commandSettings) begunWith(said []setting.Assignment) ([]setting.Assign
 	return told, errors.Join(otherBeginning(said, told, before.File), before.CheckChanges(now.Values(table, setting.JobFixed)))
 }
 
-// otherBeginning reports a resumed run with other initial weights than before.
+// otherBeginning returns an error if a resumed run is given other initial weights than at first.
 func otherBeginning(said, told []setting.Assignment, file string) error {
 	const path setting.Path = "training.init-from"
 	at := func(all []setting.Assignment) int {

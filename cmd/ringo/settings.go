@@ -59,7 +59,8 @@ type commandSettings struct {
 // letters maps flags to single letters, as in other launchers.
 var letters = map[string]string{"np": "n"} // never written
 
-// register adds the command's flags. Flags that server and heter only accept are hidden.
+// register adds the command's flags. Flags of other commands that server and heter accept are
+// hidden.
 func (g *commandSettings) register(fs *pflag.FlagSet, command setting.Commands) {
 	g.command = command
 	g.ranks = g.accepts("job.rank") && command&(setting.Server|setting.Heter) == 0 // other launchers start ranks

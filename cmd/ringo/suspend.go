@@ -9,8 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/launch"
 )
 
-// goOn is the time after which a launcher that has requested suspension continues: the system does
-// not suspend a process of a group without a shell.
+// goOn limits the launcher's wait for its own suspension: the system never suspends a process
+// without a shell that could resume the process.
 const goOn = time.Second
 
 // heedSignals passes signals to a launcher: signals that end the job, and SIGTSTP (Ctrl-Z), which

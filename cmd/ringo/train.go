@@ -224,8 +224,8 @@ func (c *trainCommand) record() runlog.Job {
 	return r
 }
 
-// train runs every seed or fold. each receives the summary of a run, all the summary of several
-// runs.
+// train runs every seed or fold. It calls each with the summary of every run, and all with the
+// summary of several runs.
 func (c *trainCommand) train(job *ringo.Job, cfg train.Config, each func(train.Summary), all func(train.Seeds)) error {
 	if c.Seeds == 1 && c.Folds == 0 {
 		sum, err := train.Run(job.Context(), job, cfg.Model, nil, cfg)
@@ -253,7 +253,7 @@ func (c *trainCommand) train(job *ringo.Job, cfg train.Config, each func(train.S
 	return err
 }
 
-// reporter returns rank 0's reporter, which with more appends to the file of --json.
+// reporter returns rank 0's reporter. If more is true, it appends to the file of --json.
 func (f *jobFlags) reporter(cmd *cobra.Command, job *ringo.Job, json string, more bool) (*progress.Reporter, error) {
 	out, err := cli.OpenMore(cmd, json, more)
 	if err != nil {

@@ -58,8 +58,8 @@ func newTune() *cobra.Command {
 	return cmd
 }
 
-// ownSetting reports a setting that would make trials write to the same files or serve at the same
-// address.
+// ownSetting reports whether a setting would make trials write to the same files or serve at the
+// same address.
 func ownSetting(p setting.Path) bool {
 	return job.GroupOf(p) == "checkpoint" || slices.Contains([]setting.Path{"job.rank", "job.rendezvous", "output.http", "output.log-dir", "output.tensorboard", "output.trace", "tuning.profile"}, p)
 }
@@ -203,7 +203,7 @@ type bestTrial struct {
 	Settings map[string]string `json:"best_settings"`
 }
 
-// conclude prints the table and the command that trains the best settings, and writes the page.
+// conclude prints the table and a command to train with the best settings, and writes the page.
 func (c *tuneCommand) conclude(cfg search.Config, found search.Search, out *cli.Output) error {
 	page := filepath.Join(c.out, "report.html")
 	if err := dirlock.WriteFile(page, func(w io.Writer) error { return reportcmd.WriteTrials(w, found) }); err != nil {

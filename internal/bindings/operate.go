@@ -6,7 +6,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 )
 
-// Run runs r to its end, without allocations of Run's.
+// Run runs r to its end. Run itself allocates no memory.
 func (r Request) Run(g *collective.Group) error {
 	if err := r.measure(g); err != nil {
 		return err

@@ -15,8 +15,8 @@ type Place struct {
 	Size, Rank int
 	Rendezvous string
 	// Ticket is the job's secret, 64 hexadecimal digits, and TicketFile a file with the secret,
-	// readable only by its owner, for a rank placed by hand; at most one is set. Neither: a
-	// variable has the secret.
+	// readable only by its owner, for a rank placed by hand; at most one is set. Without both, an
+	// environment variable has the secret.
 	Ticket, TicketFile string
 	// Transport is "shm", "tcp" or empty: the launcher's choice, or else shm.
 	Transport string

@@ -17,7 +17,7 @@ type report struct {
 	// Chosen is true after a choice by measurements, a profile or choices, false in the initial
 	// state.
 	Chosen bool `json:"chosen"`
-	// Measuring: the choice is due, or its steps are still to be compared.
+	// Measuring reports whether a choice, or its comparison with measured steps, is still due.
 	Measuring bool         `json:"measuring"`
 	Steps     int64        `json:"steps"`
 	Choices   tune.Choices `json:"choices"` // input of Tuning

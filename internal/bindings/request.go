@@ -53,7 +53,7 @@ const (
 
 func (t Type) size() int { return [...]int{4, 8, 4, 8, 1, 2, 2}[t] }
 
-// Request is an operation of a group. X is in place, in Dst.
+// Request is an operation of a group. An operand X, changed in place, is passed in Dst.
 type Request struct {
 	Kind      Kind
 	Type      Type

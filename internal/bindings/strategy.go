@@ -221,8 +221,8 @@ func (s *Strategy) Start(bucket int, grads []float32) (finish func() error, err 
 	return func() error { return s.finish(op) }, nil
 }
 
-// finish waits for an exchange, keeps the excluded entries, and divides the sum. A failed exchange
-// keeps the selection: the unsent entries are kept again. The wait for the reducer is without the
+// finish waits for an exchange, keeps the excluded entries, and divides the sum. If the exchange
+// failed, the selected entries return to the residual. The wait for the reducer is without the
 // lock, so that other buckets can begin.
 func (s *Strategy) finish(op *exchange.Request) error {
 	_, err := s.reducer.Wait(op)

@@ -16,7 +16,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Tables is a rank's connection to the job's servers of tables, for calls from any goroutine.
+// Tables is a rank's connection to the job's parameter servers, for calls from any goroutine.
 type Tables struct {
 	client  *client.Client
 	session *client.Session // the only session: requests reach servers in order
@@ -28,9 +28,9 @@ type Tables struct {
 // leaveWithin bounds the servers' time to acknowledge pushes when a client leaves.
 const leaveWithin = 30 * time.Second
 
-// OpenTables connects to the servers that a launcher has started for the job. text is the tables'
-// schema as JSON, with the names of schema.Schema, and equal on all ranks. Servers with other
-// values of its "settings" reject the rank. A batch may repeat keys.
+// OpenTables connects to the parameter servers that a launcher has started for the job. text is the
+// tables' schema as JSON, with the names of schema.Schema, and equal on all ranks. Servers with
+// other values of its "settings" reject the rank. A batch may repeat keys.
 func OpenTables(job *ringo.Job, text string) (*Tables, error) {
 	var asked struct {
 		schema.Schema

@@ -22,8 +22,8 @@ type Tuning struct {
 	// Order is a permutation of all parameters, in backward's order, and Ends the end of each layer
 	// in Order. A layer's parameters always share a bucket.
 	Order, Ends []int
-	// Choices are an earlier run's choices (Report) in its Steps steps, repeated after the same
-	// steps, without measuring. Empty: none.
+	// Choices are the choices of an earlier run of Steps steps (see Report), made again after the
+	// same steps, without measuring. Empty: none.
 	Choices string
 	Steps   int64
 	// Profile is an earlier run's profile (Report, tune.Encode), instead of measuring; nil: none.
@@ -62,8 +62,8 @@ type watch struct {
 
 // Tune plans the buckets from now on and, under "auto", chooses the strategy: the first steps, with
 // one bucket, are measured. Tune is a collective call between exchanges, with the same Tuning on
-// every rank. Afterwards Buckets has the buckets, Ready is due for each layer with final gradients,
-// and Step after each step.
+// every rank. Afterwards Buckets returns the buckets, and the caller calls Ready for each layer
+// with final gradients, and Step after each step.
 func (s *Strategy) Tune(t Tuning) error {
 	s.steps.Lock()
 	defer s.steps.Unlock()

@@ -1,4 +1,4 @@
-// Package bucket decides when gradients are sent, and in which groups.
+// Package bucket decides when gradients are sent, and in which buckets.
 //
 // A model's gradients are in one arena, in backward's order. A Plan cuts the arena into buckets,
 // each a contiguous range, so merging layers needs no copy. A plan is the value of a pure function

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Planner cuts the layers of a valid step into groups, as a pure function.
+// Planner cuts the layers of a valid step into buckets, as a pure function.
 type Planner func(Step) Plan
 
 // Named is a planner with the name for command lines and summaries.
@@ -41,34 +41,34 @@ func LookupPlanner(name string) (Named, error) {
 	return Named{}, fmt.Errorf("plan %q is not known: use one of %s", name, strings.Join(known, ", "))
 }
 
-// Worthwhile plans with additional groups only if each shortens the predicted step by at least
+// Worthwhile plans with additional buckets only if each shortens the predicted step by at least
 // price seconds, 0 or more: measured message costs are neither exact nor complete, and plans with
-// very different numbers of groups often have nearly equal predictions.
+// very different numbers of buckets often have nearly equal predictions.
 //
-// Each message, except the last, then takes price longer on both paths: for every critical group,
-// with computing up to the group and sending from the group on, all but one group pay the price.
+// The price is added to each message but the last, both on the compute path and on the channel. A
+// critical path computes up to one bucket and then sends, so all buckets but one count.
 func Worthwhile(plan Planner, s Step, price float64) Plan {
 	s.Costs.Contention.Cut += price
 	s.Costs.Contention.Late += price
 	return plan(s)
 }
 
-// FixedOf is Fixed with groups of the given bytes as a planner; 0 means DefaultBytes.
+// FixedOf is Fixed with buckets of the given bytes as a planner; 0 means DefaultBytes.
 func FixedOf(bytes int) Planner {
 	return func(s Step) Plan { return Fixed(s.Layers, bytes) }
 }
 
 // MGWFBP is the greedy algorithm of MG-WFBP (Shi et al. 2019, algorithm 1) for dense gradients. In
-// backward's order, MGWFBP merges a group into the next layer if the group's wait for the layer,
-// from the channel's next free time, is shorter than the saving of one message instead of two
-// during the computation. The delay of the compute path by the selection of larger groups is
-// ignored. O(L).
+// backward's order, MGWFBP merges a bucket with the next layer if this delays the bucket's sending
+// by less than one message instead of two saves on the channel. A delay counts from the time at
+// which the bucket is ready and the channel free. The delay of the compute path by the selection of
+// larger buckets is ignored. O(L).
 func MGWFBP(s Step) Plan {
 	if len(s.Layers) == 0 {
 		return nil
 	}
 	var p Plan
-	state := finish{compute: s.Forward} // after the groups of p
+	state := finish{compute: s.Forward} // after the buckets of p
 	first, backward := 0, s.Backward[0]
 	for i := range s.Layers {
 		b := span(s.Layers, first, i)
@@ -92,7 +92,7 @@ func MGWFBP(s Step) Plan {
 	return p
 }
 
-// Scan is the search of DLGS (Ju et al. 2024). From a group per layer, in backward's order, Scan
+// Scan is the search of DLGS (Ju et al. 2024). From a bucket per layer, in backward's order, Scan
 // keeps each merge of a layer into the next that shortens the predicted step. A merged layer has no
 // costs to select and send, and the next layer gets the summed sizes and costs; backward times
 // count once (the paper's pseudo-code, read literally, counts twice). O(L²).
@@ -114,7 +114,7 @@ func Scan(s Step) Plan {
 }
 
 // Exact is the plan with the shortest predicted step of all 2^(L-1), for all cost functions of a
-// group's size. A fixed rule decides between equally short plans.
+// bucket's size. A fixed rule decides between equally short plans.
 //
 // Without selection the channel's finish describes a prefix of the layers, and the earliest finish
 // is best for all continuations:
@@ -123,7 +123,7 @@ func Scan(s Step) Plan {
 //
 // with R[j] the time of layers 1..j being final: O(L²). F[i] is the time at which the channel would
 // end with layers 1..i if the computation never ended, see Contention. With selection, or exchanges
-// that slow the computation, groups also delay the compute path, and two times describe a prefix,
+// that slow the computation, buckets also delay the compute path, and two times describe a prefix,
 // see exactFront.
 func Exact(s Step) Plan {
 	if len(s.Layers) == 0 {
@@ -139,7 +139,7 @@ func Exact(s Step) Plan {
 func exactDense(s Step) Plan {
 	n := len(s.Layers)
 	done := make([]float64, n+1) // F: by number of layers
-	from := make([]int, n+1)     // the last group's first layer
+	from := make([]int, n+1)     // the last bucket's first layer
 	ready := s.Forward
 	for j := 1; j <= n; j++ {
 		ready += s.Backward[j-1]
@@ -168,9 +168,9 @@ type prefix struct {
 // exactFront is the dynamic programme over pairs (compute path, channel). Both times only delay the
 // rest of a step, so of the prefixes of a length only the Pareto front matters, without prefixes
 // that must end later than a quick plan. The cost is O(L² x size of the fronts), and the second
-// result the largest size: the number of groups bounds the sizes if selection costs Fixed +
+// result the largest size: the number of buckets bounds the sizes if selection costs Fixed +
 // PerValue x and exchanges take no Contention.Share, as the compute time then depends only on the
-// number of groups.
+// number of buckets.
 func exactFront(s Step) (p Plan, largest int) {
 	n := len(s.Layers)
 	fronts := make([][]prefix, n+1)
@@ -211,7 +211,7 @@ func exactFront(s Step) (p Plan, largest int) {
 // bound excludes prefixes without a chance against a quick plan.
 type bound struct {
 	contention Contention
-	end        float64 // end of all groups, under the better of two quick plans
+	end        float64 // end of all buckets, under the better of two quick plans
 	// remaining is, by number of layers, the least remaining time: backward, and exchanges without
 	// costs per message.
 	remaining []finish

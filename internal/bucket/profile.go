@@ -52,7 +52,7 @@ type CodecProfile struct {
 	// Sent is the ratio of sent to requested entries in a reuse step, on the rank with the most
 	// entries; 0: unknown, taken as 1.
 	Sent float64 `json:"sent,omitempty"`
-	// After is a group's cost after its exchange, such as a cast.
+	// After is a bucket's cost after its exchange, such as a cast.
 	After Curve `json:"after,omitzero"`
 }
 
@@ -85,7 +85,7 @@ type LinkProfile struct {
 	Contention Contention `json:"contention,omitzero"`
 }
 
-// SavedPlan is a plan by the index of each group's last layer.
+// SavedPlan is a plan by the index of each bucket's last layer.
 type SavedPlan struct {
 	Name string `json:"name"` // planner's or user's name
 	// Strategy and Density are the plan's strategy and density, empty and 0 if unknown.

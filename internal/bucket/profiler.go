@@ -86,10 +86,9 @@ func (p *Profiler) Drop() { p.begin() }
 // Steps is the number of steps for the next Medians.
 func (p *Profiler) Steps() int { return min(p.steps, p.places-1) }
 
-// Medians are the time to the start of backward and, by layer, from the previous gradient to the
-// layer's, in seconds: differences of the medians over steps of the times with layers 0 to i all
-// final. Such times never fall, and the sum is the median of the whole. Without a step Medians
-// fails.
+// Medians returns, in seconds, the time to the start of backward, and for each layer i the growth,
+// from layer i-1, of the median time at which layers 0 to i are all final. The growth is never
+// negative, and all values add up to the median of the whole. Medians fails without a step.
 func (p *Profiler) Medians() (forward float64, backward []float64, err error) {
 	if p.steps == 0 {
 		return 0, nil, fmt.Errorf("bucket: profiler: no step has ended")

@@ -9,12 +9,12 @@ import (
 )
 
 // Step is a planner's view of a training step: the computation times between gradients, and a
-// group's costs to select and to send by size. Times are in seconds.
+// bucket's costs to select and to send by size. Times are in seconds.
 //
 // The model is from MG-WFBP (Shi et al. 2019) and DLGS (Ju et al. 2024): a rank computes on one
-// path, forward, then backward layer by layer, with a group's selection right after the backward of
-// its last layer; one channel carries the groups in plan order. If ranks carry their own exchanges,
-// overlapping exchange and computation slow each other (Contention).
+// path, forward, then backward layer by layer, with a bucket's selection right after the backward
+// of its last layer; one channel carries the buckets in plan order. If the ranks' cores also carry
+// out the exchanges, overlapping exchange and computation slow each other (Contention).
 type Step struct {
 	// Layers are the layers in backward's order.
 	Layers []Param
@@ -22,26 +22,26 @@ type Step struct {
 	Forward float64
 	// Backward is each layer's time since the previous gradient.
 	Backward []float64
-	// Update is the time of the update of all groups, after the last exchange. Planners count the
-	// whole update, and no Costs.After: the update's place changes plans by less than the error of
-	// times.
+	// Update is the time of the update of all buckets, after the last exchange. Planners count the
+	// whole update there, and no Costs.After: the position of the update changes plans less than
+	// measuring errors do.
 	Update float64
-	// Overlap means a group's update right after backward and the group's exchange, during later
+	// Overlap reports whether each bucket is updated after backward and its exchange, during later
 	// exchanges: Predict then counts only the rest of Update at the end.
 	Overlap bool
-	// Rows is the time of the exchange of row-sparse tables, after all groups.
+	// Rows is the time of the exchange of row-sparse tables, after all buckets.
 	Rows float64
-	// Costs are a group's costs by size.
+	// Costs are a bucket's costs by size.
 	Costs Costs
 }
 
-// Costs are a group's costs as a function of its size in values.
+// Costs are a bucket's costs as a function of its size in values.
 type Costs struct {
 	// Select is the codec's time on the compute path; zero for uncompressed dense gradients.
 	Select Curve
-	// After is a group's cost between exchange and update, such as a cast.
+	// After is a bucket's cost between exchange and update, such as a cast.
 	After Curve
-	// Sends are the ways to carry a group, at least one; the cheapest for the size is used, the
+	// Sends are the ways to carry a bucket, at least one; the cheapest for the size is used, the
 	// first of equals.
 	Sends []Send
 	// Contention is the mutual slowdown of exchanges and the computation.
@@ -69,8 +69,8 @@ func (c Contention) stretch() float64 { return max(1, c.Stretch) }
 // send is an exchange's time during the computation.
 func (c Contention) send(alone float64) float64 { return c.Late + c.stretch()*alone }
 
-// work is the end of a computation that starts at now during exchanges that would end at channel
-// with endless computation.
+// work is the end of a computation that starts at now, during exchanges that would end at channel
+// if the computation never ended.
 func (c Contention) work(now, channel, work float64) float64 {
 	if c.Share == 0 || work == 0 {
 		return now + work
@@ -83,7 +83,7 @@ func (c Contention) work(now, channel, work float64) float64 {
 }
 
 // afterMessages is work on the compute path after a number of messages: the last message's Cut
-// counts with the next group.
+// counts with the next bucket.
 func (c Contention) afterMessages(messages int, work float64) float64 {
 	if messages == 0 {
 		return work
@@ -91,8 +91,8 @@ func (c Contention) afterMessages(messages int, work float64) float64 {
 	return c.Cut + work
 }
 
-// settle is the time of a channel event, t with endless computation, if the computation ends at
-// compute.
+// settle returns the time of an event on the channel if the computation ends at compute; t is its
+// time if the computation never ends.
 func (c Contention) settle(t, compute float64) float64 {
 	if t <= compute {
 		return t
@@ -100,19 +100,19 @@ func (c Contention) settle(t, compute float64) float64 {
 	return compute + (t-compute)/c.stretch()
 }
 
-// Send is a way to carry a group, in Fixed + PerByte x bytes seconds.
+// Send is a way to carry a bucket, in Fixed + PerByte x bytes seconds.
 type Send struct {
 	Name    string
 	Payload Payload
 	Fixed   float64 // seconds of an empty message: alpha
 	PerByte float64 // seconds per byte of payload: beta
 	// Above and UpTo bound the bytes of payload for this Send, both included; UpTo 0: without
-	// bound. If a library chooses algorithms by size, a group is carried by the algorithm of its
+	// bound. If a library chooses algorithms by size, a bucket is carried by the algorithm of its
 	// size.
 	Above, UpTo float64
 }
 
-// Payload is the size of a rank's contribution to a group.
+// Payload is the size of a rank's contribution to a bucket.
 type Payload struct {
 	// Density is the share of sent values, above 0 and at most 1; 0 means all, without indices.
 	Density float64
@@ -144,19 +144,19 @@ func (p Payload) share() float64 {
 	return p.Density
 }
 
-// Bytes is the payload's size for a group.
+// Bytes is the payload's size for a bucket.
 func (p Payload) Bytes(values int) float64 { return p.Unit * float64(p.Entries(values)) }
 
-// Seconds is a group's time on the channel.
+// Seconds is a bucket's time on the channel.
 func (s Send) Seconds(values int) float64 { return s.Fixed + s.PerByte*s.Payload.Bytes(values) }
 
-// holds reports whether s applies to groups of values.
+// holds reports whether s applies to buckets of values.
 func (s Send) holds(values int) bool {
 	b := s.Payload.Bytes(values)
 	return b >= s.Above && (s.UpTo == 0 || b <= s.UpTo)
 }
 
-// Send returns the cheapest way to carry a group and the time, among the ways for its size or,
+// Send returns the cheapest way to carry a bucket and the time, among the ways for its size or,
 // without any, among all.
 func (c Costs) Send(values int) (way Send, seconds float64) {
 	found := false
@@ -178,12 +178,12 @@ func (c Costs) send(values int) float64 {
 	return t
 }
 
-// group is a group's costs: to select, and alone on the channel.
+// group is a bucket's costs: to select, and alone on the channel.
 func (c Costs) group(values int) (sel, send float64) {
 	return c.Select.At(values), c.send(values)
 }
 
-// free reports whether groups cost no time on the compute path.
+// free reports whether buckets cost no time on the compute path.
 func (c Costs) free() bool {
 	return c.Contention.Share == 0 && c.Contention.Cut == 0 && c.Select.Zero()
 }
@@ -303,8 +303,8 @@ func (f *faults) err(what string) error {
 // Drift is a measured step's distance from the planned step: the largest difference, over the
 // layers, of the time of a final gradient and of the end of backward, as a share of the planned
 // forward and backward. Drift is +Inf for different layers, or for planned times of 0 and positive
-// measured times. Costs are not compared. A caller plans again beyond a bound: times scaled by a
-// machine's load change plans little below a tenth. O(layers).
+// measured times. Costs are not compared. A caller plans again above a bound: if load scales all
+// times by less than a tenth, plans change little. O(layers).
 func Drift(planned, measured Step) float64 {
 	if len(planned.Backward) != len(measured.Backward) {
 		return math.Inf(1)

@@ -4,13 +4,13 @@ package bucket
 type Timeline struct {
 	Layers  []Interval // the backward of each layer
 	Buckets []BucketTimes
-	// Compute is the end of the compute path: backward, and the last group's selection.
+	// Compute is the end of the compute path: backward, and the last bucket's selection.
 	Compute float64
 	// Selecting is the selections' part of Compute.
 	Selecting float64
 	// Busy is the computation's loss to exchanges, as a part of Compute.
 	Busy float64
-	// Exposed is the time from Compute to the end of the last group's exchange, plus the rows'
+	// Exposed is the time from Compute to the end of the last bucket's exchange, plus the rows'
 	// exchange.
 	Exposed float64
 	// Total is the step: Compute + Exposed + the update, or the update's rest after the last
@@ -21,7 +21,7 @@ type Timeline struct {
 // Interval is a time from Start to End.
 type Interval struct{ Start, End float64 }
 
-// BucketTimes are a group's times. The gradients are final at Select.Start.
+// BucketTimes are a bucket's times. The gradients are final at Select.Start.
 type BucketTimes struct {
 	Select Interval
 	Send   Interval
@@ -29,7 +29,7 @@ type BucketTimes struct {
 	Bytes  float64 // payload
 }
 
-// Predict is the step's timeline under a valid plan. With groups g = 1, 2, …, in backward's order:
+// Predict is the step's timeline under a valid plan. With buckets g = 1, 2, …, in backward's order:
 //
 //	ready(g)      = end of select(g-1) + backward of g's layers
 //	select(g)     = ready(g) .. ready(g) + t_s(values)
@@ -75,7 +75,7 @@ func Predict(s Step, p Plan) Timeline {
 }
 
 // settle corrects exchanges after the computation's end to a channel without contention. The last
-// group's exchange has no contention.
+// bucket's exchange has no contention.
 func (s Step) settle(p Plan, t *Timeline) {
 	for g := range t.Buckets {
 		send := &t.Buckets[g].Send
@@ -87,9 +87,9 @@ func (s Step) settle(p Plan, t *Timeline) {
 	}
 }
 
-// updated is the time of the last group's update. A group is updated after its exchange, backward,
-// and the previous group's update. Updates and overlapping exchanges slow each other as backward
-// and exchanges do.
+// updated is the time of the last bucket's update. A bucket is updated after its exchange,
+// backward, and the previous bucket's update. Updates and overlapping exchanges slow each other as
+// backward and exchanges do.
 func (s Step) updated(p Plan, t Timeline) float64 {
 	now, late, all := t.Compute, 0.0, 0
 	for _, b := range p {
@@ -128,12 +128,12 @@ func (s Step) total(p Plan) float64 {
 	return max(state.compute, state.channel) + s.Update + s.Rows
 }
 
-// finish is the end of the groups so far on the compute path, and on the channel with endless
-// computation. The computation ends with the last group.
+// finish is the end of the buckets so far on the compute path, and on the channel with endless
+// computation. The computation ends with the last bucket.
 type finish struct{ compute, channel float64 }
 
-// then appends a group with work on the compute path. Both times rise with both of f: a prefix that
-// ends later never leads to an earlier end.
+// then appends a bucket with work on the compute path. Both results rise with both times of f: a
+// prefix that ends later never leads to an earlier end.
 func (f finish) then(b Contention, work, send float64, last bool) finish {
 	f.compute = b.work(f.compute, f.channel, work)
 	if last {

@@ -10,7 +10,7 @@ import (
 )
 
 // NewBar returns a progress bar on one line of w, a terminal with the given columns, 0 if unknown.
-// The last int is the typical width of the text around the bar.
+// beside is the typical width of the text around the bar.
 func NewBar(w io.Writer, columns, beside int, total int64, options ...progressbar.Option) *progressbar.ProgressBar {
 	columns = cmp.Or(columns, 80)
 	return progressbar.NewOptions64(total, append([]progressbar.Option{

@@ -39,13 +39,13 @@ func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, 
 // IsUsage reports whether err is or wraps a command-line error.
 func IsUsage(err error) bool { return errors.As(err, new(usageError)) }
 
-// Faults collects a command line's errors, reported together, with flags without hyphens.
+// Faults collects a command line's errors, to report all together. Flags are named without hyphens.
 type Faults []error
 
 // Add adds an error, formatted by fmt.Errorf.
 func (f *Faults) Add(format string, args ...any) { *f = append(*f, fmt.Errorf(format, args...)) }
 
-// If is Add if wrong.
+// If adds an error if wrong is true.
 func (f *Faults) If(wrong bool, format string, args ...any) {
 	if wrong {
 		f.Add(format, args...)

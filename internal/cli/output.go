@@ -24,7 +24,7 @@ type Output struct {
 	File io.Closer
 }
 
-// Open opens the file of --json, replaced at the first line; "" means none, - text to stderr.
+// Open opens the file of --json, replaced at the first line; "" is none, - stdout (text to stderr).
 func Open(cmd *cobra.Command, path string) (Output, error) { return OpenMore(cmd, path, false) }
 
 // OpenMore is Open that appends to the file if more is set.

@@ -27,7 +27,8 @@ func speakFirst(l net.Listener) {
 	})
 }
 
-// cookies reports SYN cookies in the kernel: without them silent connections fill the queue.
+// cookies reports whether the kernel uses SYN cookies: without them silent connections fill the
+// queue.
 func cookies() bool {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_syncookies")
 	return err == nil && !bytes.Equal(bytes.TrimSpace(text), []byte("0"))

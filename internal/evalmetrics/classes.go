@@ -56,12 +56,12 @@ type Class struct {
 	AUC Value `json:"auc"`
 }
 
-// inTop5 marks the word of a sample, label and prediction, with the label among the first five
-// classes.
+// inTop5 is a bit in a sample's word, next to label and prediction: the label is among the first
+// five classes.
 const inTop5 = 1 << 63
 
-// addClasses counts a pass of a classifier: logits [n, classes], or [n, 1] for two classes. Outputs
-// with another prediction than the loss counted are no scores of classes.
+// addClasses counts a pass of a classifier: logits [n, classes], or [n, 1] for two classes. If the
+// outputs give another number of correct predictions than the loss, they are no class scores.
 func (c *Counter) addClasses(p Pass) {
 	n := len(p.Labels)
 	out := p.Outputs

@@ -22,8 +22,8 @@ type ClickReport struct {
 	Reliability []Decile `json:"reliability,omitempty"`
 }
 
-// Decile is a row of ClickReport.Reliability: samples with probabilities above the row before, and
-// up to Max.
+// Decile is a row of ClickReport.Reliability: samples with probabilities above the previous row's
+// Max, and up to Max.
 type Decile struct {
 	Samples     int64   `json:"samples"`
 	Max         float64 `json:"max"`

@@ -1,6 +1,6 @@
-// Package evalmetrics computes the tables of an evaluation, from counts and words of samples:
-// classes, numbers or clicks. Each rank has a Counter for its samples; the ranks gather the
-// Counters' words, and Plan.Report computes the same report on every rank:
+// Package evalmetrics computes the tables of an evaluation, for classes, numbers or clicks. Each
+// rank has a Counter, which encodes samples as words of 64 bits; the ranks gather all words, and
+// Plan.Report computes the same report on every rank:
 //
 //	c := plan.NewCounter()
 //	c.Add(pass)                     // each pass of the evaluation
@@ -160,8 +160,8 @@ func (c *Counter) Merge(o *Counter) {
 	}
 }
 
-// Words returns the collected samples as lists of words, as many as for every Counter of the plan.
-// The lists of several Counters are concatenated for Report, list by list. The number of words
+// Words returns the collected samples as lists of words, the same number of lists for every Counter
+// of the plan. Callers concatenate each Counter's k-th lists for Report. The number of words
 // depends on the number of samples only.
 func (c *Counter) Words() [][]uint64 {
 	if len(c.words) == 0 {

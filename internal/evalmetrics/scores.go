@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Scored encodes a sample's score and label as a word ordered by the score, because the bits of
-// non-negative floats are.
+// Scored encodes a sample's score and label as a word. Words have the order of the scores, as the
+// bits of non-negative floats do.
 func Scored(score float32, positive bool) uint64 {
 	s := uint64(math.Float32bits(max(score, 0))) << 1 // max: -0 becomes 0
 	if positive {

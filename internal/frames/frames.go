@@ -1,5 +1,5 @@
-// Package frames reads and writes frames of package wire between two processes with signs of life,
-// for connections of parameter servers and heter-trainers.
+// Package frames reads and writes frames of package wire between two processes that must not be
+// silent for long, for connections of parameter servers and heter-trainers.
 package frames
 
 import (

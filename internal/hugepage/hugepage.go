@@ -34,7 +34,7 @@ func pages(x []float32) []byte {
 }
 
 // Floats returns n zeros aligned to 64 bytes, a cache line and the widest vector; large arrays are
-// in large pages. Go's garbage collector does not move memory.
+// in large pages. The alignment lasts, because Go never moves memory.
 func Floats(n int) []float32 {
 	const line = 64
 	buf := make([]float32, n+line/4)

@@ -58,7 +58,7 @@ type Detector struct {
 
 	heard time.Time     // arrival of the last heartbeat; zero: already counted
 	lasts time.Duration // counted silence
-	ran   time.Duration // lasts when the process was last seen to run; 0: never
+	ran   time.Duration // value of lasts when the process was last seen to run; 0: never
 	late  time.Duration // last reported delay of the process's own ticks
 }
 

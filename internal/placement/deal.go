@@ -9,7 +9,7 @@ import (
 // unit is a core with its allowed hardware threads, or a single hardware thread.
 type unit []CPU
 
-// level is a kind of machine part that holds a share, narrow kinds first.
+// level is a kind of machine part, such as a NUMA node, that can hold a process's whole share.
 type level struct {
 	name string // after "each in one"
 	of   func(CPU) int
@@ -101,7 +101,7 @@ func narrowest(all []unit, r Request) (level, int) {
 	return levels[len(levels)-1], whole // the whole machine, with room for all
 }
 
-// room is the number of shares of k units in parts.
+// room is the number of shares of k units that fit in parts, each share in one part.
 func room(parts [][]unit, k int) (n int) {
 	for _, p := range parts {
 		n += len(p) / k

@@ -1,8 +1,7 @@
 // Package placement decides where a host's communicating processes run, and binds the processes.
 //
 // By default the system moves such processes around, and for long periods leaves two on one core
-// while another core idles: a wait then takes microseconds, instead of a tenth of one between two
-// cores.
+// while another core idles: a wait then takes microseconds, instead of a tenth of a microsecond.
 package placement
 
 import (
@@ -107,7 +106,7 @@ func against(m Machine, r Request) string {
 	case len(m.CPUs) == 0:
 		return "this system does not say which processors there are"
 	case m.Quota > 0 && m.Quota < float64(len(m.CPUs)) && (r.Mode == Auto || float64(r.Processes*r.Threads) > m.Quota):
-		// Other groups use the rest of the time, perhaps on the same cores.
+		// Other control groups use the rest of the time, perhaps on the same cores.
 		return fmt.Sprintf("the control group has the time of %s of %d processors, on no certain ones", quantity.Float(m.Quota), len(m.CPUs))
 	case r.Mode == Auto && r.Processes == 1:
 		return "one rank has all cores"

@@ -91,8 +91,8 @@ func (ps Processes) CPUShare(m Machine) int {
 	return max(1, m.Together(len(me.CPUs))/max(1, n))
 }
 
-// Together is the number of processors for this process and the processes near, at the same time,
-// at least 1. Processors shared with other processes count in part.
+// Together is the number of processors for this process and those that share memory with it, at the
+// same time, at least 1. Processors shared with other processes count in part.
 func (ps Processes) Together(m Machine) int {
 	all, SharesMemory := 0, 0
 	mine := map[int]bool{}

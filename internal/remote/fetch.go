@@ -84,7 +84,7 @@ func (m *Mirror) Head(ctx context.Context, o store.Object, n int64) error {
 	return nil
 }
 
-// errOther is the error of an object that changed during the download.
+// errOther is the error for an object that changed during the download.
 var errOther = errors.New("it was written anew while it was read: start again, when its writer has ended")
 
 // same reports whether the object read is the listed version: lists have finer times.

@@ -60,7 +60,7 @@ func (k Kind) atOnce() int {
 	return 1
 }
 
-// inOrder compares names of a kind: references are to earlier names.
+// inOrder orders names of a kind: a file refers only to files with earlier names.
 func inOrder(a, b string) int {
 	x, y := path.Base(a), path.Base(b)
 	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y), cmp.Compare(a, b)) // more digits are a later step

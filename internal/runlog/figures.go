@@ -78,7 +78,7 @@ func (g RunSet) Parts() []Part {
 }
 
 // Metrics returns the metrics that any run declares or, in older files, the metrics in the epochs'
-// records; metrics for records alone are excluded. The loss is the last one.
+// records; metrics that only records include are excluded. The loss is the last one.
 func Metrics(all []RunSet) (out []Metric) {
 	add := func(m Metric) {
 		if !m.Detail && !slices.ContainsFunc(out, func(o Metric) bool { return o.Name == m.Name }) {
@@ -143,7 +143,8 @@ func (r *Run) Latest(m Metric) (value float64, epoch int) {
 	return r.evaluation(m, func(_, _ float64) bool { return true })
 }
 
-// evaluation returns the value that replaces all before and is replaced by none behind.
+// evaluation goes through the values in order, and returns the last one that replaces the value so
+// far.
 func (r *Run) evaluation(m Metric, replaces func(v, old float64) bool) (value float64, epoch int) {
 	value = math.NaN()
 	for i, v := range r.Epochs.Column("eval_" + m.Name) {
@@ -155,7 +156,7 @@ func (r *Run) evaluation(m Metric, replaces func(v, old float64) bool) (value fl
 }
 
 // Common returns the best value that all runs reach; NaN if a run has no value. It is the default
-// target of a report: with a better target, a run would have no time.
+// target of a report: a better target would not be reached by all runs.
 func Common(all []RunSet, m Metric) float64 {
 	out := math.NaN()
 	for _, g := range all {

@@ -15,7 +15,7 @@ type former struct {
 	now   Path              // path of the replacement; empty if removed
 	words map[string]string // new names of values; "" means the new setting's default
 	host  string            // HOST of an address without a host
-	adds  string            // if part of now's value today: text to append to it, with {} for this value
+	adds  string            // text to append to now's value today, with {} for this value
 	usual []string          // values without replacement that equal today's behaviour
 	same  bool              // no value changes results: a resumed run ignores its checkpoint's
 	hint  string            // remedy for the other values
@@ -23,8 +23,8 @@ type former struct {
 
 const tlsHint = "give all three files as network.tls=auto,CA,CERT,KEY"
 
-// formers returns all of them. Each command looks up each of them at every start, so the list is
-// created once.
+// formers returns all earlier settings. Every command looks up all of them at its start, so the
+// list is created once.
 var formers = sync.OnceValue(func() []former { return append(renamed(), removed()...) })
 
 // renamed returns the settings with another name today.
@@ -185,8 +185,8 @@ func (v Values) Current() (Values, error) {
 	return out, faults.Err()
 }
 
-// Join returns assignments without those by Current of earlier settings that are parts of a
-// setting's value today: each extends the last value that all gives the setting.
+// Join merges assignments from Current of earlier settings that are parts of another setting's
+// value today: each extends the last value that all gives that setting.
 func Join(all []Assignment) (out []Assignment) {
 	added := []Assignment(nil)
 	for _, a := range all {

@@ -162,7 +162,7 @@ func (a *analysis) rank(i int, steps float64) RankSummary {
 	return out
 }
 
-// exchangeKey identifies an exchange on all ranks. again counts the exchanges of a step and name.
+// exchangeKey identifies an exchange on all ranks. again numbers exchanges of equal step and name.
 type exchangeKey struct {
 	step  int64
 	name  uint32

@@ -67,7 +67,7 @@ func (a *analysis) wait(l leg) Wait {
 	}
 	w.LateRank, w.LateMS = by.rank, ms(by.start-l.start)
 	w.LateIn, w.LateInMS = a.mostly(by.rank, l.start, by.start)
-	// The reported cause has more potential: an earlier begin, or a faster exchange.
+	// The reported cause is the longer part: the wait for the begin, or the transfer after it.
 	if 2*(by.start-l.start) > l.end-l.start {
 		w.Cause = LateRank
 	}

@@ -30,7 +30,7 @@ type Choice struct {
 	Reselect bool
 }
 
-// Choices are a run's choices in order, the only measured input of results.
+// Choices are a run's choices in order. Only through them do measured times affect a run's results.
 //
 // The text of a choice is the number of finished steps, a colon, and the change, such as
 //
@@ -186,8 +186,8 @@ func (c Choice) validate() error {
 	return nil
 }
 
-// validateChoices reports invalid choices, and choices with another source or without a strategy or
-// plan to choose.
+// validateChoices reports invalid choices, choices that are given next to Measure or Profile, and
+// choices without a strategy or plan to choose.
 func (c Config) validateChoices(auto, measured bool) (errs []error) {
 	if len(c.Choices) == 0 {
 		return nil

@@ -16,8 +16,8 @@ type Prediction struct {
 	Rule     compress.Rule // DLGS's rule, else empty
 	Plan     bucket.Plan
 	PlanName string
-	// Step is the mean step, Exact an exact selection's step, Reuse the step with reused
-	// thresholds; all equal without reuse.
+	// Step is the mean step, Exact a step with newly selected thresholds, Reuse a step with reused
+	// thresholds; all are equal without reuse.
 	Step, Exact, Reuse float64
 	// Parts of the mean step except forward, backward and the update.
 	Compress, Exposed float64
@@ -51,12 +51,12 @@ func Predict(f bucket.Profile, c Candidate, ranks, hosts, servers int) (Predicti
 	return out, nil
 }
 
-// unmeasured is an extra group's unmeasured cost as a share of Contention.Late: 0.6 to 1.2 ms in
+// unmeasured is an extra bucket's unmeasured cost as a share of Contention.Late: 0.6 to 1.2 ms in
 // steps of 120 ms to 1.9 s, on ranks without a spare core and with messages 2 to 5 ms late. Eight
-// groups instead of two, predicted as fast, took 6 % longer.
+// buckets instead of two, with an equal prediction, took 6 % longer.
 const unmeasured = 0.25
 
-// Plan is the planner's plan of a measured step, without groups that gain less than the unmeasured
+// Plan is the planner's plan of a measured step, without buckets that gain less than the unmeasured
 // cost.
 func Plan(planner bucket.Named, s bucket.Step) bucket.Plan {
 	return bucket.Worthwhile(planner.Plan, s, unmeasured*s.Costs.Contention.Late)
@@ -151,8 +151,8 @@ func densityText(d float64) string {
 }
 
 // margin is the least predicted gain over the first candidate, as a share of the first's step:
-// smaller gradients change training, too. Candidates share most prediction errors: gains predicted
-// as 2.9 % were 3 to 5 % (ResNet-20, 1 Gbit/s).
+// compressed gradients change the training, too. Candidates share most prediction errors: gains
+// predicted as 2.9 % were 3 to 5 % (ResNet-20, 1 Gbit/s).
 const margin = 0.02
 
 // Choose returns the index of the fastest prediction, or 0 (uncompressed gradients) if the gain is

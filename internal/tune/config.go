@@ -43,8 +43,8 @@ type Config struct {
 	// Choices are an earlier run's choices (State), repeated after the same steps, without
 	// measuring and with the same bits. Choices replace Measure and Profile.
 	Choices Choices
-	// MayKeep announces a call of Resumed, with a possible choice: a plan then needs neither
-	// Measure nor Profile, and a plan by Profile is made in Resumed.
+	// MayKeep reports whether Resumed will be called, which may pass a checkpoint's choice: a plan
+	// then needs neither Measure nor Profile, and a plan by Profile is made in Resumed.
 	MayKeep bool
 	// Model is the model's name, for the profile.
 	Model string

@@ -21,12 +21,11 @@ const (
 	messages        = 8        // per row: a single message is lost in noise
 )
 
-// contention measures the mutual losses of exchanges and a computation, on all ranks together. The
-// longest exchange within longestMeasured shows the loss of speed; a row of shorter messages, in
-// total within the limit and half of the arena, shows a message's lateness and cut of the
-// computation. Still shorter messages are later: bytes recover waiting time from buffers and idle
-// links. Links with a too long shortest exchange are skipped: processors matter little on such
-// links.
+// contention measures how exchanges and a computation slow each other, on all ranks together. The
+// longest exchange within longestMeasured shows the computation's loss of speed; a row of shorter
+// messages, in total within this limit and half of the arena, shows Late and Cut. Shorter messages
+// would be later: long ones make up for waits from buffers and idle links. If no exchange is within
+// the limit, contention is not measured: processors matter little on such links.
 func (b *exchangeBench) contention() (out bucket.Contention, err error) {
 	if b.points[0].Seconds > longestMeasured { // nor would an equally long computation end soon
 		return out, nil
@@ -67,8 +66,8 @@ func (b *exchangeBench) contention() (out bucket.Contention, err error) {
 }
 
 // lost splits the computation's loss into a share of speed, by the bytes of a long exchange, and a
-// cut by each of n short exchanges. A long exchange too short for a preemption does not separate
-// the parts, and the whole loss counts as share.
+// cut by each of n short exchanges. If the long exchange is shorter than a preemption, the parts
+// cannot be separated, and the whole loss counts as share.
 func lost(short, long overlapped, n float64) (share, cut float64) {
 	if long.together() < loadLeast {
 		both := short.slower() + long.slower()
@@ -110,7 +109,7 @@ func (b *exchangeBench) turns(seconds float64) int { return max(1, int(seconds/b
 
 type load struct {
 	compute func()  // a turn
-	turn    float64 // seconds per turn with all ranks computing; 0: the clock stands still meanwhile
+	turn    float64 // seconds per turn with all ranks computing; 0: the clock did not advance
 }
 
 // adds is a turn of some 50 us.

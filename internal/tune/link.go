@@ -23,10 +23,10 @@ const (
 	lineMiss   = 0.05    // bound for a line's relative error: the spread of medians
 )
 
-// Exchange measures the exchange times of a candidate's groups by size, on the job's links with all
-// ranks: lines fitted per algorithm of r, the contention of exchanges and a computation, and the
-// caller's time in r. unit is the bytes per payload entry, from Codec. arena is the job's arena of
-// gradients between two steps, as the place of values matters to transports; Exchange leaves the
+// Exchange measures the exchange times of a candidate's buckets by size, on the job's links with
+// all ranks: lines fitted per algorithm of r, the contention of exchanges and a computation, and
+// the caller's time in r. unit is the bytes per payload entry, from Codec. arena is the job's arena
+// of gradients between two steps, as the place of values matters to transports; Exchange leaves the
 // arena zero. Exchange is a collective call that takes some seconds on slow links.
 func Exchange(g *collective.Group, r exchange.Reducer, c Candidate, unit float64, arena []float32) ([]bucket.LinkProfile, Calls, error) {
 	if g.Size() == 1 && serversOf(r) == 0 {
@@ -61,9 +61,9 @@ func Exchange(g *collective.Group, r exchange.Reducer, c Candidate, unit float64
 	return links, calls, nil
 }
 
-// Calls holds the caller's times in a Reducer by a group's values: Start on the computation's path,
-// and Wait after the exchange's end. The times are of casts to 16 bits and back; both are zero for
-// other codes, with mere bookkeeping.
+// Calls holds the caller's time within a Reducer, by the size of a bucket: in Start, while the
+// computation waits, and in Wait, after the end of the exchange. The time is for casts to 16 bits
+// and back, so both are zero for other codes.
 type Calls struct{ Start, Wait bucket.Curve }
 
 // calls fits curves to the times of casts.
@@ -82,7 +82,7 @@ func (b *exchangeBench) calls() (out Calls, err error) {
 	return out, err
 }
 
-// linkSizes are the timed lengths: by factors of 4, the arena's last.
+// linkSizes are the timed lengths: by factors of 4, and last the arena's length.
 func linkSizes(values int) (sizes []int) {
 	for n := linkLeast; n < values; n *= 4 {
 		sizes = append(sizes, n)
@@ -90,7 +90,7 @@ func linkSizes(values int) (sizes []int) {
 	return append(sizes, values)
 }
 
-// exchangeBench times exchanges of groups at the arena's start.
+// exchangeBench times exchanges of buckets at the arena's start.
 type exchangeBench struct {
 	g       *collective.Group
 	r       exchange.Reducer
@@ -105,7 +105,7 @@ type exchangeBench struct {
 type point struct {
 	bucket.Sample         // bytes of payload
 	algorithm     string  // empty: unknown
-	values        int     // group size
+	values        int     // bucket size
 	start, wait   float64 // seconds in Start, and in Wait after the end
 }
 

@@ -308,8 +308,8 @@ func (t *Tuner) look() error {
 	return t.choose(f, fmt.Sprintf("again: steps have moved by %s", quantity.Percent(drift)))
 }
 
-// alone subtracts the predicted loss to exchanges from a computation measured during exchanges:
-// backward lost in proportion to the planned step.
+// alone corrects a computation that was measured during exchanges: it shortens each layer's
+// backward by the share of time that exchanges cost backward in the prediction.
 func (t *Tuner) alone(f bucket.Profile) (bucket.Profile, error) {
 	c := t.candidate(t.choice.Strategy)
 	step, err := stepOf(t.planned, c, t.g.Size(), t.g.Hosts(), serversOf(t.opt.Reducer()))

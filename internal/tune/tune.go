@@ -1,5 +1,5 @@
-// Package tune measures the parts of a running job's steps, and chooses how gradients travel: the
-// groups, and whether compression pays.
+// Package tune measures the parts of a running job's steps, and chooses how gradients are
+// exchanged: the buckets, and the compression.
 //
 // Backward is timed layer by layer in place (bucket.Profiler). Codecs are timed on the job's
 // threads, on all ranks together as in a step, and exchanges on the job's links by the Reducer of
@@ -20,7 +20,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/exchange"
 )
 
-// Candidate is a possible way to carry gradients.
+// Candidate is a possible way to exchange gradients.
 type Candidate struct {
 	// Name is the strategy's name, such as "dlgs".
 	Name string
@@ -31,8 +31,8 @@ type Candidate struct {
 	// Every is the number of selections per exact selection for a chain with reused thresholds;
 	// otherwise 1 or 0.
 	Every int
-	// Clipped reports whether the whole gradient's norm is bounded, so that no group is updated
-	// before the last group's exchange.
+	// Clipped reports whether the whole gradient's norm is bounded, so that no bucket is updated
+	// before the last bucket's exchange.
 	Clipped bool
 	// Shared reports whether ranks share the update (distopt.UpdateSharded), each rank computing a
 	// part and writing the part to all within the exchange. The writes cost as much as an exchange
@@ -97,7 +97,7 @@ func (c Candidate) casts() bool {
 	return q == compress.CodeFP16 || q == compress.CodeBF16
 }
 
-// payload is a group's payload, with entries of unit bytes.
+// payload is a bucket's payload, with entries of unit bytes.
 func (c Candidate) payload(unit float64) bucket.Payload {
 	const entry = 8 // an index and a value, without a measurement
 	if c.sparse() && unit == 0 {

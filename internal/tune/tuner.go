@@ -59,8 +59,8 @@ type Optimizer interface {
 //	    err = t.Step() // in the place of opt.Step
 //	}
 //
-// If the Tuner measures, the first steps use one group for all gradients, so that backward is timed
-// without exchanges, and whole updates (Optimizer.SetSharding), so that updates can be timed.
+// If the Tuner measures, the first steps use one bucket for all gradients, so that backward is
+// timed without exchanges, and whole updates (Optimizer.SetSharding), so that updates can be timed.
 // Codecs and links are then timed between two steps, the choice is made, and later steps are
 // compared with the prediction. From then on times are watched: lasting drift leads to a new
 // choice. Begin excludes other work between two steps.
@@ -416,8 +416,8 @@ func (t *Tuner) Resumed(s State) error {
 // Measuring reports whether steps are still measured for a choice, or compared with the prediction.
 func (t *Tuner) Measuring() bool { return t.phase != idle && t.phase != watching }
 
-// Spent is the time of measurements and choices so far, at the ends of Steps and part of no step:
-// seconds for codecs and links.
+// Spent is the time of measurements and choices until now, within Step but not part of a training
+// step. Measuring codecs and links takes seconds.
 func (t *Tuner) Spent() time.Duration { return t.spent }
 
 // Stay keeps the choice for good and ends the watch. All ranks call Stay between the same steps.

@@ -89,7 +89,8 @@ var (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Sum returns the CRC-32C of a payload up to the end of p; so is the sum before p, 0 at the start.
+// Sum returns the CRC-32C of a payload up to the end of p, from the sum so before p, 0 at the
+// start.
 func Sum(so uint32, p []byte) uint32 { return crc32.Update(so, castagnoli, p) }
 
 // PutHeader writes h to b. A length outside 0 to MaxPayload is an error.

@@ -12,7 +12,7 @@ var roots = func() (p [16]uint64) {
 	return p
 }()
 
-// Exp2 is 2^(x/2^16), of 2^32, for x of at most 0.
+// Exp2 is 2^(x/2^16), in units of 2^-32, for x of at most 0.
 func Exp2(x int64) uint64 {
 	if x < -32<<16 {
 		return 0
@@ -28,7 +28,7 @@ func Exp2(x int64) uint64 {
 	return y >> 30 >> -whole
 }
 
-// root62 is the square root of x, both of 2^62, by bisection.
+// root62 is the square root of x, both in units of 2^-62, by bisection.
 func root62(x uint64) uint64 {
 	lo, hi := uint64(1)<<62, uint64(1)<<63
 	for lo < hi { // largest root with a square of at most x
@@ -43,8 +43,8 @@ func root62(x uint64) uint64 {
 	return lo
 }
 
-// log2 is the logarithm of x to base 2, of 2^16, for x of at least 1: by squaring (Knuth, TAOCP 1,
-// 1.2.2, like exercise 25).
+// log2 is the logarithm of x to base 2, in units of 2^-16, for x of at least 1: by squaring (Knuth,
+// TAOCP 1, 1.2.2, like exercise 25).
 func log2(x uint64) int64 {
 	n := bits.Len64(x) - 1
 	y := x << (63 - n) // from 1 to below 2, in units of 2^-63

@@ -127,7 +127,7 @@ func skip(text []byte, at int) int {
 	return at
 }
 
-// next returns the position after a value: of the next one, or of the closing bracket.
+// next returns the position of the next value, or of the closing bracket, from the end of a value.
 func next(text []byte, at int) int {
 	if at = skip(text, at); text[at] == ',' {
 		at = skip(text, at+1)

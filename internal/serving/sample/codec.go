@@ -42,7 +42,7 @@ type Field struct {
 	// Separator separates the values of a bag in a text.
 	Separator string `json:"separator,omitempty"`
 
-	exact bool // a number as a word: text of a log, without rounding
+	exact bool // numbers keep their text, as in a log, without rounding
 }
 
 func (f *Field) array() bool { return f.Kind == Pixels || f.Kind == Values }

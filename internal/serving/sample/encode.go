@@ -14,7 +14,7 @@ import (
 )
 
 // table prepares the columns of a table. Rows may have the label and the columns that training
-// ignored: rows of the training's file are requests.
+// ignored, so that rows of the training file are valid requests.
 func (c *Codec) table(e *table.Encoder) {
 	goal, _ := e.Goal()
 	for _, col := range e.Columns {

@@ -99,7 +99,7 @@ func (b *File) Add(p Process, s *record.Snapshot) {
 	b.Processes = append(b.Processes, p)
 }
 
-// inOrder sorts ended entries by begin, an unknown one after its predecessor in the group.
+// inOrder sorts ended entries by begin. An entry without one follows its group's previous entry.
 func inOrder(ended []Entry) []Entry {
 	slices.SortStableFunc(ended, func(a, b Entry) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Seq, b.Seq)) })
 	type dated struct {

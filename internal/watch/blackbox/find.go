@@ -18,8 +18,8 @@ type Finding struct {
 	Operation string `json:"what"`             // "allreduce of 4096 bytes by ring"
 	Bucket    string `json:"bucket,omitempty"` // "bucket 3 (fc.bias)"
 	Step      int64  `json:"step"`             // steps done before, -1: unknown; for a request, the request's step
-	// Request reports whether the finding is a request to a parameter server, not an operation: for
-	// the earliest step, or, without a waiting process, the last of a killed process, in Within.
+	// Request reports whether the finding is a request to a parameter server, not an operation: one
+	// that processes wait for or, if none waits, the last one of a killed process, in Within.
 	Request bool `json:"request,omitempty"`
 	// Fault reports whether the finding is an error reported by ranks in a bucket, instead of an
 	// unfinished operation: Differ has each rank's report.
@@ -34,7 +34,7 @@ type Finding struct {
 	Within []Activity   `json:"within,omitempty"`
 	// Ended are the names of the ranks that had ended the operation.
 	Ended []string `json:"ended,omitempty"`
-	// Lost are the processes that the job failed for, if not in any field above except Ended.
+	// Lost are the lost processes that ended the job, if not in any field above except Ended.
 	Lost []LostProcess `json:"lost,omitempty"`
 }
 
@@ -182,9 +182,9 @@ func (f *Finding) look(b *File, members []int, did map[int]map[uint32]Entry, lat
 	return begun, open || len(f.Differ) > 0
 }
 
-// release removes from Waited the ranks with a peer that had ended the operation, or, as an
-// aggregation server, its part: if alive and scheduled they would have continued. If all of these
-// failed, and no other rank delayed the operation, the peers' data were lost, and they stay.
+// release removes from Waited each rank with a peer that had ended the operation, or its part as an
+// aggregation server: such a rank only had no time yet to receive. The ranks stay if all of them
+// failed and no other rank delayed the operation: then the peers' data were lost.
 func (f *Finding) release(b *File) {
 	var lost []WaitingFor
 	within := len(f.Within)
@@ -215,7 +215,7 @@ func (p *Process) doing() Activity {
 	return d
 }
 
-// killed returns the status of a process ended by a signal, or "" for a consequence.
+// killed returns the status of a process that a signal has ended, or "" for another process.
 func (p *Process) killed() string {
 	if strings.HasPrefix(p.ExitStatus, "killed") {
 		return p.ExitStatus

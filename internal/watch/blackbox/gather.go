@@ -14,7 +14,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// Memory reports whether f is a process's record, for Gather, not a file of Write. f does not move.
+// Memory reports whether f is a process's record, for Gather, or a file of Write. f is not moved.
 func Memory(f io.ReaderAt) (bool, error) {
 	var mark [len(record.Magic)]byte
 	n, err := f.ReadAt(mark[:], 0)
@@ -24,7 +24,7 @@ func Memory(f io.ReaderAt) (bool, error) {
 	return string(mark[:n]) == record.Magic, err
 }
 
-// Gather merges the files of processes without a launcher (record.InFile), even if recording.
+// Gather merges the files of processes without a launcher (record.InFile), which may still record.
 func Gather(paths []string) (*File, error) {
 	b := &File{Format: Format, Version: Version, Written: time.Now(), Why: "what processes have left that no launcher had started"}
 	type left struct {

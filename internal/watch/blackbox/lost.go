@@ -8,10 +8,10 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// LostProcess is a process with a loss that ended the job.
+// LostProcess is a process that was lost and thereby ended the job.
 type LostProcess struct {
 	Rank string `json:"rank"`
-	// By are the ranks that detected the loss, by their own faults; empty if the launcher did.
+	// By are the ranks with an error about the loss; empty if the launcher detected the loss.
 	By []string `json:"by,omitempty"`
 }
 
@@ -32,9 +32,8 @@ func (b *File) blame(f *Finding) {
 	}
 }
 
-// losses returns the processes that the launcher found lost, else the processes in each rank's
-// first error. An error about the rank itself does not count: a disconnected rank considers the
-// rest lost.
+// losses returns the processes that the launcher found lost, else the process that each rank's
+// first error names. Errors that name the same rank do not count.
 func (b *File) losses() (out []LostProcess) {
 	for _, p := range b.Processes {
 		if p.Lost {

@@ -48,12 +48,12 @@ const (
 	Forward                 // computing the loss of a batch
 	Backward                // computing the gradients, including concurrent Compress
 	Compress                // selecting or quantizing a bucket
-	Exchange                // exchange of a bucket, from start to agreement
+	Exchange                // exchange of a bucket, from start to end
 	Update                  // applying the optimizer
 	Evaluation              // whole evaluation
 	Checkpoint              // gathering and writing a checkpoint
 	Pull                    // waiting for rows and values from servers
-	Exposed                 // time from the end of backward until the last gradient is agreed: exchange not hidden by backward
+	Exposed                 // time from the end of backward to the end of the last exchange
 	phases
 )
 
@@ -81,7 +81,7 @@ type Event struct {
 	// Bucket is the bucket's number in the plan, -1 without a bucket, and Label the bucket's name.
 	Bucket int32
 	Label  Name
-	// Step is the steps done before, -1 before the first; of a Request its step number, or -1.
+	// Step is the number of steps done before the event, or of a Request its step; -1: none.
 	Step int64
 	// Group is the ID of the group or table, and Seq the number of the operation in the group, from
 	// 0; for a Message or Request, the number among events with Other.

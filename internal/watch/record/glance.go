@@ -99,7 +99,7 @@ func (g *ring) openIn(memory io.ReaderAt, at int, out []Event) ([]Event, error) 
 	return out, nil
 }
 
-// phasesIn returns the last n phases of a ring that has had end phases.
+// phasesIn returns the last n phases of a ring to which end phases were written in total.
 func (c Config) phasesIn(memory io.ReaderAt, end uint64, n int) ([]Event, error) {
 	from := headWords + slotWords*(c.Open+c.Operations)
 	ring := make([]uint64, slotWords*min(c.Phases, max(0, n)))

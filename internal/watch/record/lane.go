@@ -26,7 +26,7 @@ type OpRing struct {
 }
 
 // Lane returns a free lane, or nil; no event can begin in a nil lane. The writer holds lock
-// whenever an event begins or ends. Readers take the lock, so a holder must not read.
+// whenever an event begins or ends. Readers take it, too: its holder must not read the Recorder.
 func (r *Recorder) Lane(lock sync.Locker) *OpRing {
 	if r == nil {
 		return nil
@@ -63,7 +63,7 @@ func (e *Event) Draft() (d Draft) {
 // Seq sets the number of the operation in its group.
 func (d *Draft) Seq(n uint32) { d.words[slotSeq] = d.words[slotSeq]>>32<<32 | uint64(n) }
 
-// Begin records a begin under the lane's lock. Not Recorded: all slots are in progress.
+// Begin records a begin under the lane's lock. The Op is not Recorded if all slots are in progress.
 func (l *OpRing) Begin(d *Draft) Op {
 	if l == nil || l.r.rests.Load() {
 		return Op{}
@@ -161,7 +161,7 @@ func (g *ring) sorted(of func(*slot) bool) (places []int) {
 	return places
 }
 
-// all returns a foreign lane's ended events and events in progress, oldest first.
+// all appends the events of another process's lane, oldest first, to ended or to open.
 func (g *ring) all(ended, open []Event) (_, _ []Event) {
 	for _, i := range g.held() {
 		if s := g.place(i); s[slotDone] == 0 {

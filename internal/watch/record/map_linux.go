@@ -37,9 +37,9 @@ func Create(cfg Config) (*os.File, error) {
 }
 
 // InFile creates a Recorder in a file at path, for processes without a launcher that holds their
-// memory. InFile replaces an older file. Only the owner can read the file. It stays until removed.
-// A shared lock (flock) marks the file as in use until Close or the end of the process. Errors: the
-// file cannot be created, or the disk is full.
+// memory. InFile replaces an older file. Only the owner can read the file, which stays until it is
+// removed. A shared lock (flock) marks the file as in use until Close or the end of the process.
+// Errors: the file cannot be created, or the disk is full.
 func InFile(path string, cfg Config) (*Recorder, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func InFile(path string, cfg Config) (*Recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	// A file system without locks has no such mark.
+	// The lock marks the file as in use. A file system without locks has no such mark.
 	_ = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
 	// Without allocated space a full disk would end the process with SIGBUS.
 	err = unix.Fallocate(int(f.Fd()), 0, 0, int64(cfg.Bytes()))

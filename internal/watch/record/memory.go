@@ -142,7 +142,7 @@ func (s *slot) put(e *Event, stamp uint64) {
 	atomic.StoreUint64(&s[0], stamp)
 }
 
-// fill writes all words except the stamp. The call orders its stores before the stamp's.
+// fill writes all words except the stamp. It is not inlined: its stores precede the stamp's.
 //
 //go:noinline
 func (s *slot) fill(e *Event) {

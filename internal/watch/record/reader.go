@@ -16,7 +16,7 @@ type Reader struct {
 	closed bool
 }
 
-// Follow returns a Reader of events that end from now on; of a nil Recorder none.
+// Follow returns a Reader of events that end from now on. A nil Recorder's Reader gets no events.
 func (r *Recorder) Follow() *Reader {
 	if r == nil {
 		return r.follow()

@@ -49,7 +49,7 @@ const (
 
 // Config sets the sizes of a Recorder.
 type Config struct {
-	// Operations is the number of kept events but phases and steps, a power of two. 0 means 1024.
+	// Operations limits the kept events other than phases and steps, a power of two. 0 means 1024.
 	Operations int
 	// Phases is the number of kept phases and steps, a power of two. 0 means 4096.
 	Phases int
@@ -349,7 +349,7 @@ func (o Op) Wait() *Waiting {
 }
 
 // End records the end of the event: the time, the bytes sent and whether it failed. End is called
-// once. Peer of a failed event stays. For a lane its lock is held, and done may be Unknown.
+// once. A failed event keeps its Peer. In a lane, the lane's lock is held, and done may be Unknown.
 func (o Op) End(done, sent int64, failed bool) {
 	if o.at == nil {
 		return

@@ -13,8 +13,8 @@ func sortSpans(spans []span) {
 }
 
 // rowsOf assigns each of a track's sorted spans to the first row with space: viewers drop spans
-// that overlap in a row without nesting. With nest false none overlap: stacked spans look like
-// calls.
+// that overlap in a row without nesting. Without nest, no spans of a row overlap, because nested
+// spans look like function calls.
 func rowsOf(spans []span, nest bool) (rows []int, n int) {
 	rows = make([]int, len(spans))
 	var open [][]int64 // ends of the enclosing spans, outermost first, by row

@@ -62,7 +62,7 @@ func lane(written time.Time, p blackbox.Process) plot.Lane {
 	return l
 }
 
-// milliseconds returns a time relative to the box's.
+// milliseconds returns the time from the writing of the black box to ns.
 func milliseconds(written time.Time, ns int64) float64 {
 	return float64(ns-written.UnixNano()) / 1e6
 }

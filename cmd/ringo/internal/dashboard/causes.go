@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	lastly      = 10 * time.Second // duration, or the same number of steps if steps are longer than a beat
+	lastly      = 10 * time.Second // span of the means, in reports: longer if steps are long
 	leastBeats  = 4                // minimum, and at least two seconds
 	lastSamples = 6                // samples of processors, two seconds apart: as long as the beats
 	sampleEvery = 2 * time.Second
 )
 
-// of converts a rank's mean beat to RankTimes. A beat's computation includes waits for input.
+// of converts a rank's mean report to RankTimes. A report's computation includes waits for input.
 func of(number int, b stepStats) steptrace.RankTimes {
 	return steptrace.RankTimes{
 		Number: number, StepMS: float64(b.StepMS), ComputeMS: float64(b.ComputeMS - b.DataWaitMS - b.PullWaitMS), DataMS: float64(b.DataWaitMS), ServersMS: float64(b.PullWaitMS),
@@ -31,7 +31,7 @@ func of(number int, b stepStats) steptrace.RankTimes {
 // ownTime returns the rank's time per step, without waits for other ranks.
 func ownTime(b stepStats) (ms float64) { return of(0, b).OwnMS() }
 
-// lately returns the means of the ranks' last seconds.
+// lately returns each rank's mean times in the last seconds.
 func (h *Collector) lately() (out []steptrace.RankTimes) {
 	for _, n := range h.sorted() {
 		if r := h.ranks[n]; len(r.beats) >= max(leastBeats, h.beatsIn(2*time.Second)) {
@@ -52,7 +52,7 @@ func (h *Collector) bottleneck() (c steptrace.Cause, ok bool) {
 	if len(j.Ranks) == 0 || len(j.Ranks) < len(h.ranks) {
 		return c, false
 	}
-	// Only if all ranks report to this hub, all local processes of the job are known.
+	// Only if all ranks report to this Collector, all local processes of the job are known.
 	if len(j.Ranks) == h.last().Info.NP { // otherwise some processes of this host may belong to the job
 		j.Foreign = h.processors.foreign()
 	}
@@ -132,7 +132,7 @@ type sample struct {
 	of  map[int]float64
 }
 
-// Owns sets the function for the job's other processes, which are not foreign.
+// Owns sets the function that returns the PIDs of the job's other processes.
 func (h *Collector) Owns(processes func() []int) {
 	if h != nil {
 		h.mu.Lock()
@@ -157,7 +157,7 @@ func (p *processors) look(now time.Time) {
 	p.samples = keep(p.samples, s, lastSamples)
 }
 
-// foreign returns the mean processors of other processes over the samples.
+// foreign returns the mean number of processors that processes outside the job use.
 func (p *processors) foreign() float64 {
 	if len(p.samples) < 2 {
 		return 0

@@ -27,17 +27,17 @@ type Exporter struct {
 }
 
 const (
-	// queued is the lines queued for a slow hub; half are for records, which are not repeated.
+	// queued is the maximum of queued lines; half are for records, which no later line replaces.
 	queued = 1024
-	// leave is the time after a rank's end for the hub to take the queued lines.
+	// leave is the time after a rank's end for the Collector to read the queued lines.
 	leave = time.Second
 	// beatEvery is the interval of a rank's reports, and slowBeat the one without a page.
 	beatEvery = 250 * time.Millisecond
 	slowBeat  = time.Second
 )
 
-// Dial returns the Exporter of a rank, for a launcher's hub at the address from Collector.Address.
-// Training continues without a reachable hub, with all reports dropped.
+// Dial returns the Exporter of a rank, for the launcher's Collector at the address from its
+// Address. Training continues if the Collector cannot be reached, with all reports dropped.
 func Dial(address string) *Exporter {
 	text, path, _ := strings.Cut(address, " ")
 	every, err := time.ParseDuration(text)
@@ -101,7 +101,7 @@ func (h *Collector) Feed() *Exporter {
 // Record sends a record, as in --json.
 func (f *Exporter) Record(v any) { f.enqueue(v, queued) }
 
-// passing sends a report of a repeated kind.
+// passing sends a report that the next one replaces, if half the queue is free.
 func (f *Exporter) passing(v any) { f.enqueue(v, queued/2) }
 
 func (f *Exporter) enqueue(v any, room int) {
@@ -181,8 +181,8 @@ func (b *stepStats) means() []*number {
 	return []*number{&b.Loss, &b.StepMS, &b.ComputeMS, &b.DataWaitMS, &b.PullWaitMS, &b.CompressMS, &b.ExposedCommMS, &b.UpdateMS, &b.Density, &b.SamplesPerS, &b.QueuedMS, &b.StorageBytes}
 }
 
-// Steps returns a function to be called with each step of a rank, which reports several together to
-// the hub; nil of a nil Exporter. SingleSteps reports whether step records are sent as well.
+// Steps returns a function to call after each step of a rank; nil for a nil Exporter. The function
+// sends means over several steps. SingleSteps reports whether step records are sent as well.
 func (f *Exporter) Steps(rank int, SingleSteps bool) func(train.Step) {
 	if f == nil {
 		return nil

@@ -32,12 +32,12 @@ func Profiles() http.Handler {
 	return mux
 }
 
-// socketOf returns the socket of a process, in the hub's folder, for this user only.
+// socketOf returns the socket of a process, in the Collector's folder, for this user only.
 func socketOf(hub, role string, number int) string {
 	return filepath.Join(filepath.Dir(hub), fmt.Sprintf("%s-%d", role, number))
 }
 
-// ListenAs listens for the hub at address, from Collector.Address, which forwards requests.
+// ListenAs listens for requests that the Collector at address, from Collector.Address, forwards.
 func ListenAs(address, role string, number int) (net.Listener, error) {
 	_, hub, _ := strings.Cut(address, " ")
 	path := socketOf(hub, role, number)

@@ -192,7 +192,7 @@ func (h *Collector) AddEvent(text string) {
 	h.fault(text)
 }
 
-// fault adds an event. The first ones, the cause, and the last, the state, are kept.
+// fault adds an event. The first events, the cause, and the last, the state, are never dropped.
 func (h *Collector) fault(text string) {
 	if len(text) > mostText {
 		text = strings.ToValidUTF8(text[:mostText], "") + "…"

@@ -14,8 +14,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// This process holds the memory of the ranks' records, and samples the last complete step about
-// once a second, without data from ranks. Cost: 0.1 ms per rank, at most a thousandth in total.
+// This process maps the ranks' recorders, and reads the last complete step from them about once a
+// second, without work of the ranks. Cost: 0.1 ms per rank, at most a thousandth of the time.
 const (
 	lookEvery = time.Second
 	lookShare = 1000        // maximum share of a sample in the time until the next sample: 1 in 1000
@@ -28,7 +28,7 @@ const (
 
 // stepSampler is the samples of steps.
 type stepSampler struct {
-	// mu guards the last sample; the hub's mutex guards the fields below.
+	// mu guards the last sample; the Collector's mutex guards the fields below.
 	mu        sync.Mutex
 	at        time.Time
 	processes []sampledProcess
@@ -53,7 +53,7 @@ type sampledProcess struct {
 	record *record.Snapshot
 }
 
-// freshFor is a sample's lifetime: frequent requests cost the job no more.
+// freshFor is the time in which requests share a sample, so that frequent requests are cheap.
 const freshFor = time.Second
 
 // processes returns the job's processes, at most freshFor old.
@@ -204,7 +204,7 @@ func (l *stepSampler) matrix(sum map[pair]float64, steps, most int) Waits {
 	return w
 }
 
-// readWaits fills the panel of waits, recent and in total, with the rank that delays most.
+// readWaits fills the panel of waits, recent and in total, with the rank that other ranks wait for.
 func readWaits(h *Collector, f *panelData) {
 	l := &h.looks
 	if l.count == 0 {
@@ -228,7 +228,7 @@ func readWaits(h *Collector, f *panelData) {
 	}
 }
 
-// most returns the rank that delays most, if more than the exchanges do, with mean ms; or -1.
+// most returns the rank that others await longest, and the mean ms; -1 if exchanges take longer.
 func most(w Waits) (rank int, ms float64) {
 	rank = -1
 	itself := 0.
@@ -357,7 +357,7 @@ func readBuckets(h *Collector, f *panelData) {
 type layerHistory struct {
 	done     []int64
 	layers   [][]layer
-	every    int // one of every steps is kept
+	every    int // interval of kept steps
 	received int
 }
 

@@ -18,7 +18,7 @@ type Progress struct {
 	Share float64
 	// TimeRemaining is estimated from the run's rate until now; negative means unknown.
 	TimeRemaining time.Duration
-	// Figures are the newest finite values by record name, of steps and else of epochs.
+	// Figures are the newest finite values by name, from step records or else from epoch records.
 	Figures []Figure
 }
 

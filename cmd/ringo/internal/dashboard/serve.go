@@ -29,8 +29,8 @@ var files = map[string]struct{ name, kind, before string }{
 	"/page.css": {"assets/page.css", "text/css; charset=utf-8", plot.Style()},
 }
 
-// policy restricts the browser to this server, and to scripts in the page's files or in the report
-// that replaces the page and has inline style and script.
+// policy restricts the browser to this server, and to scripts in the page's files. It allows the
+// inline style and script of the report that replaces the page at the end.
 var policy = "default-src 'none'; script-src 'self' " + reportcmd.ScriptSource() + "; style-src 'self' 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 const (
@@ -67,8 +67,8 @@ type painted struct {
 	version uint64 // number of changes
 }
 
-// Serve registers the dashboard's routes at a site that does not listen yet, and the routes of
-// processes with sockets next to the hub's. Close ends the goroutines started by Serve.
+// Serve registers the dashboard's routes at a site that does not listen yet, and routes to
+// processes with sockets next to the Collector's. Close ends the goroutines started by Serve.
 func (h *Collector) Serve(at *httpguard.Site) {
 	s := &site{hub: h, web: at, stop: make(chan struct{}), viewers: map[chan struct{}]bool{}}
 	h.site = s

@@ -48,8 +48,8 @@ func (t servedTable) hits() float64 {
 // askEvery is the interval of requests to servers while the page has viewers.
 const askEvery = 2 * time.Second
 
-// AskServers makes the hub poll the tables of this host's parameter servers while the page has
-// viewers or a program asks. AskServers returns immediately; ctx ends the polling.
+// AskServers makes the Collector poll the tables of this host's parameter servers while the page
+// has viewers or a program asks. AskServers returns immediately; ctx ends the polling.
 func (h *Collector) AskServers(ctx context.Context, count int) {
 	if count == 0 {
 		return

@@ -120,7 +120,7 @@ func (m *making) list() (out []clickFile) {
 	return out
 }
 
-// testRows returns the rows of test for those of train.
+// testRows returns the number of test rows for a number of training rows.
 func testRows(train int64) int64 { return min(max(train/10, 1), 100_000) }
 
 func absent(files []clickFile) error {

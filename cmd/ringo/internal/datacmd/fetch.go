@@ -65,8 +65,8 @@ func published() []set {
 	return all
 }
 
-// command returns the command that downloads the set. progress creates the progress display, for
-// other work in another unit as well.
+// command returns the command that downloads the set. progress creates the progress display, which
+// callers may also use for other work, in another unit.
 func (s set) command() (cmd *cobra.Command, progress func() (*cli.Progress, error)) {
 	cmd = &cobra.Command{
 		Use:     s.name + " --out DIR",

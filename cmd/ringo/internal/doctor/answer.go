@@ -19,7 +19,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Answering answers another host's doctor, hidden. reached returns SSH_CONNECTION.
+// Answering returns the hidden command that answers a remote doctor. reached is SSH_CONNECTION.
 func Answering(version string, reached func() string) *cobra.Command {
 	network := ""
 	cmd := &cobra.Command{
@@ -53,7 +53,7 @@ func reachedAt(network, reached string) (net.IP, error) {
 	return cluster.HostAddress(network, false)
 }
 
-// respond reads a ticket, reports findings, and answers on links until in ends.
+// respond reads a ticket from in, writes t with this host's addresses, and answers until in ends.
 func respond(ctx context.Context, in io.Reader, out io.Writer, t hostReport, ip net.IP) error {
 	r := bufio.NewReader(io.LimitReader(in, 1<<10))
 	line, err := r.ReadString('\n')

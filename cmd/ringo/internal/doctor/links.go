@@ -149,7 +149,7 @@ func hello(version string) transport.Hello {
 	return transport.Hello{Version: version, Purpose: transport.Control, Rank: -1}
 }
 
-// dial connects like a job's ranks, with or without TLS, and returns the connection below.
+// dial connects like a job's ranks, with or without TLS, and returns the connection without frames.
 func dial(ctx context.Context, addr, version string, t transport.Ticket, mode string) (net.Conn, error) {
 	l, _, err := transport.Dial(ctx, addr, t.Under(transport.TLS{Mode: mode}), hello(version))
 	if err != nil {

@@ -91,7 +91,7 @@ func read(ctx context.Context, path string, f *checkpoint.File) (*trained, error
 	return m, f.ReadSome(m.arrays()...)
 }
 
-// loadRows loads the rows that servers had; no batch named the other rows, which have first values.
+// loadRows loads the servers' rows. Others keep initial values, as no batch had their keys.
 func (m *trained) loadRows() error {
 	for i, t := range m.ps.Tables() {
 		err := m.job.Each(m.ctx, i, func(keys []uint64, weights []float32) error {

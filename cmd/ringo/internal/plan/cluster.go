@@ -50,7 +50,7 @@ type way struct {
 	moved float64
 }
 
-// slowest returns the rate of the slowest link: a ring in host order shares no host's link.
+// slowest returns the rate of the slowest link of a ring with the ranks in host order.
 func (c cluster) slowest() float64 {
 	switch {
 	case c.hosts == 1:
@@ -142,8 +142,8 @@ const (
 	planLength = 1 << 20
 )
 
-// entries returns an exchange of entries as a line: the time without entries, and the time per byte
-// of a rank's payload. perByte is the time per byte if all ranks send.
+// entries returns the linear cost of an exchange of entries: the time without entries, and the time
+// per byte of a rank's payload. perByte is the time per byte if all ranks send.
 func (c cluster) entries(algorithm string, p bucket.Payload, perByte float64) way {
 	own := p.Entries(planLength)
 	payload := p.Bytes(planLength)
@@ -183,7 +183,7 @@ func sendsOf(ways []way) (out []bucket.Send) {
 	return out
 }
 
-// naiveTimes returns the naive exchange's times: as quoted, without the way back, and full.
+// naiveTimes returns the naive exchange's times: to rank 0 alone, often quoted, and both ways.
 func (c cluster) naiveTimes(bytes float64) (oneWay, both time.Duration) {
 	cost := collective.Cost{Bytes: bytes, Ranks: c.np, Bandwidth: c.slowest()}
 	return cost.NaiveOneWay(), cost.Naive()

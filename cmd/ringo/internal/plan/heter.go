@@ -144,7 +144,7 @@ func (c *command) measureSplit(spec model.Spec, stop func() error) (err error) {
 	return nil
 }
 
-// predictSplit predicts the job, the machines unsplit, and the best split of as many.
+// predictSplit predicts the job, its machines without a split, and the best split of as many.
 func (c *command) predictSplit() heterResult {
 	batch := cmp.Or(c.batch, c.costs.Batch)
 	x := costmodel.Mix{

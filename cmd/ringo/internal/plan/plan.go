@@ -220,7 +220,7 @@ func (c *command) profileFor(cmd *cobra.Command, spec model.Spec) (bucket.Profil
 	return outlineProfile(spec, batch, c.computeMS/1e3)
 }
 
-// measuring returns the threads of a measurement, and makes it the source of the costs.
+// measuring returns the threads of a measurement, and records it as the source of the costs.
 func (c *command) measuring() int {
 	threads := cmp.Or(c.threads, min(placement.Usable(), train.MaxThreads))
 	c.computeFrom = "measured here on " + cli.Counted(threads, "thread")

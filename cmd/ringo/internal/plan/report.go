@@ -43,7 +43,7 @@ type result struct {
 	StepReuseMS float64 `json:"step_reuse_ms,omitempty"`
 	// BytesSent is the number of bytes sent by a rank per step, or the mean if ranks differ.
 	BytesSent float64 `json:"bytes_sent"`
-	// NaiveOneWayMS and NaiveMS are the naive exchange's: as quoted, one way, and in full.
+	// NaiveOneWayMS and NaiveMS are the naive exchange's times: to rank 0 only, and there and back.
 	NaiveOneWayMS float64 `json:"naive_one_way_ms,omitempty"`
 	NaiveMS       float64 `json:"naive_ms,omitempty"`
 

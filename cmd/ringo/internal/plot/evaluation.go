@@ -23,14 +23,14 @@ type Heat struct {
 type Card struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
-	// Labels name the bars. Missing, a share of all rows, is drawn apart.
+	// Labels name the bars. Missing, a share of all rows, is drawn separately.
 	Labels  []string `json:"labels,omitempty"`
 	Counts  []int64  `json:"counts,omitempty"`
 	Missing float64  `json:"missing,omitempty"`
 }
 
-// maxClasses limits the classes of a confusion matrix: the most frequent ones, and other classes
-// together.
+// maxClasses limits the classes of a confusion matrix: the most frequent ones, and one row and
+// column for all other classes.
 const maxClasses = 24
 
 // evaluation is the part of a record that is drawn.

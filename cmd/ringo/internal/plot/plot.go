@@ -68,7 +68,7 @@ type Lines struct {
 	High [][]Number `json:"high,omitempty"`
 }
 
-// Curve is a future row of Lines. The last point of an X counts; X must be finite.
+// Curve is a row of Lines before Lines.Set, which uses the last point of each finite X.
 type Curve struct {
 	Label  string
 	Points []Point

@@ -24,7 +24,7 @@ type board struct {
 // TensorBoard enables event files in a folder, or in a subfolder per seed.
 func (r *Reporter) TensorBoard(dir string, seeds bool) { r.board = &board{dir: dir, seeds: seeds} }
 
-// place is the fields with the position in the run, not drawn.
+// place names the fields with the position in the run, which are not drawn.
 var place = map[string]bool{"epoch": true, "step": true, "seed": true, "fold": true, "done": true, "wall_s": true}
 
 func (b *board) add(v any) {

@@ -91,7 +91,7 @@ func newChoiceEvent(r tune.Report) choiceEvent {
 	return e
 }
 
-// Measuring prints the purpose of the next seconds.
+// Measuring prints that codecs and exchanges are being measured.
 func (r *Reporter) Measuring() {
 	r.endPhase()
 	r.phase = ""

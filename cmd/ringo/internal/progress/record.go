@@ -7,8 +7,8 @@ import (
 	"github.com/ringo-ml/ringo/train"
 )
 
-// Begin sets the first record, written with the next: a run that cannot start leaves the file
-// unchanged. A resumed run writes the record again, because version or machine may differ.
+// Begin sets the first record, written together with the second: a run that cannot start leaves the
+// file unchanged. A resumed run writes the record again, because version or machine may differ.
 func (r *Reporter) Begin(job runlog.Job) { r.job = &job }
 
 // Also sets a function that is called with each record.
@@ -29,8 +29,8 @@ func (r *Reporter) tellStep() {
 // maxShownTables limits the words in tables that a dashboard receives after an epoch.
 const maxShownTables = 1 << 14
 
-// tellEvaluation reports the tables of an epoch to the function of Also alone: the summary has
-// those of the last epoch, and tables in each epoch would swell the file.
+// tellEvaluation passes an epoch's tables only to the function of Also, not to the JSON file: the
+// file has the tables of the last epoch, and more of them would make it large.
 func (r *Reporter) tellEvaluation(e train.Epoch) {
 	if r.also == nil {
 		return

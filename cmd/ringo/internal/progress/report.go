@@ -58,7 +58,7 @@ func New(out cli.Output, style string, status io.Writer, columns int) *Reporter 
 	return &Reporter{out: out, style: style, status: status, columns: columns}
 }
 
-// Show sets the look of the lines: with plans, kernels and connections, and in colour.
+// Show sets whether lines have colours, and whether plans, kernels and connections are printed.
 func (r *Reporter) Show(verbose, colour bool) { r.verbose, r.colour = verbose, colour }
 
 // tellLeft prints new lines about omitted data.
@@ -77,7 +77,7 @@ func (r *Reporter) begin(i train.Info) {
 	r.table = newTable(i, r.shown(), r.verbose)
 }
 
-// follow notes the end of an epoch, for predictions.
+// follow records the duration of an epoch at its end, to predict the remaining time.
 func (r *Reporter) follow() {
 	r.lasted, r.began, r.whole = time.Duration(float64(time.Since(r.began))*max(1, r.whole)), time.Now(), 0
 }
@@ -198,7 +198,7 @@ func (r *Reporter) shown() []model.Metric {
 	return slices.DeleteFunc(slices.Clone(r.info.Metrics), func(m model.Metric) bool { return m.Detail })
 }
 
-// text formats a metric; some samples have none.
+// text formats a metric; some samples have no value of the metric.
 func text(m model.Metric, of model.Metrics) string {
 	v, known := of[m.Name]
 	if !known {

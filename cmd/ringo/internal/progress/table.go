@@ -101,7 +101,7 @@ func progressiveAUC(e train.Epoch) string {
 	return fmt.Sprintf("%.4f", e.AUC.Value)
 }
 
-// rowStart returns the first column of an epoch of n.
+// rowStart returns the text of the first column for an epoch out of n.
 func rowStart(epoch, n int) string {
 	return fmt.Sprintf("%s%*d/%d", epochWord, len(fmt.Sprint(n)), epoch, n)
 }
@@ -180,8 +180,8 @@ func (t *epochTable) monitored(e train.Epoch) string {
 	return "unknown"
 }
 
-// better reports whether an epoch is better than all before, and notes it. A table without a known
-// metric compares losses.
+// better reports whether an epoch is better than all earlier ones, and then stores it as the best.
+// A table without a known metric compares losses.
 func (t *epochTable) better(e train.Epoch) bool {
 	v, known := t.value(e)
 	if !known || t.best.Epoch > 0 && !(t.monitor.Lower && v < t.best.Value || !t.monitor.Lower && v > t.best.Value) {

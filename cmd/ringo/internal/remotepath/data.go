@@ -21,7 +21,7 @@ import (
 const longestWait = time.Hour
 
 // Data downloads the file or folder at a URL to this host, and returns the local path. The data
-// stay for later jobs; they download only new or changed files; processes of a host download once.
+// stay for later jobs, which download only new or changed files. Processes of a host download once.
 // report gets a line about downloads. file:// URLs are read in place.
 func Data(ctx context.Context, url string, report func(line string)) (string, error) {
 	if path, err := localPath(ctx, url); path != "" || err != nil {

@@ -65,8 +65,8 @@ func (e *HeldError) Error() string {
 }
 
 // Open creates the spool of a URL, and downloads the files needed for the mode. Files with names
-// beginning with below are uploaded in the background, until Close. Buckets have no locks: report
-// gets a line about that, and about failed uploads.
+// beginning with below are uploaded in the background, until Close. Object stores have no locks:
+// report gets a line about that, and about failed uploads.
 func Open(ctx context.Context, url, below string, want Mode, report func(line string)) (_ *Spool, err error) {
 	from, err := remote.Open(ctx, url)
 	if err != nil {
@@ -116,7 +116,7 @@ func unfinished(of []store.Object) []store.Object {
 	return slices.DeleteFunc(of, func(o store.Object) bool { return time.Since(o.At) < leftAlone })
 }
 
-// Close uploads the rest and removes the spool. After a failure it stays, named in the error.
+// Close uploads the rest and removes the spool. If this fails, the error names the retained spool.
 func (s *Spool) Close() error {
 	var err error
 	if s.carries {
@@ -236,11 +236,11 @@ func Checkpoint(ctx context.Context, word string, parts func(file string) (prefi
 	return path, end, err
 }
 
-// isChoice reports a name that checkpoint.Choose gives to a file of the folder, unless a file or
-// folder has the name.
+// isChoice reports whether checkpoint.Choose accepts a name instead of a file name in a folder.
+// Callers check first that no file or folder has this name.
 func isChoice(name string) bool { return name == "best" || name == "last" }
 
-// downloaded is Checkpoint for a folder of a store, and one object of the folder unless only is "".
+// downloaded is Checkpoint for a store's folder, or for the folder's object only if not "".
 func downloaded(ctx context.Context, where, only string, parts func(file string) (prefix string, err error)) (path string, end func() error, err error) {
 	from, err := remote.Open(ctx, where)
 	if err != nil {

@@ -247,7 +247,7 @@ func (q question) byGroup(title, note, rowsAre string, rows []runlog.Row) table 
 	return t
 }
 
-// spreads returns a row with the spread of each group, without values if none is to be shown.
+// spreads returns a row with the spread of each group, without values if shown is false for all.
 func (q question) spreads(name string, of func(runlog.RunSet) runlog.Spread, text func(float64) string, shown func(runlog.Spread) bool) runlog.Row {
 	row, any := runlog.Row{Name: name}, false
 	for _, g := range q.groups {

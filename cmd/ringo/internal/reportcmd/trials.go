@@ -17,7 +17,7 @@ import (
 // shownCurves is the number of the best trials with curves: a chart with more is unreadable.
 const shownCurves = 6
 
-// logarithmic is the ratio of an axis' ends from which on a chart has a logarithmic axis.
+// logarithmic is the minimum ratio of an axis's ends for a logarithmic axis.
 const logarithmic = 50
 
 // WriteTrials writes the page of a search: a table of all trials, a chart of the metric by each

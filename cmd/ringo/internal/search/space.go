@@ -220,7 +220,7 @@ func (s Space) draw(n int) ([]Trial, error) {
 	return out, nil
 }
 
-// generator returns the random numbers of an attempt. The seed is fixed: a search repeats.
+// generator returns an attempt's random numbers. The seed is fixed, so a repeated search is equal.
 func generator(attempt uint64) *rand.Rand { return rand.New(rand.NewPCG(0x7475_6e65, attempt)) }
 
 // value draws a value. Numbers have four significant digits, which can be typed.

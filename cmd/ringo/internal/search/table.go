@@ -46,7 +46,7 @@ func (s Search) Cells(r Result) []string {
 	return append(row, s.Metric.Text(r.Value), quantity.FloatDigits(r.Epoch, 4), seconds(r.WallS))
 }
 
-// WriteTable writes the best results, and the numbers of the others and of failed trials.
+// WriteTable writes the best results, and the counts of omitted and of failed trials.
 func (s Search) WriteTable(to io.Writer) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, strings.Join(s.Head(), "\t")+"\t")

@@ -33,7 +33,7 @@ type ServersError struct{ Err error }
 // Error returns the cause.
 func (e ServersError) Error() string { return e.Err.Error() }
 
-// statusLeft is the status of a request without a client, for the metrics.
+// statusLeft is the status, in metrics, of a request after its client has disconnected.
 const statusLeft = 499
 
 // errEnding is the answer of a server that ends.
@@ -141,8 +141,8 @@ func (s *Server) limited(w http.ResponseWriter, r *http.Request, do func(*served
 	return do(m, r, body)
 }
 
-// read reads the body, of which each byte counts as soon as it has arrived: slow clients use little
-// of the memory of all bodies. The caller frees the bytes of the result.
+// read reads the body. A byte counts towards the limit of all bodies only once it has arrived, so
+// that slow clients use little of the limit. The caller subtracts the bytes of the result.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, err error) {
 	if r.ContentLength > s.cfg.Body {
 		return nil, s.reject("body", http.StatusRequestEntityTooLarge, "a body of %d bytes: at most %d: send fewer rows", r.ContentLength, s.cfg.Body)

@@ -166,7 +166,7 @@ func (m *served) forward(parts []sample.Part, owners []*request, rows int) error
 	return nil
 }
 
-// use counts a user, unless the model is retired.
+// use registers a request that uses the model, unless the model is retired.
 func (m *served) use() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

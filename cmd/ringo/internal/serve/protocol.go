@@ -130,8 +130,8 @@ func (s *Server) infer(m *served, r *http.Request, body []byte) ([]byte, error) 
 	return json.Marshal(out)
 }
 
-// outputs returns the outputs of n rows (-1: any number), with the elements of the lines of
-// predictions. The probabilities of all classes come last, without elements.
+// outputs returns the output tensors of n rows (-1: any number), with values from lines, the JSON
+// predictions. The probabilities of all classes come last, without values.
 func (m *served) outputs(lines []byte, n int) (all []oip.Output) {
 	of := func(name, datatype string) {
 		o := oip.Output{Tensor: oip.Tensor{Name: name, Datatype: datatype, Shape: []int{n}}}

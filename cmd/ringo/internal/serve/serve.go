@@ -54,7 +54,7 @@ type Server struct {
 	reason   string // "": none
 }
 
-// New loads the model. ctx ends with the server, after Close.
+// New loads the model. ctx must last until Close returns.
 func New(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, stats: newStats()}
 	path, err := cfg.Find()

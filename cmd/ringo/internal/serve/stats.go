@@ -37,7 +37,7 @@ func (s *stats) add(id metrics.ID, x float64) {
 	s.counts[id] += x
 }
 
-// count adds 1 for a value of the label; values that the table lacks have no metric.
+// count adds 1 for a value of the label, and ignores values that are not in the metric's row.
 func (s *stats) count(id metrics.ID, label string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -154,7 +154,7 @@ func (t *top) typed(k key) bool {
 	return true
 }
 
-// sort selects the next order, or with one less than their number the previous.
+// sort advances the order by some places; the number of orders less one selects the previous order.
 func (t *top) sort(by int) { t.view.sort = (t.view.sort + by) % len(orders) }
 
 func (t *top) scroll(by int) {

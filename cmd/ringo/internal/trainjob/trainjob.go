@@ -37,7 +37,7 @@ const (
 	usualTimeout = 5 * time.Second
 	// farewell limits the last request: a terminated pod has seconds.
 	farewell = 2 * time.Second
-	// longest is the maximum pause after failures, in Config.Every, to spare the server.
+	// longest is the maximum pause after failures, in units of Config.Every, to spare the server.
 	longest = 32
 )
 
@@ -115,8 +115,8 @@ func (t *Reporter) work(ctx context.Context) {
 	}
 }
 
-// Close sends the job's end, within at most 2 s. For a job stopped before rank 0's run Close sends
-// no request: the server keeps the status of an earlier part.
+// Close sends the job's end, within at most 2 s. If a job is stopped before rank 0 has begun its
+// run, Close sends no request, and the server keeps the status of an earlier attempt.
 func (t *Reporter) Close(how End) {
 	if t == nil {
 		return

@@ -35,9 +35,9 @@ func newOperandMemory(job *ringo.Job, kind string, n int) (operandMemory, error)
 // alignedBytes returns n bytes aligned for any type, in Job.Alloc's kind of memory.
 func alignedBytes(n int) []byte { return bytesview.Bytes(hugepage.Floats((n + 3) / 4))[:n] }
 
-// onePass turns t into the lower bound of an allreduce in shared memory: each rank reduces its
-// share of all arenas into all of them, without waiting. Only the own share of its arena is
-// checked.
+// onePass replaces t by a lower bound of an allreduce in shared memory: each rank sums its share of
+// the values over all arenas and stores it in all arenas, without waiting for other ranks. A rank
+// checks only its share in its own arena.
 func (m operandMemory) onePass(g *collective.Group, t trial, count int) trial {
 	at, _ := m.windows.Offset(m.dst)
 	n, me := len(m.windows.Ranks), m.windows.Index

@@ -86,7 +86,7 @@ func (m *maker[T]) everyRank() (all [][salts]block[T]) {
 	return all
 }
 
-// compareParts compares dst's parts, counts[r] values, with rank r's from first[r] on.
+// compareParts compares each rank r's part of dst, counts[r] values, with r's from first[r] on.
 func (m *maker[T]) compareParts(all [][salts]block[T], salt int, counts, first []int) (wrong int, text string) {
 	at := 0
 	for r, n := range counts {

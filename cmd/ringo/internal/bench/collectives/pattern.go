@@ -14,7 +14,7 @@ const (
 	period   = 5
 	blockLen = period * 1024 // maximum length of one copy
 	salts    = 2
-	// summed is the maximum of ranks with non-neutral operands, for exact sums in bfloat16.
+	// summed is the maximum number of ranks with non-neutral operands, for exact sums in bfloat16.
 	summed = 51
 )
 
@@ -98,7 +98,7 @@ func (b block[T]) fill(x []T, first int) {
 	copy(x, from)
 }
 
-// wrong counts the values of x that differ from the block's from first on; at is the first.
+// wrong counts the values of x that differ from b's from index first on; at is the first one in x.
 func (b block[T]) wrong(x []T, first int) (count, at int) {
 	from := b[first%period:][:blockLen]
 	for done := 0; done < len(x); done += blockLen {

@@ -23,9 +23,9 @@ type trial struct {
 	check func(salt int) (wrong int, first string)
 }
 
-// How a trial is timed, equal for the compared programs (bench/peers). A call of up to batchBytes
-// takes little more than a clock reading, and less than the skew of ranks after a barrier: such
-// calls are timed in batches, including the rewriting of operands.
+// The constants of timing are those of the compared programs (bench/peers). A call of up to
+// batchBytes takes little more than a clock reading, and less than the skew of ranks after a
+// barrier: such calls are timed in batches, including the rewriting of operands.
 const (
 	batchBytes = 4096
 	batchCalls = 100
@@ -82,7 +82,7 @@ func (s *stopwatch) measure(t trial) (timing, error) {
 	return s.overRanks(us, sent)
 }
 
-// samples returns the number of samples of the given microseconds, as decided by rank 0.
+// samples returns the number of samples of us microseconds within the budget, as decided by rank 0.
 func (s *stopwatch) samples(us float64) (int, error) {
 	count := []int32{int32(min(mostTimes, max(leastTimes, micros(s.budget)/max(1e-3, us))))}
 	err := collective.Broadcast(s.job.Group(), count, 0)

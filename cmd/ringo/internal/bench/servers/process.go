@@ -29,8 +29,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// ServerName is the hidden command of the server process of `ringo bench ps`. The process ends with
-// its standard input, when its parent has ended.
+// ServerName is the hidden command of the server process of `ringo bench ps`. The process ends when
+// its standard input is closed, also by the end of its parent.
 const ServerName = "bench-ps-server"
 
 type settings struct {

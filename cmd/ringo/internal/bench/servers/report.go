@@ -33,8 +33,8 @@ type growth struct {
 	Clients   int     `json:"clients"`
 	RowsPerS  float64 `json:"rows_s"`
 	serverCost
-	// MaxBytesPerRow is the maximum of BytesPerRow over the points from an eighth of the keys on:
-	// before, the fixed memory dominates.
+	// MaxBytesPerRow is the maximum of BytesPerRow over the points with an eighth of the keys or
+	// more: with fewer rows, the fixed memory dominates.
 	MaxBytesPerRow float64       `json:"server_max_bytes_per_row"`
 	Points         []growthPoint `json:"growth"`
 }
@@ -58,11 +58,11 @@ type result struct {
 	Clients   int     `json:"clients"`
 	InFlight  int     `json:"ahead"`
 	Insert    float64 `json:"insert"`
-	// RowsPerS is the median of the turns, with several batches in flight.
+	// RowsPerS is the median over the repetitions (Turns), with several batches in flight.
 	RowsPerS    float64 `json:"rows_s"`
 	MinRowsPerS float64 `json:"min_rows_s"`
 	MaxRowsPerS float64 `json:"max_rows_s"`
-	// P50US to P999US are percentiles of single batches; p99.9 needs 1000, else 0.
+	// P50US to P999US are percentiles over single batches; P999US is 0 below 1000 batches.
 	P50US           float64 `json:"p50_us"`
 	P99US           float64 `json:"p99_us"`
 	P999US          float64 `json:"p999_us"`

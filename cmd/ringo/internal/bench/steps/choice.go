@@ -44,7 +44,7 @@ func (c choice) String() string {
 }
 
 // tuned trains until plan and strategy are chosen and compared with the prediction, and fixes the
-// choice, because a benchmark is of a single choice.
+// choice, because a benchmark measures a single choice.
 func tuned(job *ringo.Job, replica *train.Replica, batch *data.Batch) error {
 	for replica.Tuner.Measuring() {
 		if err := context.Cause(job.Context()); err != nil {

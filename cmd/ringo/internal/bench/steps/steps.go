@@ -40,7 +40,7 @@ type result struct {
 	NP      int    `json:"np"`
 	Servers int    `json:"servers,omitempty"` // aggregation servers
 	Threads int    `json:"threads"`           // threads per rank
-	// StepMS is the median over steps, and StepMeanMS the mean, of the slowest rank in each. The
+	// StepMS is the median over steps, and StepMeanMS the mean, of the slowest rank's time. The
 	// break-down is its mean over the steps within 1 % of the median, so that the parts add up.
 	StepMS      float64             `json:"step_ms"`
 	StepMeanMS  float64             `json:"step_mean_ms"`
