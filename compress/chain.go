@@ -112,7 +112,7 @@ func (c *Chain) Uncoded() *Chain {
 }
 
 // Relative returns the chain with DLGS, which selects about this share of the values (0 to 1),
-// instead of Threshold, whose magnitude depends on the gradients. Only DLGS's steps with a reused
+// instead of Threshold, whose share depends on the gradients. Only DLGS's steps with a reused
 // threshold cost the same. Other chains, and a share of 0, are returned unchanged, with ok false.
 func (c *Chain) Relative(share float64) (out *Chain, ok bool) {
 	if _, ok := c.selector.(Threshold); !ok || !(share > 0 && share <= 1) {

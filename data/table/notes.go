@@ -135,7 +135,7 @@ func (s *survey) remarks(kind Kind) (out []string) {
 	return out
 }
 
-// outlier returns a number whose squared distance from the mean is over half of the sum of all.
+// outlier returns a number that makes up over half of the sum of squared distances from the mean.
 func (s *survey) outlier() (extreme, bool) {
 	x := s.Most
 	if s.Mean-s.Least.Value > x.Value-s.Mean {
@@ -170,7 +170,7 @@ func (f *Fault) place() string {
 type Found struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
-	// Guessed reports that the schema omits the column. Reason then says why the column is ignored,
+	// Guessed reports that the schema omits the column. Reason is then why the column is ignored,
 	// if it is.
 	Guessed bool   `json:"guessed"`
 	Reason  string `json:"why,omitempty"`

@@ -53,7 +53,7 @@ func (c *linkChannel) send(m message, timeout time.Duration) error {
 	return c.link.WriteFrame(wire.Header{Type: frameControl}, b, timeout)
 }
 
-// encoded is encode, without the work if m equals the last message.
+// encoded returns encode(m), without encoding again if m equals the last message.
 func (c *linkChannel) encoded(m message) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -133,7 +133,7 @@ const (
 	memberDisconnected // failed, or disconnected
 )
 
-// missed returns the next step of a process in this state.
+// missed returns the action that a process in this state has not done yet.
 func (s seatState) missed() string {
 	if s == seatEmpty || s == seatReserved {
 		return "joined the job"
@@ -189,7 +189,7 @@ func (c *Coordinator) Err() error {
 	return c.verdict
 }
 
-// Silent reports whether rank is silent for DeadAfter: its process is dead, stopped or stuck.
+// Silent reports whether rank has been silent for DeadAfter: dead, stopped or stuck.
 func (c *Coordinator) Silent(rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

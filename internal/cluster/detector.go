@@ -7,8 +7,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// maxLate limits the effect of a late tick on later ones, in beats: a much later tick means that
-// the process was stopped, and has resumed at normal speed.
+// maxLate limits, in beats, the delay of a tick that reduces the weight of later ticks: after a
+// longer delay the process was stopped, and now runs at normal speed.
 const maxLate = 4
 
 // pauseClock weights time by this process's own scheduling: ticks should come once per beat. A
@@ -29,7 +29,7 @@ func (c *pauseClock) tick(now time.Time) (counts time.Duration) {
 	return liveness.Elapsed(since, c.beat)
 }
 
-// lateMillis returns the delay to send, in eighths of a beat so that a healthy job's repeat.
+// lateMillis returns the delay to send, rounded to beat/8 so that healthy ranks repeat a message.
 func (c *pauseClock) lateMillis() int64 {
 	eighth := max(1, c.beat/8)
 	return (c.late / eighth * eighth).Milliseconds()
@@ -58,7 +58,7 @@ type observation struct {
 //     prove that the peer was alive: a step needs all members.
 //   - If all of several peers are silent, this end is cut off.
 //
-// Both reasons excuse the peer for at most patience.
+// Both reasons excuse the peer for at most graceFactor times the limit.
 func (q observation) decide() (lost bool, why string) {
 	sign := func(limit time.Duration) string {
 		return "no sign of life for " + quantity.Duration(limit)

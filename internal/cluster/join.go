@@ -15,8 +15,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// handshakeTimeout limits the time from a connection to a seat, and maxHandshakes the concurrent
-// handshakes, so that strangers cannot exhaust memory or descriptors.
+// handshakeTimeout limits the time from a connection to the admission of its rank, and
+// maxHandshakes the concurrent handshakes, so that strangers cannot exhaust memory or descriptors.
 const (
 	handshakeTimeout = 10 * time.Second
 	maxHandshakes    = 128
@@ -153,7 +153,7 @@ func (c *Coordinator) checkSettings(rank int, m message) error {
 	return c.agreed.Join(who, m.Settings)
 }
 
-// checkHeartbeats refuses a rank with times that would make an end declare a live peer dead.
+// checkHeartbeats refuses a rank if the two ends' times would make a live peer count as dead.
 func (c *Coordinator) checkHeartbeats(rank int, m message) error {
 	beat, dead := time.Duration(m.BeatNanos), time.Duration(m.DeadNanos)
 	if m.Kind != kindJoin || 2*beat <= c.cfg.Times.DeadAfter && (dead == 0 || 2*c.cfg.Times.Heartbeat <= dead) {
@@ -288,7 +288,7 @@ func (c *Coordinator) suspect(rank int, m message) {
 	c.report(e)
 }
 
-// leftEarly evaluates suspicions of a rank that has left. The caller holds mu.
+// leftEarly turns suspicions against a rank that has left into proofs. The caller holds mu.
 func (c *Coordinator) leftEarly(rank int) {
 	for i := range c.evidence {
 		if e := &c.evidence[i]; e.rank == rank {

@@ -20,9 +20,9 @@ const (
 	proofSuspect                   // another rank cannot reach the rank
 )
 
-// Waiting times of a report for stronger ones. A killed process closes its connections before the
-// launcher reads the exit status and last lines, and a rank that blames its neighbour may see only
-// the consequence of a loss elsewhere.
+// Times for which a report waits for stronger reports. A killed process closes its connections
+// before the launcher reads the exit status and last lines, and a rank that blames its neighbour
+// may see only the consequence of a loss elsewhere.
 const (
 	settleDisconnect = 700 * time.Millisecond
 	settleSuspect    = 2 * time.Second
@@ -41,8 +41,8 @@ type failureReport struct {
 }
 
 // decideLost chooses the lost rank: the strongest of the reports that have waited long enough, and
-// the first of equals. Without such a report ok is false, and again is the next call (zero: the
-// next report).
+// the first of equals. Without such a report ok is false, and again is the time to call decideLost
+// again (zero: at the next report).
 //
 // A rank that ends after blaming another ends as a consequence: its accusation counts, not its end.
 func decideLost(all []failureReport, now time.Time) (lost transport.LostError, again time.Time, ok bool) {
@@ -80,7 +80,7 @@ func (p reportKind) settle() time.Duration {
 	return 0
 }
 
-// left turns a suspicion into proof of leaving early, after last, if the accuser saw the departure.
+// left makes a suspicion a proof of leaving early, after operation last, if its accuser saw that.
 func (e *failureReport) left(last string) {
 	if e.proof == proofSuspect && e.in != "" {
 		after := ""

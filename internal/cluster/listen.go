@@ -50,10 +50,10 @@ func (p PortRange) valid() bool {
 	return p == (PortRange{}) || p.First >= 1 && p.First <= p.Last && p.Last <= 65535
 }
 
-// listen opens the listener of a rank's mesh, on local, this rank's address toward the coordinator,
-// which other ranks can also reach if the coordinator can, or on the named network interface. If
-// the rendezvous is this host's name and resolves to a loopback address, listen uses all addresses:
-// the coordinator replaces the unspecified address (reachable).
+// listen opens the listener of a rank's mesh on the named network interface or, without a name, on
+// local, this rank's address toward the coordinator: other ranks can reach local if the coordinator
+// can. If the rendezvous is this host's name and resolves to a loopback address, listen uses all
+// addresses: the coordinator replaces the unspecified address (reachable).
 func listen(local net.Addr, rendezvous, network string, ports PortRange) (net.Listener, error) {
 	tcp, ok := local.(*net.TCPAddr)
 	if !ok {

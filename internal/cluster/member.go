@@ -32,8 +32,8 @@ type MemberConfig struct {
 	Rank int
 	// WorldSize is the number of members of the mesh, including servers.
 	WorldSize int
-	// Interface is that of this rank's mesh listener. Empty means the interface toward the
-	// coordinator.
+	// Interface is the network interface of this rank's mesh listener. Empty means the interface
+	// toward the coordinator.
 	Interface string
 	// Ports is the range of the mesh listener's port; the first free port is used. Zero means any.
 	Ports PortRange
@@ -67,7 +67,7 @@ func (c MemberConfig) Validate() error {
 	return bad.Err()
 }
 
-// checkRendezvous requires an address for all ranks: a host with one meaning, and a port.
+// checkRendezvous requires a port, and a host that means the same host to all ranks.
 func checkRendezvous(addr string) error {
 	host, port, err := hostport.Split(addr, 0)
 	if err != nil {
@@ -365,7 +365,7 @@ func (m *Member) Leave(last string) error {
 	return nil
 }
 
-// depart sends the last message, unless sent or the coordinator is gone; true: it was answered.
+// depart sends last, unless sent or the coordinator is gone; answered: the coordinator replied.
 func (m *Member) depart(last message) (answered bool) {
 	m.mu.Lock()
 	first := !m.hasLeft

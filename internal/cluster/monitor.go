@@ -135,8 +135,8 @@ func (c *Coordinator) statuses() []Status {
 }
 
 // Process sets the function that returns the processor time of rank's process, on this host. A
-// silent rank then gets more time, up to four times DeadAfter, until the time has not grown for
-// half of DeadAfter: growth means a wait for the processor, else the process is hung or stopped.
+// silent rank whose processor time grows waits for a processor, and gets up to four times
+// DeadAfter. Without growth for half of DeadAfter, the process is hung or stopped.
 func (c *Coordinator) Process(rank int, used func() time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -61,7 +61,7 @@ func loopbackDown() bool {
 	return err == nil && down
 }
 
-// noNetwork returns the reason why this host cannot reach an address, if err's, or nil.
+// noNetwork returns the error of a host without a network, if that is the cause of err, or nil.
 func noNetwork(err error) error {
 	if !errors.Is(err, syscall.ENETUNREACH) && !unknown(err) {
 		return nil
@@ -87,8 +87,8 @@ func noNetwork(err error) error {
 	return errNoNetwork
 }
 
-// reachable replaces the unspecified hosts in addrs, of ranks on the coordinator's host that listen
-// on all addresses: by the coordinator address that a rank of another host has dialed, or by
+// reachable replaces unspecified hosts in addrs: ranks on the coordinator's host may listen on all
+// addresses. The new host is the coordinator address that a rank of another host has dialed, or
 // loopback if all ranks are on this host. reached has the coordinator's end of each rank's
 // connection. Both slices are by rank.
 func reachable(addrs []string, reached []net.IP) []string {

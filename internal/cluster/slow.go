@@ -116,8 +116,8 @@ func FindSlow(ranks []Status, after, stuck time.Duration) []Slow {
 	return out
 }
 
-// root follows the waits from r to a rank that does not wait. Along a ring waits begin
-// sequentially, so half of after counts as waiting. In a circle the root is the lowest rank.
+// root follows the waits from r to a rank that does not wait. In a ring algorithm the ranks begin
+// to wait one after another, so a wait of after/2 counts. In a circle the root is the lowest rank.
 func root(ranks []Status, r int, after time.Duration) (rank int, circle bool) {
 	for range ranks {
 		s := ranks[r]

@@ -56,7 +56,7 @@ func NewStopper(saved string, done int64) *Stopper { return &Stopper{saved: save
 // *StoppedError if all ranks stop before the next step.
 func (s *Stopper) Begin(done int64) error { return s.BeginMany(done, 1) }
 
-// BeginMany is Begin for threads that do steps simultaneously: all stop before or after these.
+// BeginMany is Begin for simultaneous steps of several threads: all stop before or after them.
 func (s *Stopper) BeginMany(done, steps int64) error {
 	if s == nil {
 		return nil
@@ -193,7 +193,7 @@ type stopping struct {
 }
 
 // Stop stops all training ranks after the same step, with the reason why. Stop returns false if
-// some rank cannot stop. Stopping receives the step.
+// some rank cannot stop. The channel of Stopping receives the step.
 func (c *Coordinator) Stop(why string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,7 +14,7 @@ type LaunchSpec struct {
 	// Command is the launcher's command, such as "ringo train". Settings are final in a process of
 	// the same command; the command line of another command may change them.
 	Command string `json:"command"`
-	// Settings are the assignments given.
+	// Settings are the assignments that the launcher was given.
 	Settings []setting.Assignment `json:"settings"`
 	// Start, if not nil, describes how parameter servers take part in checkpoints.
 	Start *Attempt `json:"attempt,omitempty"`

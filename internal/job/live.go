@@ -44,8 +44,8 @@ func (n LiveServers) Publish(dir string) (withdraw func(), err error) {
 	return func() { _ = os.Remove(path) }, nil
 }
 
-// FindLiveServers returns the servers of the newest attempt of a run's folder. A killed server 0
-// leaves its notice.
+// FindLiveServers returns the servers of the newest attempt of a run's folder. The servers may have
+// ended: a killed server 0 leaves its notice.
 func FindLiveServers(dir string) (addresses []string, ticket transport.Ticket, err error) {
 	all, err := train.Attempts(dir)
 	if err != nil {

@@ -93,7 +93,7 @@ const (
 	trainerGrace = time.Minute      // minimum wait for a disconnected trainer that a mesh monitors
 )
 
-// SaveGrace returns the maximum time of a launched server's exit.
+// SaveGrace returns the maximum time in which a launched server must save and exit.
 func (s *Spec) SaveGrace() time.Duration {
 	if s.ParameterServer.Durability == engine.None {
 		return 0

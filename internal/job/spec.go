@@ -136,12 +136,12 @@ type Servers struct {
 type Tuning struct {
 	// Tune measures the links and, if a plan needs them, the first steps.
 	Tune bool
-	// Profile is the file of measured costs. With Tune the job writes the file, else the job reads
-	// it to choose by.
+	// Profile is the file of measured costs. With Tune the job writes the file; otherwise the job
+	// reads the file and chooses by these costs.
 	Profile string
 }
 
-// Output says what rank 0 tells and writes.
+// Output configures the displays and the files of a job.
 type Output struct {
 	// BlackBox is the folder of the record of every process if the job fails. "none" disables the
 	// record. Empty means the user's folder in the system's folder for temporary files.
@@ -191,7 +191,7 @@ func New(given ...setting.Assignment) (*Spec, *setting.Table, error) {
 	faults := t.Apply(given...)
 	s.Train.ScaleLR = last(given, "training.lr") == ""
 	if w := &s.Train.Warmup; s.Train.ScaleLR && last(given, "training.warmup") != "" && w.Steps == 0 && w.Epochs == 0 {
-		w.Steps = 1 // the full rate from the first step, though scaled
+		w.Steps = 1 // a warm-up of one step: the full, scaled rate from the first step
 	}
 	s.complete()
 	return s, t, faults.Err()

@@ -236,7 +236,7 @@ func (a *agent) address() (net.IP, error) {
 	return cluster.HostAddress(a.begin.Interface, false)
 }
 
-// start starts a process to watch. On failure the process is nil and the started has the reason.
+// start starts a process, for watch. On failure the process is nil and the started has the reason.
 func (a *agent) start(f frame) (started, *process) {
 	var order startOrder
 	if err := f.read(&order); err != nil {

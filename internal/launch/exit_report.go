@@ -22,7 +22,7 @@ const maxWhy = 2 << 10
 // whether the report was written; the launcher then prints the failure.
 func (e RankEnv) Tell(end failure.Exit) (told bool) { return writeReport(e.End, end) }
 
-// ReportExit is RankEnv.ReportExit for other processes, with heartbeats still running.
+// ReportExit is RankEnv.Tell for processes that are not ranks; heartbeats continue.
 func (e RoleEnv) ReportExit(end failure.Exit) (told bool) { return writeReport(e.End, end) }
 
 // writeReport writes to descriptor if a pipe: a wrapper program may have closed the pipe.

@@ -13,7 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// ExternalLauncherError means several copies, by another launcher, of a program that must run once.
+// ExternalLauncherError means that another launcher runs several copies of a single-copy program.
 type ExternalLauncherError struct {
 	Place extenv.Assignment
 }
@@ -24,7 +24,7 @@ func (e *ExternalLauncherError) Error() string {
 		e.Place.Launcher, e.Place.Used)
 }
 
-// CheckSingle returns an *ExternalLauncherError for several copies. lookup is like os.LookupEnv.
+// CheckSingle returns an *ExternalLauncherError, or nil for one copy. lookup is like os.LookupEnv.
 func CheckSingle(lookup func(string) (string, bool)) error {
 	if _, ours := lookup(RankVar); ours {
 		return nil

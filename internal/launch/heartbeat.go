@@ -14,7 +14,7 @@ import (
 
 // The mesh has separate heartbeats. A process outside the mesh, of a role with Heartbeats, writes a
 // line to its pipe periodically, from a separate goroutine: a server that computes, waits for
-// trainers or saves continues to send heartbeats, and a hung server stops.
+// trainers or saves continues to send heartbeats, and a stopped server sends none.
 
 // SendHeartbeats sends a heartbeat to the launcher every interval until stop is called. Call
 // SendHeartbeats when the process begins: the launcher kills a process of a role with Heartbeats
@@ -46,8 +46,8 @@ func (e RoleEnv) SendHeartbeats(every time.Duration) (stop func()) {
 }
 
 // listen reads a process's reports until its end, and kills a process without heartbeats: begin
-// limits the wait for the first, after for each further one, longer while the process uses
-// processor time. begin 0 disables the check. A suspension of the launcher itself does not count.
+// limits the wait for the first, and after for each further one, longer while the process uses CPU
+// time. begin 0 disables the check. A suspension of the launcher itself does not count.
 func (p *process) listen(begin, after time.Duration) {
 	defer close(p.reportRead)
 	defer p.reportPipe.Close()

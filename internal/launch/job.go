@@ -356,7 +356,7 @@ func (j *job) news() (lost <-chan error, stopping <-chan cluster.StoppedError) {
 	return j.coordinator.Lost(), j.coordinator.Stopping()
 }
 
-// killSilent kills a rank that was lost for missing heartbeats, and so does not end alone.
+// killSilent kills a rank that is lost for missing heartbeats, because it would not end alone.
 func (j *job) killSilent(err error) {
 	var lost *transport.LostError
 	if errors.As(err, &lost) && j.coordinator.Silent(lost.Rank) {

@@ -73,7 +73,7 @@ type Config struct {
 	Grace time.Duration
 	// Times must equal the processes' Times.
 	Times cluster.Times
-	// SlowAfter is the coordinator's: ranks that delay others longer are reported. 0 means 5 s.
+	// SlowAfter is the delay of other ranks above which a rank is reported as slow. 0 means 5 s.
 	SlowAfter time.Duration
 	// Report gets a line for each notable event that does not end the job. nil means Stderr.
 	Report func(line string)
@@ -97,9 +97,9 @@ type Config struct {
 	// Suspends receives requests to suspend the job: the launcher stops all processes, calls
 	// Suspend, and continues the processes when Suspend returns.
 	Suspends <-chan os.Signal
-	// Suspend, required by Suspends, stops the launcher itself until the launcher continues.
+	// Suspend, required by Suspends, stops the launcher itself, and returns on its continuation.
 	Suspend func()
-	// Resumed receives when all must continue: they may have been stopped with the launcher.
+	// Resumed receives a signal when all processes must continue, if stopped with the launcher.
 	Resumed <-chan os.Signal
 	// LogDir is the folder for each process's output, such as rank-3.log; "" means none.
 	LogDir string
@@ -118,8 +118,8 @@ type Config struct {
 	// Interface is the network interface between the hosts; "" means that of this host's
 	// connections.
 	Interface string
-	// Part, if set, is the place of this launcher's ranks in a job with several launchers: this
-	// launcher starts only the ranks from Part.Rank on, and rank 0 coordinates.
+	// Part, if set, means that this launcher starts only some ranks of a job, from Part.Rank on.
+	// Other launchers start the other ranks, and rank 0 coordinates.
 	Part *RankEnv
 	// Sight, if set, exposes the job's processes and their records while the job runs.
 	Sight *ProcessTable

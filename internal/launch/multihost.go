@@ -161,7 +161,7 @@ func (c *Config) portToMeet() (port string, err error) {
 	return "", nil
 }
 
-// peerView returns the first address in seen that this host has; nil: only a router was seen.
+// peerView returns the first of seen, the addresses that peers see, that this host has; nil: none.
 func peerView(seen []string, own []net.Addr) net.IP {
 	for _, s := range seen {
 		if ip := net.ParseIP(s); ip != nil && slices.ContainsFunc(own, isOf(ip)) {

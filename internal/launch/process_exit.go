@@ -116,8 +116,8 @@ func (j *job) servers() (n int) {
 
 func (j *job) allServed() bool { return j.serversDone == j.servers() }
 
-// workDone begins to end the other roles when the first role has ended. After a good end they end
-// alone. After a failure, servers would wait for the failed process.
+// workDone begins to end the other roles when the first role has ended. After a good end, the other
+// roles end alone. After a failure, servers would wait for the failed process.
 func (j *job) workDone() {
 	j.late.Stop() // the other roles have their own limit
 	j.mu.Lock()

@@ -25,7 +25,7 @@ func awaitExit(pid int) bool {
 	}
 }
 
-// isStopped reports whether a signal has stopped a child of this process, on every call.
+// isStopped reports whether a signal has stopped a child, without consuming the kernel's report.
 func isStopped(pid int) bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, pid, &info, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, nil)

@@ -89,7 +89,7 @@ const (
 	varPrefix, addrsSuffix, indexSuffix = "RINGO_", "_ADDRS", "_INDEX" // parts of the names of role variables
 )
 
-// RankEnv is a process's place: one of WorldSize training ranks, or from WorldSize on, of Servers.
+// RankEnv is a process's place: a training rank below WorldSize, else one of the Servers.
 type RankEnv struct {
 	// Rank is the process's number in the mesh, from 0.
 	Rank int
@@ -107,7 +107,7 @@ type RankEnv struct {
 	Ticket transport.Ticket
 	// TicketFile is a file with the job's secret, or empty.
 	TicketFile string
-	// Job is another launcher's unique name of this start of the job, or empty.
+	// Job is the unique name that another launcher gave to this start of the job, or empty.
 	Job string
 	// OneHost reports whether all ranks are known to be on one host.
 	OneHost bool
@@ -132,7 +132,7 @@ type RankEnv struct {
 	Threads int
 	// Metrics is the folder of the metrics of this host's ranks: see metrics.Open.
 	Metrics string
-	// End is the descriptor for a rank's exit report without a mesh: see ReportExit. 0: none.
+	// End is the descriptor for the exit report of a rank without a mesh: see Tell. 0: none.
 	End int
 	// Record is the descriptor of the launcher's memory for Recorder. 0 means none.
 	Record int

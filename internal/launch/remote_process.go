@@ -113,8 +113,8 @@ func (p *process) endRemote(e exit) {
 	})
 }
 
-// drainAway waits for the rest of the output, until the host reports its end, drainTime after the
-// process's end, or is lost. Until then no other process may take the number on that host.
+// drainAway waits until the host has sent the rest of the output or is lost, at most longestDrain.
+// Until then no other process may take the number on that host.
 func (a *remoteProcess) drainAway() {
 	select {
 	case <-a.drained:

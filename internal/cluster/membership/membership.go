@@ -18,7 +18,7 @@ import (
 // Config is the part of a job's configuration that decides how processes find each other.
 type Config struct {
 	Version   string
-	Interface string // network interface; "": the one that reaches the coordinator
+	Interface string // network interface; "": the interface toward the coordinator
 	Ports     cluster.PortRange
 	TLS       transport.TLS
 	Times     cluster.Times

@@ -36,7 +36,7 @@ const (
 type File string
 
 // Publish implements Backend. Publish waits while another rank 0 listens at the address of an
-// earlier notice: two jobs started together with equal variables meet sequentially.
+// earlier notice: two jobs started together with equal variables thus form sequentially.
 func (f File) Publish(ctx context.Context, n Endpoint) (withdraw func(), err error) {
 	path := string(f)
 	text := n.Encode()

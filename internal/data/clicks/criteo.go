@@ -52,8 +52,8 @@ type CriteoParser struct {
 	unlabelled bool
 	logs       *[maxLog]float32
 	hex        [256]uint8
-	// pairs has the value of two hexadecimal digits, the first of them in the lower byte of the
-	// index; noPair for other bytes. The part in use is a few KB.
+	// pairs maps two hexadecimal digits, the first in the lower byte of the index, to their value,
+	// and other bytes to noPair. The part in use is a few KB.
 	pairs [1 << 16]uint16
 }
 

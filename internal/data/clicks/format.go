@@ -27,7 +27,7 @@ type Format struct {
 	Unlabelled bool
 }
 
-// slotLine is the maximum line of a layout, large enough for a bag of a million keys.
+// slotLine is the maximum length of a layout's line, enough for a bag of a million keys.
 const slotLine = 32 << 20
 
 // headLine is the maximum length of a header.
@@ -74,7 +74,7 @@ func (f *Format) Expects() string {
 	return fmt.Sprintf("lines by layout %s", f.Layout.Name())
 }
 
-// most returns the maximum line; 0 means the default.
+// most returns the maximum length of a line; 0 means the default.
 func (f *Format) most() int {
 	if f.Layout == nil {
 		return 0

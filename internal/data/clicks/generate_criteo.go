@@ -21,9 +21,9 @@ const SampleRows = 1_000_000
 
 // CriteoModel holds statistics of the columns of a sample in Criteo's format: for each column the
 // share of missing fields, for a count the quantiles, for a category the values with more than one
-// occurrence, their frequencies, and the share of single values. Rows drawn from the model have the
-// sample's columns, independent of each other, and the sample's share of clicks, which depend on
-// the counts and the frequent categories by hidden weights.
+// occurrence, their frequencies, and the share of single values. Each column of rows drawn from the
+// model has the sample's distribution, independent of other columns. The rows have the sample's
+// share of clicks; clicks depend on the counts and the frequent categories by hidden weights.
 type CriteoModel struct {
 	numbers [CriteoNumbers]numberColumn
 	slots   [CriteoSlots]slotColumn

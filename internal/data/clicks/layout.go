@@ -30,7 +30,7 @@ type LayoutParser struct {
 // slotColumnOf is a column of the layout with its field in a line.
 type slotColumnOf struct {
 	use    use
-	values use // form of the values of keys
+	values use // form of the values that become keys
 	log    bool
 	field  int32
 	table  uint64 // hash of the table's name, or the number of a hexadecimal table

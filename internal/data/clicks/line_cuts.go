@@ -56,7 +56,7 @@ func (p *LayoutParser) cut(text []byte, lo, hi int, c *lineCuts) (source []byte,
 	return text, p.count(c, hi), p.counted(c)
 }
 
-// count ends the last field, and returns the position of a fault of the number of fields.
+// count ends the last field, and returns a position for the error of a wrong number of fields.
 func (p *LayoutParser) count(c *lineCuts, hi int) (where int) {
 	if len(c.at) > p.fields {
 		where = int(c.at[p.fields])
@@ -133,8 +133,8 @@ func (p *LayoutParser) field(line []byte, at int) (field []byte, next int, fault
 	return nil, at, "a quote that does not close in its line"
 }
 
-// byteMask returns a bit for each of 64 bytes equal to the byte of a pattern, which repeats it
-// eight times; the lowest bit is the first byte.
+// byteMask returns a mask of the bytes of text that equal the byte that pattern repeats eight
+// times; the lowest bit is the first byte.
 func byteMask(text *[64]byte, pattern uint64) (mask uint64) {
 	for i := range 8 {
 		x := binary.LittleEndian.Uint64(text[8*i:]) ^ pattern
@@ -144,8 +144,8 @@ func byteMask(text *[64]byte, pattern uint64) (mask uint64) {
 	return mask
 }
 
-// nextByte finds the end of a bag's value: the position from lo on of the byte of a pattern, which
-// repeats it eight times; hi without one.
+// nextByte finds the end of a bag's value: the first position from lo on of the byte that pattern
+// repeats eight times, or hi.
 func nextByte(text []byte, lo, hi int, pattern uint64) int {
 	for ; lo+8 <= len(text) && lo < hi; lo += 8 {
 		x := binary.LittleEndian.Uint64(text[lo:]) ^ pattern

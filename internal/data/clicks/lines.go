@@ -28,10 +28,10 @@ type Fault struct {
 	Text   string
 }
 
-// MaxLine is the maximum line if chunks are not longer.
+// MaxLine is the maximum length of a line, unless chunks are longer.
 const MaxLine = 1 << 18
 
-// longest returns the maximum line, without its end, in a file with pieces of a size.
+// longest returns the maximum length of a line, without its end, in a file cut into pieces of size.
 func longest(size int) int { return max(size, MaxLine) }
 
 // tooLong returns the error of a file without line ends, such as a binary one.
@@ -115,8 +115,8 @@ func ParseLines(in *Chunks, threads int, parse func([]byte, *Block), collect fun
 }
 
 // inOrder works on items on several goroutines, and passes them to collect in the order of supply.
-// An error of supply, io.EOF at the end, is returned after the items before it. worker returns a
-// goroutine's function. Items are used again.
+// An error of supply, io.EOF at the end, is returned after the items before it. Each goroutine
+// calls worker once for its function work. Items are reused.
 func inOrder[T any](threads int, supply func(*T) error, worker func() (work func(*T)),
 	collect func(*T) (more bool, err error)) error {
 	type slot struct {

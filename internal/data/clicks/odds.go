@@ -7,7 +7,7 @@ import (
 )
 
 // Log-odds of base 2 in units of 1/oddsOne, in bins of 1/oddsFine. Base 2 needs no rounded
-// constant. A bin is 0.0027 of base e: rows in one bin are equal for the best model.
+// constant. A bin is 0.0027 wide in base e. The best model scores all rows of a bin alike.
 const (
 	OddsOne  = 1 << 20
 	OddsFine = 256

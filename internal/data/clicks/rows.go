@@ -62,7 +62,7 @@ type Rows struct {
 	Ends      []uint32   // ends of each row's bags, by slot, from the row's first key
 	Starts    []int      // start of each row's keys, and the end of the last row
 	Texts     []string   // text of the layout's kept column in each row, of a parsed block
-	KeysByRow [][]uint64 // separate keys of each row, instead of keys and starts
+	KeysByRow [][]uint64 // keys of each row in separate memory, instead of Keys and Starts
 }
 
 // Reset empties the slices, and retains their memory.

@@ -204,8 +204,8 @@ func decodeSmall(dst []uint8, p *Picture) error {
 type CIFAR struct {
 	Train, Eval *Records
 	Classes     []string
-	// Labels are the labels of all training images of a tree, before the limit. The
-	// binary form has nil.
+	// Labels are the labels of all training images of a tree, before the limit. nil for the binary
+	// form.
 	Labels  []int32
 	Notes   []string
 	LeftOut []datafile.LeftOut

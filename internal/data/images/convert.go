@@ -49,8 +49,8 @@ func (c *CIFAR) write(from, to string) error {
 	return errors.Join(errs...)
 }
 
-// dealt returns the indices of labels in an order that spreads each class evenly. Labels in this
-// order keep it.
+// dealt returns the indices of labels in an order that spreads each class evenly. Labels that
+// already have this order keep their order.
 func dealt(labels []int32, classes int) []int {
 	total, seen := make([]int, classes), make([]int, classes)
 	for _, c := range labels {

@@ -56,7 +56,7 @@ func decodeImage(path string, encoded []byte) (image.Image, orientation, error) 
 	return nil, 0, datafile.Errorf(path, at, "%s", "damaged: "+err.Error())
 }
 
-// impossible describes the error of the size in a header, before memory is allocated.
+// impossible returns why the size in a header cannot be right, or "", before memory is allocated.
 func impossible(cfg image.Config, encoded []byte) string {
 	if cfg.Width < 1 || cfg.Height < 1 || cfg.Width > maxPixels/cfg.Height {
 		return fmt.Sprintf("impossible size %dx%d, want 1 to %d pixels", cfg.Width, cfg.Height, maxPixels)

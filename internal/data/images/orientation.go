@@ -38,7 +38,7 @@ func (o orientation) stored(x, y, w, h int) (int, int) {
 	return x, y
 }
 
-// box returns the part of a stored image of w x h for a part of the rotated image.
+// box returns the part of a stored image of w x h that becomes part b of the rotated image.
 func (o orientation) box(b image.Rectangle, w, h int) image.Rectangle {
 	x0, y0 := o.stored(b.Min.X, b.Min.Y, w, h)
 	x1, y1 := o.stored(b.Max.X-1, b.Max.Y-1, w, h)

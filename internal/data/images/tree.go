@@ -25,7 +25,7 @@ type Picture struct {
 	Class   string
 	Encoded []byte // nil: read from the file
 
-	archive  string // file of an archive with the image in size bytes at position at
+	archive  string // archive file that holds the image, Size bytes from offset At on
 	At, Size int64
 }
 
@@ -97,7 +97,7 @@ func (t *Tree) addFolder(part string, below []string) {
 	}
 }
 
-// addHidden counts a hidden file, or once its hidden folder.
+// addHidden counts a hidden file, or the hidden folder that contains it, each folder once.
 func (t *Tree) addHidden(part string, below []string) {
 	last := len(below) - 1
 	i := slices.IndexFunc(below[:last], datafile.IsHidden)

@@ -105,7 +105,7 @@ type Layout struct {
 	Header    bool     `yaml:"header" json:"header,omitempty"`
 	Columns   []Column `yaml:"columns" json:"columns"` // Times is expanded: one entry per column
 	name      string
-	// Kept is a column with its text in the parsed rows; "" means none. Files do not set it.
+	// Kept names a column: parsed rows retain its text. "" means none. Files do not set Kept.
 	Kept string `json:"-"`
 }
 
@@ -115,7 +115,7 @@ const (
 	maxColumns = 1 << 12
 	MaxFields  = 1 << 14 // fields of a line, with or without a name
 	maxMade    = 1 << 20 // largest Generate.Most
-	maxTables  = 254     // tables of hexadecimal values: the table has 8 bits of a key
+	maxTables  = 254     // tables of hexadecimal values: a table's number has 8 bits of a key
 )
 
 //go:embed ready/*.yaml

@@ -8,8 +8,8 @@ import (
 
 const languageStream = 0xa54ff53a5f1d36f1
 
-// chain is a made-up language: words in order of frequency (Zipf's law). Four times in five, one of
-// a few own followers follows a word, the first of them most often.
+// chain is a made-up language: words in order of frequency (Zipf's law). Each word has a few
+// followers: four times in five one of them comes next, most often the first.
 type chain struct {
 	words int
 	seed  uint64
@@ -60,7 +60,7 @@ func (c *chain) after(word int, r *prng.Rand) int {
 }
 
 // SyntheticWords returns n tokens of a made-up language: word numbers below vocabulary, and word 1,
-// the end of a line, after 20 words on average. All parts of a seed have one language.
+// the end of a line, after 20 words on average. All parts of a seed are in the same language.
 func SyntheticWords(vocabulary, n int, seed, part uint64) []int32 {
 	language := newChain(vocabulary-2, seed^languageStream)
 	ids := make([]int32, n)

@@ -80,8 +80,8 @@ func volcano(r *reader) (Assignment, bool) {
 	return p, true
 }
 
-// task returns the kind of task with this host at index in its list: part of the host name,
-// JOB-TASK-INDEX, in capitals, with an underscore for each hyphen.
+// task returns this host's kind of task: the part of the host name, JOB-TASK-INDEX, in capitals and
+// with underscores for hyphens, for which the list of hosts has this host at index.
 func (r *reader) task(index int) string {
 	parts := strings.Split(r.host.Hostname, "-")
 	var names []string

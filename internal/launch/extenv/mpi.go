@@ -2,8 +2,8 @@ package extenv
 
 import "strconv"
 
-// mpi reads the place of a process started by mpirun of Open MPI or MPICH. If one launcher runs
-// inside the other, both sets of variables exist, and the set of a single process is the outer.
+// mpi reads the place of a process started by mpirun of Open MPI or MPICH. If one runs inside the
+// other, both have set variables, and the one with a single process is outer.
 func mpi(r *reader) (Assignment, bool) {
 	const ompiRank, ompiSize, pmiRank, pmiSize = "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE"
 	open, other := r.any(ompiRank, ompiSize), r.any(pmiRank, pmiSize)
@@ -36,7 +36,7 @@ func openMPI(r *reader) Assignment {
 	return p
 }
 
-// slurmsOwn reports whether PMI's variables are of srun --mpi=pmi2, with more variables.
+// slurmsOwn reports whether srun --mpi=pmi2, not MPICH, has set PMI's variables.
 func slurmsOwn(r *reader) bool {
 	return inStep(r) && r.quiet("PMI_RANK") == r.quiet("SLURM_PROCID") && !r.has("MPI_LOCALRANKID")
 }

@@ -73,9 +73,9 @@ var launchers = []func(r *reader) (Assignment, bool){
 
 // Find returns the place of a process started by another launcher. found is false without such a
 // launcher, or if all launchers start a single process. The error names every variable that is
-// missing, malformed or contradicts a variable of the same launcher. Two launchers, a
-// single-process and a multi-process one, are also an error if the inner one is unknown; place then
-// has the values that could be read.
+// missing, malformed or contradicts a variable of the same launcher. It is also an error if one
+// launcher starts a single process, another several, and the inner of the two is unknown. On an
+// error place has the values that could be read.
 func Find(h Host) (place Assignment, found bool, err error) {
 	var one *Assignment // place by a launcher with one process
 	for _, read := range launchers {
