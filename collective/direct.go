@@ -76,7 +76,7 @@ type shmGroup struct {
 	staging      [][]byte // buffers by slot and place
 	pairs        []pair   // pairs by place; nil: no space
 	waiter       shmwait.Waiter
-	workerWaiter shmwait.Waiter        // waiter of operations on a worker, while the rank computes
+	workerWaiter shmwait.Waiter        // for operations that run on a worker while the rank computes
 	order        atomic.Pointer[[]int] // other places, in the order of waits
 	next         uint64                // number of the next operation; Group.mu is held
 	released     bool                  // shared memory is released; Group.mu is held

@@ -173,7 +173,7 @@ func (w *Work) outside(i int, place, n uint64) error {
 }
 
 // expects returns the length of the largest part that rank i must publish; known is false if only
-// that rank has it.
+// rank i has this length.
 func (w *Work) expects(i int) (n int, known bool) {
 	if w.algorithm == byHierarchy {
 		return len(w.x), true

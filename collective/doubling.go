@@ -109,8 +109,8 @@ func (w *Work) split(r chunkRange) (out [2]span) {
 }
 
 // disseminate is the barrier: in round k every rank sends an empty message to the rank at distance
-// 2^k to the right, after receiving those of earlier rounds. ceil(log2 N) rounds (Hensgen, Finkel
-// and Manber 1988).
+// 2^k to the right, after receiving the messages of earlier rounds. ceil(log2 N) rounds (Hensgen,
+// Finkel and Manber 1988).
 func (w *Work) disseminate() error {
 	rank, size := w.scope.rank, w.scope.size
 	for k, far := 0, 1; far < size; k, far = k+1, far*2 {

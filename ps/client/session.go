@@ -291,7 +291,7 @@ func chunks(lo, hi, most int) func(yield func(lo, hi int) bool) {
 	}
 }
 
-// Pull is a request in flight. Wait must be called once and ends its use.
+// Pull is a request in flight. Wait must be called exactly once; later the Pull must not be used.
 type Pull struct {
 	session *Session
 	dst     []float32

@@ -221,7 +221,7 @@ func (j *Job) Steps() (least, most uint64) {
 	return least, most
 }
 
-// Table finds a table by name; "" is the only one.
+// Table finds a table by name; "" means the only table.
 func (j *Job) Table(name string) (int, error) {
 	var names []string
 	for i, t := range j.Servers[0].About.Layout.Sparse {

@@ -22,7 +22,7 @@ type Rule struct {
 	Settings map[string]float64 `json:"settings,omitempty"`
 }
 
-// Rows returns a new rule for rows. All rules have the setting bound.
+// Rows returns a new rule for rows. Every rule has a setting with the name "bound".
 func (r Rule) Rows() (optim.RowRule, error) {
 	rule, err := optim.NewRowRule(r.Name, r.LR)
 	if err != nil {

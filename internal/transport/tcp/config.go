@@ -50,8 +50,7 @@ type Config struct {
 	// SocketBufferBytes is the kernel's buffer size per connection and direction. 0 means adaptive.
 	SocketBufferBytes int
 	// LocalRanks is the number of ranks on this host, including this rank. Above the number of
-	// cores no rank polls for long. 0 means the Addrs on this host, or Size if Addrs lacks this
-	// rank.
+	// cores no rank polls for long. 0 means the Addrs on this host, or Size if unknown.
 	LocalRanks int
 	// Streams is the number of connections with each rank, at most MaxStreams, equal on all ranks.
 	// Messages of at least StreamBytes are distributed, each on one stream. 0 means 1.
