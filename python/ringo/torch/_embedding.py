@@ -187,12 +187,12 @@ class Tables:
 
     @contextmanager
     def memory(self, operation: str, table: str, shape: tuple[int, ...]) -> Iterator[None]:
-        """Names what the device has no memory for."""
+        """Names what the device, or pinned memory, has no space for."""
         try:
             yield
-        except OutOfMemory as fault:
+        except RuntimeError as fault:
             text = f"{self.named(operation, table)}: rows {shape} float32 on {self.place.where}: {fault}"
-            raise OutOfMemory(f"{text}: use smaller batches, or a smaller cache") from None
+            raise (OutOfMemory if isinstance(fault, OutOfMemory) else RuntimeError)(f"{text}: use smaller batches, or a smaller cache") from fault
 
     def push(self, embedding: Embedding, keys: Tensor, gradients: Tensor) -> None:
         """Sends gradients of an embedding's rows; backward does so. Errors: values that are not finite, on a device at a later call."""
@@ -209,7 +209,9 @@ class Tables:
         if self.outbox is None:
             send(dense)
         else:
-            self.outbox.put(self.place.down(dense, send))
+            with self.memory("push", name, tuple(dense.shape)):
+                finish = self.place.down(dense, send)
+            self.outbox.put(finish)
 
     def step(self, lr: float | None = None) -> None:
         """Ends a step, after its backward: rows move. lr is the learning rate of all tables from the next step on, if it changes."""

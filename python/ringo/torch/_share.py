@@ -15,22 +15,23 @@ from ._process_group import ProcessGroup
 from ._tensors import TYPES
 from ._work import waited
 
-SETTLING = 4  # the first steps / SETTLING are not measured
+ROUNDS = 2  # of measured steps: the rate of a device depends on the size of its batch
+SETTLING = 4  # the first steps / SETTLING of a round are not measured
 
 
 class BatchShare:
     """BatchShare divides a global batch among the ranks by their speed. batch_share makes one.
 
     size is the number of samples of this rank in the current step, weight the factor of its mean loss: the ranks' mean of the weighted
-    gradients is the mean over all samples. step ends a step. Until the shares are measured, ranks have equal ones.
-    sizes has the share of each rank, rates the measured samples per second, None before.
+    gradients is the mean over all samples. step ends a step. In the first round of measured steps ranks have equal shares.
+    sizes has the latest share of each rank, rates the measured samples per second, None before.
     """
 
     def __init__(self, batch: int, group: ProcessGroup, steps: int, ahead: int) -> None:
         self.batch, self.steps, self.ahead = batch, steps, ahead
         self.sizes = divided(batch, [1.0] * group.size())
         self.rates: list[float] | None = None
-        self._equal = self.sizes
+        self._rounds = [self.sizes]  # shares of each round of steps + ahead batches; the last ones stay
         self._group = group
         self._step = self._drawn = 0  # steps that have ended, and batches that the sampler has yielded
         self._parts: dict[int, list[int]] = {}  # sizes of the batches that were drawn for steps to come
@@ -51,33 +52,34 @@ class BatchShare:
 
     def sizes_of(self, number: int) -> list[int]:
         """The sizes of a batch, by its number from 0. Errors: they are not measured yet."""
-        if number < self.steps + self.ahead:
-            return self._equal
-        if self.rates is None:
+        turn = min(number // (self.steps + self.ahead), ROUNDS)
+        if turn >= len(self._rounds):
             raise RuntimeError(
-                f"batch_share: batch {number} is drawn in step {self._step + 1}, before the shares are measured in step {self.steps}: "
+                f"batch_share: batch {number} is drawn in step {self._step + 1}, before its shares are measured in {self.steps} steps: "
                 "pass ahead=N, the number of batches that the loader draws in advance (num_workers times prefetch_factor), and call step() after each"
             )
-        return self.sizes
+        return self._rounds[turn]
 
     def step(self) -> None:
-        """Ends a step. After the first ones all ranks agree on the shares, and rank 0 prints them."""
-        if self._step < self.steps:
+        """Ends a step. After each round all ranks agree on the shares, and after the last one rank 0 prints them."""
+        measured = self._step - (len(self._rounds) - 1) * (self.steps + self.ahead)
+        if 0 <= measured < self.steps and len(self._rounds) <= ROUNDS:
             self._seconds.append(_times.step_seconds() / self.size)
         self._parts.pop(self._step, None)
         self._step += 1
-        if self._step == self.steps:
+        if len(self._seconds) == self.steps:
             self._agree()
         _times.begin_step()
 
     def _agree(self) -> None:
         """Computes the shares of all ranks, from the same rates on each."""
-        mine = 1 / median(self._seconds[self.steps // SETTLING :])
+        mine, self._seconds = 1 / median(self._seconds[self.steps // SETTLING :]), []
         self.rates = gathered(self._group, mine, torch.float64)
         self.sizes = divided(self.batch, self.rates)
-        if self._group.rank() == 0:
+        self._rounds.append(self.sizes)
+        if self._group.rank() == 0 and len(self._rounds) > ROUNDS:
             each = ", ".join(f"rank {r} {size} ({rate:.4g} samples/s)" for r, (size, rate) in enumerate(zip(self.sizes, self.rates)))
-            print(f"batch_share: global batch {self.batch} from step {self.steps + self.ahead + 1}: {each}", flush=True)
+            print(f"batch_share: global batch {self.batch} from step {ROUNDS * (self.steps + self.ahead) + 1}: {each}", flush=True)
 
     def sampler(self, data: Any, shuffle: bool = True, seed: int = 0) -> ShareSampler:
         """The batches of this rank, for DataLoader(batch_sampler=...). data is a data set or its length, equal on all ranks."""
@@ -131,7 +133,7 @@ class ShareSampler(Sampler):  # type: ignore[misc]
             first = end
 
 
-def batch_share(batch: int, group: Any = None, steps: int = 12, ahead: int = 0) -> BatchShare:
+def batch_share(batch: int, group: Any = None, steps: int = 8, ahead: int = 0) -> BatchShare:
     """Divides a global batch among ranks of different speed:
 
         share = ringo.torch.batch_share(256)
@@ -141,7 +143,7 @@ def batch_share(batch: int, group: Any = None, steps: int = 12, ahead: int = 0) 
             optimizer.step(); optimizer.zero_grad()
             share.step()
 
-    The first steps are measured, with equal shares. A rank's time of a step ends when its last gradient is computed, without the waits for
+    Two rounds of steps are measured, the first one with equal shares. A rank's time of a step ends when its last gradient is computed, without the waits for
     other ranks: put other reductions, such as that of the loss, after step(). ahead is the number of batches that the loader draws in advance.
     All ranks call it with the same values.
     """

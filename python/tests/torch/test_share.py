@@ -54,8 +54,8 @@ def twin(kind: str) -> None:
     """The averaged gradient of unequal shares is that of one process with the whole batch."""
     n, batches = dist.get_world_size(), []
     share = ringo.torch.batch_share(18, steps=1)
-    share.step()
-    share.sizes = divided(18, [1.0 + 3 * r for r in range(n)])
+    share.step(), share.step()
+    share._rounds[2] = divided(18, [1.0 + 3 * r for r in range(n)])
     model, alone = net(), net()
     ddp = DistributedDataParallel(model) if kind != "optimizer" else model
     optimizer: object = torch.optim.SGD(model.parameters(), lr=0.5)
@@ -91,7 +91,7 @@ def once() -> None:
         share = ringo.torch.batch_share(batch, steps=3)
         sampler = share.sampler(samples)
         next(iter(sampler))
-        for epoch in range(3):
+        for epoch in range(4):
             sampler.set_epoch(epoch)
             mine = []
             for part in sampler:
@@ -123,7 +123,7 @@ def measured() -> tuple[list[int], str, list[float]]:
         share = ringo.torch.batch_share(20, steps=8)
         model = nn.Sequential(Slow(0.006 if dist.get_rank() == 1 else 0.002), nn.BatchNorm1d(6), net())
         ddp = DistributedDataParallel(model, bucket_cap_mb=0.0002)
-        for _ in range(12):
+        for _ in range(18):
             nn.functional.mse_loss(ddp(torch.randn(share.size, 6)), torch.zeros(share.size, 3)).mul(share.weight).backward()
             share.step()
     assert sum(share.sizes) == 20 and share.rates is not None
@@ -142,12 +142,12 @@ def refused() -> None:
     r, n = dist.get_rank(), dist.get_world_size()
     share = ringo.torch.batch_share(8, steps=3)
     for call, text in (
-        (lambda: ringo.torch.batch_share(1), f"global batch 1, steps 12, ahead 0: want a sample for each of {n} ranks"),
+        (lambda: ringo.torch.batch_share(1), f"global batch 1, steps 8, ahead 0: want a sample for each of {n} ranks"),
         (lambda: ringo.torch.batch_share(8, ahead=-1), "ahead of at least 0"),
         (lambda: ringo.torch.batch_share(8, group=object()), 'not of backend "ringo"'),
         (lambda: share.sampler(1), "1 samples: want at least one for each"),
         (lambda: share.sampler(40 + r), f"rank 0 has a data set of length 40, rank 1 has a data set of length 41"),
-        (lambda: list(share.sampler(40)), "batch 3 is drawn in step 1, before the shares are measured in step 3: pass ahead=N"),
+        (lambda: list(share.sampler(40)), "batch 3 is drawn in step 1, before its shares are measured in 3 steps: pass ahead=N"),
     ):
         try:
             call()
