@@ -20,9 +20,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/metrics"
 )
 
-// Config assigns a rank its place in a job. With the zero value the launcher assigns the place, or,
-// without a launcher, the job has one rank. Incomplete variables of a launcher, such as
-// WORLD_SIZE=2 alone, are an error.
+// Config assigns a rank its place in a job: number, world size, addresses. With the zero value the
+// launcher assigns the place, or, without a launcher, the job has one rank. Incomplete variables of
+// a launcher, such as WORLD_SIZE=2 alone, are an error.
 type Config struct {
 	// Size, above 0, is the world size of a rank placed by hand, without a launcher. 0 means the
 	// launcher's variables. The ticket always comes from RINGO_TICKET.
@@ -42,8 +42,8 @@ type Config struct {
 	// ParameterServers are the addresses of the job's parameter servers, HOST:PORT each, by number,
 	// equal on all ranks: see Job.DialParameterServers. Empty means the servers of the launcher.
 	ParameterServers []string
-	// Heters are the addresses of the job's heter-trainers, by number: see Job.Heters. Empty means
-	// the heter-trainers of the launcher.
+	// Heters are the addresses, by number, of the job's heter-trainers, which compute a part of the
+	// model for ranks: see Job.Heters. Empty means the launcher's.
 	Heters []string
 	// HeterTrainer makes a process with a Size a heter-trainer instead of a rank: Rank is then an
 	// index into Heters, the address at which the process listens. Without Size the launcher
@@ -92,7 +92,7 @@ type Config struct {
 	BlackBox string
 	// Settings are this process's values, by path, of settings that must be equal in all processes.
 	// If a rank or a server has another value, the job ends with a *setting.ConflictError, with the
-	// setting, both processes and both values. A path of only one process is not compared.
+	// setting, both processes and both values. Paths that only one process has are not compared.
 	Settings setting.Values
 	// Report, if set, receives one line per rejected connection and, on the coordinator of a job
 	// without a launcher, one line per rank that is slow or cannot share memory. A launcher prints

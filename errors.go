@@ -177,7 +177,7 @@ func (e *explained) Error() string {
 	return text
 }
 
-// Reason returns the reason of the job's end, with the lost rank, not the awaited rank.
+// Reason returns why the job ended: the reason names the lost rank, not the awaited rank.
 func (e *explained) Reason() error { return e.best }
 
 // Unwrap returns the reason of the job's end, then this rank's error.

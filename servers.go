@@ -129,8 +129,8 @@ type HeterTrainer struct {
 // no group and no servers: operations of its Group fail with an explanation.
 func (j *Job) HeterTrainer() *HeterTrainer { return j.heter }
 
-// heterPlace returns the place of a heter-trainer: the launcher's, or by hand that of c or of
-// variables.
+// heterPlace returns the place of a heter-trainer, from the launcher or, if it was started by hand,
+// from c or from variables.
 func (c Config) heterPlace() (env launch.RoleEnv, is bool, err error) {
 	if err := c.Validate(); err != nil {
 		return env, false, err

@@ -76,7 +76,7 @@ func write(w io.Writer, header []byte, arrays []Array) error {
 	return out.err
 }
 
-// latched writes to w until an error, and then discards data without reporting it.
+// latched writes to w until an error, and then discards all data silently.
 type latched struct {
 	w   io.Writer
 	err error

@@ -329,9 +329,9 @@ func (w *Workspace) decoded(q Quantiser, x []float32) ([]float32, error) {
 }
 
 // Round replaces a group's gradients by the values that other ranks will decode. It first adds the
-// residual, if any, and then retains the difference. Payloads of ranges that begin at whole blocks
-// of the code, counted from the group's Lo, have the same values. The error is a *ValueError, or a
-// call that does not fit the groups.
+// residual, if any, and then retains the difference. A payload of only a part of the group has the
+// same values if the part begins at a whole block of the code, counted from the group's Lo. The
+// error is a *ValueError, or a call that does not fit the groups.
 func (c *Compressor) Round(group int, grads []float32) error {
 	if err := c.wrong(group, grads, "Round", false); err != nil {
 		return err

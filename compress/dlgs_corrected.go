@@ -131,8 +131,8 @@ func (d *corrected) correct(w *Workspace, sent []float32) {
 // middleMost is the number of entries for an estimate of the median.
 const middleMost = 512
 
-// middleOf returns the median magnitude of x, one or more values of at least a magnitude, or of
-// evenly spaced samples of x.
+// middleOf returns the median magnitude of x, or of evenly spaced samples of x. x has one or more
+// values, all of magnitude least or more.
 func (w *Workspace) middleOf(x []float32, least float32) float32 {
 	if stride := len(x) / middleMost; stride > 1 {
 		w.sample = bytesview.Sized(w.sample, middleMost)

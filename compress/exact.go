@@ -131,8 +131,8 @@ func (w *Workspace) search(x []float32, low, high int, least uint32) (bound uint
 	return least, reach
 }
 
-// kthLargest returns the bits of the k-th largest magnitude of x, at least least, and the number of
-// values of equal magnitude among the k largest.
+// kthLargest returns the bits of the k-th largest magnitude of x, which must reach least, and the
+// number of values of equal magnitude among the k largest.
 func (w *Workspace) kthLargest(x []float32, k int, least uint32) (kth uint32, equal int) {
 	kernels := w.kernel()
 	kth, reach := w.search(x, k, k, least)

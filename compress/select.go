@@ -48,7 +48,7 @@ func (t *topK) Select(w *Workspace, s *Sparse, base int, residual, grad []float3
 func (t *topK) Last() Pick           { return Pick{Threshold: t.last, Exact: true} }
 func (t *topK) State() []optim.State { return nil }
 
-// Threshold sends every nonzero entry of at least a magnitude, without a limit on their number
+// Threshold sends every nonzero entry of magnitude Least or more, without a limit on their number
 // (Strom, Interspeech 2015, but with the exact values).
 type Threshold struct {
 	// Least is the smallest magnitude to send, 0 or more. 0 sends all values but zeros.
@@ -78,9 +78,9 @@ func (f fixed) Select(w *Workspace, s *Sparse, base int, residual, grad []float3
 func (f fixed) Last() Pick           { return Pick{Threshold: float32(f)} }
 func (f fixed) State() []optim.State { return nil }
 
-// Reaching adds grad (nil: none) to residual and moves nonzero values of at least a magnitude to s.
-// If more than limit reach it, none is moved. It returns their number; above limit, the number may
-// be too small.
+// Reaching adds grad (nil: none) to residual and moves nonzero values of magnitude least or more to
+// s. If more than limit reach it, none is moved. It returns their number; above limit, the number
+// may be too small.
 func (w *Workspace) Reaching(s *Sparse, base int, residual, grad []float32, least float32, limit int) int {
 	return w.reaching(s, base, residual, grad, least, limit, 0)
 }

@@ -13,8 +13,8 @@ const (
 	takePass  = 16 << 10
 )
 
-// take is a pass over residual and grad that moves the entries of at least a
-// magnitude to a Sparse, on all threads of the pool.
+// take is a pass over residual and grad that moves the entries of magnitude least or more to a
+// Sparse, on all threads of the pool.
 type take struct {
 	residual, grad []float32 // nil: none
 	base           int

@@ -115,7 +115,7 @@ func (c *clickFileSource) Fill(b *Batch, idx []int32, _ Draw) error {
 	return b.gather(c.shape, b.places)
 }
 
-// take returns an idle reader, preferably one with the row.
+// take returns an idle reader, preferably a reader that holds the row.
 func (c *clickFileSource) take(row int) *clickReader {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -90,7 +90,7 @@ func openParts(dir string) (table.Reader, error) {
 	return table.Join(dir, files)
 }
 
-// converted returns the remedy for a file without a table's name.
+// converted returns how to convert a file that is no table by name, such as .xlsx, or "".
 func converted(path string) string {
 	if images.IsIDX(path) {
 		return "; it is an IDX file: `ringo train mnist --data " + filepath.Dir(path) + "` reads a folder of them"

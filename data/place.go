@@ -52,8 +52,8 @@ func (s *Dataset) Places(samples []int32) (places []string, values [][]string) {
 	return places, values
 }
 
-// placeOf returns the place of a source's sample. Rows of arrays count from 0, as in NumPy; rows of
-// file, if it is not "", from 1.
+// placeOf returns the place (file and row) of a source's sample. Rows of arrays count from 0, as in
+// NumPy; rows of file, if it is not "", from 1.
 func placeOf(src Source, n int32, file string) string {
 	switch s := src.(type) {
 	case head:

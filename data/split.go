@@ -95,7 +95,7 @@ func (h holdout) holds(number uint64) bool {
 	return h.lo <= u && u < h.hi
 }
 
-// holdsPath reports whether the image with a path below its part is held out.
+// holdsPath reports whether an image is held out, by the path below its part's folder.
 func (h holdout) holdsPath(path string) bool {
 	sum := fnv.New64a()
 	_, _ = io.WriteString(sum, path) // hash.Write never fails

@@ -11,8 +11,8 @@ import (
 )
 
 // Metric is a metric in addition to the loss, over all batches of all ranks. It is computed either
-// from sums over batches and ranks (Sums, Add, Value), or from a word for each sample (Samples,
-// Order), without loss of information. Both are exact for any number of ranks, sums up to rounding.
+// from sums over batches and ranks (Sums, Add, Value), or from a uint64 for each sample (Samples,
+// Order). Both are exact for any number of ranks, sums up to rounding.
 type Metric struct {
 	// Name is the name in records, after "train_" or "eval_": small letters, digits and
 	// underscores.
@@ -34,7 +34,7 @@ type Metric struct {
 	// Value computes the metric from the sums; ok is false without a value.
 	Value func(sums []float64) (value float64, ok bool)
 
-	// Samples appends a word for each sample of a pass, in evaluations only.
+	// Samples appends a uint64, a word, for each sample of a pass, in evaluations only.
 	Samples func(dst []uint64, p Pass) []uint64
 	// Order computes the metric from the words of all samples, in any order; it may change words.
 	Order func(words []uint64) (value float64, ok bool)

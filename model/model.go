@@ -53,7 +53,7 @@ func (o *Outputs) List() []*nn.Tensor {
 
 // Loss is the result of a loss function.
 type Loss struct {
-	// Mean is a tensor with a single value, the mean over Terms, and the start of backward.
+	// Mean is a tensor with a single value, the mean over Terms; Backward starts from it.
 	Mean *nn.Tensor
 	// Terms is the number of samples, or tokens, in Mean: the weight of the batch's mean.
 	Terms int

@@ -70,8 +70,8 @@ type Spec struct {
 	Classes int    // different labels, or the vocabulary
 	Rows    int    // rows of a Click model's table; the maximum if it has several
 	// AnySlots accepts samples with any slots and any number of values: Input and Slots are of the
-	// default data. A model with IDs and without Slots uses keys instead of ids if present, as in
-	// samples for servers, with a table row for each key.
+	// default data. A model with IDs and without Slots uses keys instead of ids if the samples have
+	// keys, as for parameter servers, with a table row for each key.
 	AnySlots bool
 	// AnyShape accepts samples of any shape, with labels or targets: Input, IDs and so on are of
 	// the default data.

@@ -23,7 +23,7 @@ type Bag struct {
 	Steps int
 }
 
-// idsOf returns the columns of the batch's ids in a lookup.
+// idsOf returns the columns of the batch's ids that lookup l reads.
 func idsOf(l *lookup) (out []int) {
 	for _, c := range l.columns {
 		out = append(out, c.of)
@@ -31,8 +31,8 @@ func idsOf(l *lookup) (out []int) {
 	return out
 }
 
-// slotsOf returns the slots of bags that operation i looks up, beginning with the ones that the
-// graph looks up, and the number of these.
+// slotsOf returns the slots of bags that operation i reads: first the slots, single of them, with
+// rows that the graph looks up, then the other slots.
 func (b *builder) slotsOf(i int) (slots []int, single int) {
 	n := b.passes[0].nodes[i]
 	var rest []int

@@ -61,7 +61,7 @@ func fitShape(xs [3]*nn.Tensor) ([]dim, bool) {
 	return out, true
 }
 
-// volume is the product of fixed dimensions, and whether all are.
+// volume returns the product of a shape's sizes; fixed is false if a size depends on the batch.
 func volume(shape []dim) (n int, fixed bool) {
 	n, fixed = 1, true
 	for _, d := range shape {

@@ -16,13 +16,12 @@ const (
 	asHere layout = iota
 	// channelsFirst is [n, c, h, w] of ringo's [n, h, w, c], as ONNX's convolutions require.
 	channelsFirst
-	// flatChannels is a flat row for each image, channel by channel, instead of ringo's place by
-	// place.
+	// flatChannels is a flat row for each image, channel by channel; ringo's is pixel by pixel.
 	flatChannels
 )
 
-// value is a tensor in the graph. The first operation that needs another layout adds a conversion
-// for all: a network of convolutions then has one transposition at its end, and mostly none.
+// value is a tensor in the graph. The first operation that needs another layout adds a conversion,
+// which all later ones use: a network of convolutions has at most one transposition, at its end.
 type value struct {
 	shape []dim // shape in ringo's layout
 	image []dim // shape before a flatten, for flatChannels
@@ -129,7 +128,7 @@ func (b *builder) param(p *nn.Param) string {
 	return b.floats(b.weightName(p.Name), p, p.Shape, p.Data)
 }
 
-// batchSize is the number of samples, a scalar.
+// batchSize returns the name of a scalar, the number of samples.
 func (b *builder) batchSize() string {
 	if name, ok := b.made["batch size"]; ok {
 		return name
@@ -139,8 +138,8 @@ func (b *builder) batchSize() string {
 	return name
 }
 
-// vector is a vector of integers, such as a shape. The graph computes a shape that depends on the
-// batch.
+// vector returns the name of a vector of integers, such as a shape. The graph computes a vector
+// that depends on the batch.
 func (b *builder) vector(dims []dim) string {
 	var vs []int
 	depends := false
@@ -202,7 +201,7 @@ func (b *builder) result(name string, lies layout) {
 	b.of[y] = &value{shape: b.shapes[y], lies: lies, names: map[layout]string{lies: name}}
 }
 
-// value is an operand: a result, the batch's values or a constant of the program.
+// value returns the value of operand x: a result, the batch's values or a constant of the program.
 func (b *builder) value(x *nn.Tensor) *value {
 	if v, ok := b.of[x]; ok {
 		return v
@@ -218,10 +217,10 @@ func (b *builder) value(x *nn.Tensor) *value {
 	return v
 }
 
-// input is input k of the operation in progress.
+// input returns input k of the operation in progress.
 func (b *builder) input(k int) *value { return b.value(b.node().Inputs[k]) }
 
-// asHere is a value in ringo's layout: channels last, rows place by place.
+// asHere returns the name of v in ringo's layout: channels last, rows pixel by pixel.
 func (b *builder) asHere(v *value) string {
 	if name, ok := v.names[asHere]; ok {
 		return name
@@ -238,10 +237,10 @@ func (b *builder) asHere(v *value) string {
 	return name
 }
 
-// localInput is input k of the operation in progress, in ringo's layout.
+// localInput returns the name of input k of the operation in progress, in ringo's layout.
 func (b *builder) localInput(k int) string { return b.asHere(b.input(k)) }
 
-// channelsFirst is a value of images in ONNX's layout.
+// channelsFirst returns the name of v, a value of images, in ONNX's layout.
 func (b *builder) channelsFirst(v *value) string {
 	if name, ok := v.names[channelsFirst]; ok {
 		return name

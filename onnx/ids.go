@@ -8,16 +8,16 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// lookup is the origin of an operation's ids: columns of equal number for each sample, or for each
-// step of all samples. With stepsFirst the ids are ordered column by column, else row by row.
+// lookup describes the origin of an operation's ids: the same columns for each sample. With
+// stepsFirst the ids are ordered column by column, else row by row.
 type lookup struct {
 	columns    []column
 	stepsFirst bool
 	whole      []int32 // ids independent of the batch, instead of columns
 }
 
-// column is an id of each sample: column of of the batch's ids, or a computed number,
-// sample·bySample + batch·byBatch + plus.
+// column is an id of each sample: the batch's id in column `of`, or a computed number,
+// sample·bySample + batch·byBatch + value.
 type column struct {
 	of                       int // -1: a computed number
 	bySample, byBatch, value int
@@ -126,7 +126,7 @@ func (t *traced) arrange(from [len(sizes)][]source) (*lookup, bool) {
 	return nil, false
 }
 
-// whole is a lookup of equal ids for any batch.
+// whole returns the lookup of ids that are equal for all batches, or false.
 func whole(from [len(sizes)][]source) (*lookup, bool) {
 	l := &lookup{}
 	for _, f := range from {
@@ -145,7 +145,7 @@ func whole(from [len(sizes)][]source) (*lookup, bool) {
 	return l, true
 }
 
-// uniform reports whether all columns are the batch's, or none is.
+// uniform reports whether all columns are ids of the batch, or all are computed.
 func (l *lookup) uniform() bool {
 	for _, c := range l.columns {
 		if (c.of < 0) != (l.columns[0].of < 0) {
@@ -155,7 +155,7 @@ func (l *lookup) uniform() bool {
 	return len(l.columns) > 0
 }
 
-// column derives a column from its ids, sample by sample, in batches of sizes.
+// column derives a column from its ids' sources, sample by sample, in batches of all sizes.
 func (t *traced) column(of [len(sizes)][]source) (column, bool) {
 	first := of[0][0]
 	if first.of >= 0 {

@@ -8,7 +8,7 @@ import (
 
 const normEpsilon = 1e-5 // equal to nn's
 
-// exports reports whether an activation has a form in ONNX here.
+// exports reports whether this package can express an activation in ONNX.
 func exports(act nn.Activation) bool { return act <= nn.GELU }
 
 // activate applies an activation that exports accepts to a result.
@@ -30,7 +30,7 @@ func (b *builder) activate(name string, act nn.Activation) string {
 	return name
 }
 
-// dense is a product with rows of weights. After a flatten of images the weights are reordered by
+// dense adds a product with rows of weights. After a flatten of images the weights are reordered by
 // channel.
 func (b *builder) dense() error {
 	n, x := b.node(), b.input(0)
@@ -53,8 +53,8 @@ func (b *builder) dense() error {
 	return nil
 }
 
-// conv2d has weights [out, in, kh, kw]. Max-pooling and the activation, part of nn's pass, follow
-// in this order.
+// conv2d adds a convolution with weights [out, in, kh, kw], then max-pooling and the activation,
+// which are part of the same operation in nn.
 func (b *builder) conv2d() error {
 	n := b.node()
 	w, pad := n.Params[0], int(n.Attrs["pad"])
@@ -74,7 +74,7 @@ func (b *builder) conv2d() error {
 	return nil
 }
 
-// pool is a maximum, without padding in both, or a mean, with padding counted as zeros as in nn.
+// pool adds a maximum, which ignores padding, or a mean, which counts padding as zeros, as in nn.
 func (b *builder) pool() error {
 	n := b.node()
 	size, stride, pad := int(n.Attrs["size"]), int(n.Attrs["stride"]), int(n.Attrs["pad"])
@@ -86,7 +86,7 @@ func (b *builder) pool() error {
 	return nil
 }
 
-// globalAvgPool is [n, c]; ONNX keeps two axes of length 1.
+// globalAvgPool adds a mean over pixels, [n, c]; ONNX's result has two more axes of length 1.
 func (b *builder) globalAvgPool() error {
 	name := b.add("GlobalAveragePool", []string{b.channelsFirst(b.input(0))})
 	b.result(b.add("Flatten", []string{name}, intOf("axis", 1)), asHere)
@@ -131,7 +131,7 @@ func (b *builder) batchNorm() error {
 	return nil
 }
 
-// in is a value in one of two layouts.
+// in returns the name of v in layout lies.
 func (b *builder) in(v *value, lies layout) string {
 	if lies == channelsFirst {
 		return b.channelsFirst(v)

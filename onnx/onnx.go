@@ -239,7 +239,7 @@ func (b *builder) takeInputs(live []bool) {
 }
 
 // giveOutput makes a tensor an output, ordered by sample: several rows per sample become a separate
-// axis. ordered reports that rows are ordered by sample already, although the model's are ordered
+// axis. ordered reports that the rows of x are already ordered by sample, although the model orders
 // by step.
 func (b *builder) giveOutput(to string, x *nn.Tensor, ordered bool) {
 	v := b.value(x)

@@ -68,7 +68,7 @@ func volumeOf(shape []int) int {
 	return n
 }
 
-// takePixels normalises images, as the decoder has them: rows of pixels of all channels.
+// takePixels normalises images in the decoder's form: rows of pixels with all channels.
 func (b *builder) takePixels(shape []int, mean, deviation []float32) {
 	in := port{name: b.unique(pixelsName), kind: uint8Type, shape: append([]dim{batch}, shapeOf(shape)...), about: "images: height, width, channels"}
 	b.inputs = append(b.inputs, in)

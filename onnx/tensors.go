@@ -19,7 +19,7 @@ func (b *builder) same() error {
 	return nil
 }
 
-// eachValue is for elementwise operations, in any layout.
+// eachValue applies f, an elementwise operation, in the layout of the operand.
 func (b *builder) eachValue(f func(name string) string) {
 	v := b.input(0)
 	b.of[b.node().Output] = &value{shape: v.shape, image: v.image, lies: v.lies, names: map[layout]string{v.lies: f(v.names[v.lies])}}
@@ -100,7 +100,7 @@ func (b *builder) transpose() error {
 	return nil
 }
 
-// reduce is a sum or a mean over axes. In nn a result without axes has one.
+// reduce adds a sum or a mean over axes. In nn a result without axes has one of length 1.
 func (b *builder) reduce() error {
 	n := b.node()
 	name := ""
@@ -129,7 +129,7 @@ func (b *builder) normalize() error {
 	return nil
 }
 
-// rowDot has a value for each row; for a single row, nn's result is [1].
+// rowDot adds a dot product for each row; for a single row, nn's result is [1].
 func (b *builder) rowDot() error {
 	name := b.add("ReduceSum", []string{b.add("Mul", []string{b.localInput(0), b.localInput(1)}), b.list(-1)}, intOf("keepdims", 0))
 	if len(b.input(0).shape) == 1 {
@@ -207,7 +207,7 @@ func (b *builder) rowsShape(n nn.Node) []dim {
 	return []dim{shape[0], fixed(width)}
 }
 
-// chosen are the ids of a lookup: [n, each], or [each, n] with the steps first.
+// chosen returns the ids of a lookup: [n, each], or [each, n] with the steps first.
 func (b *builder) chosen(l *lookup) string {
 	if l.whole != nil {
 		var vs []int
@@ -233,7 +233,7 @@ func (b *builder) chosen(l *lookup) string {
 	return name
 }
 
-// taken are columns of the batch's ids, [n, each].
+// taken returns the lookup's columns of the batch's ids, [n, each].
 func (b *builder) taken(l *lookup) string {
 	var vs []int
 	all := len(l.columns) == b.spec.IDs

@@ -20,8 +20,8 @@ type pass struct {
 	place map[*nn.Tensor]int // index of the node of each result
 }
 
-// values is the place of the batch's values, and outside the place of a tensor that is not a
-// result.
+// values and outside are results of placeOf: for the batch's values, and for a tensor that is no
+// result of an operation.
 const (
 	values  = -1
 	outside = -2
@@ -97,10 +97,10 @@ func (p pass) idsAlone(want int) (pass, error) {
 	return out, nil
 }
 
-// study traces a model repeatedly: with each of sizes, for each bit of the ids' indices. The ids in
-// pass bit are bit number bit of their own index, counted from 1, so that an operation's ids over
-// all passes spell the index of each one's origin. All ids are 0 or 1, valid in every table with
-// two rows.
+// study traces a model repeatedly: with each of sizes, for each bit of the ids' indices. An id in
+// pass number `bit` is bit number `bit` of its index, counted from 1, so that an operation's ids
+// over all passes spell the index of each id's origin. All ids are 0 or 1, valid in every table
+// with two rows.
 func study(spec model.Spec, m model.Model) (*traced, error) {
 	t := &traced{spec: spec, shapes: map[*nn.Tensor][]dim{}}
 	probes := make([][len(sizes)]pass, max(1, bits.Len(uint(slices.Max(sizes[:])*spec.IDs+1))))
@@ -196,7 +196,7 @@ func (p pass) views(x *nn.Tensor) bool {
 	return v != nil && len(x.Data) == len(v.Data) && len(x.Data) > 0 && &x.Data[0] == &v.Data[0]
 }
 
-// learn derives the shape of a tensor of operation i.
+// learn determines how the shape of a tensor of operation i depends on the batch.
 func (t *traced) learn(i int, of func(p pass) *nn.Tensor) error {
 	var xs [len(sizes)]*nn.Tensor
 	for s, p := range t.passes {
@@ -210,7 +210,7 @@ func (t *traced) learn(i int, of func(p pass) *nn.Tensor) error {
 	return nil
 }
 
-// attr is an attribute of operation i as a function of the batch.
+// attr returns an attribute of operation i as a function of the batch.
 func (t *traced) attr(i int, name string) (dim, error) {
 	var at [len(sizes)]int
 	for s, p := range t.passes {

@@ -149,7 +149,7 @@ func (a *AdamW) steps() uint64 {
 }
 
 // power is x to the n, by squaring. math.Pow may differ in the last bit between architectures;
-// products without additions cannot.
+// products alone cannot.
 func power(x float64, n uint64) float64 {
 	p := 1.0
 	for ; n > 0; n >>= 1 {

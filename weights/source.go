@@ -18,7 +18,7 @@ import (
 // Source is a file with parameters, of any supported kind.
 type Source struct {
 	// Path is the file. For a run's folder, checkpoint.Choose selects the file, and Chosen is the
-	// reason of its choice.
+	// reason for the choice.
 	Path, Chosen string
 	// Tensors are the file's tensors. In a checkpoint, tensors have the names and layouts of
 	// package nn, and a nil Shape if the checkpoint stores no shape.

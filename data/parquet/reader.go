@@ -129,8 +129,8 @@ func (t *reader) fault(column, problem string, args ...any) error {
 	return &table.Fault{File: t.name, Column: column, Problem: fmt.Sprintf(problem, args...)}
 }
 
-// Scan decodes a row group of a Parquet file per processor simultaneously, and holds a batch of
-// each; or the record batches of an Arrow file in order.
+// Scan decodes row groups of a Parquet file in parallel, one per processor, and holds a batch of
+// each. Record batches of an Arrow file are decoded in order.
 func (t *reader) Scan(want []int, _ func(error) error, visit func(*table.Chunk) error) error {
 	return t.pass(want, plain, visit)
 }

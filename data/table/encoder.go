@@ -173,7 +173,7 @@ func InferEncoder(r Reader, choice Options, heldOut func(row int64) bool, bad fu
 	return e, e.index(r.Name())
 }
 
-// useIdentifiers makes columns that identify rows inputs, as numbers, if the table has no other
+// useIdentifiers turns columns that identify rows into number inputs if the table has no other
 // input, such as a table of two columns sorted by one.
 func (e *Encoder) useIdentifiers(file string) (err error) {
 	isInput := func(c Column) bool { return c.Kind == Number || c.Kind == Category || c.Kind == Date }

@@ -8,7 +8,7 @@ import (
 )
 
 // bounded reads a stream of UTF-8 text. It returns an error at the first byte that is not text, and
-// if the caller reads more than left bytes before resetting left.
+// if the caller reads more than budget bytes before resetting budget.
 type bounded struct {
 	r      io.Reader
 	budget int

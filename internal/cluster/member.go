@@ -365,7 +365,7 @@ func (m *Member) Leave(last string) error {
 	return nil
 }
 
-// depart sends last, unless sent or the coordinator is gone; answered: the coordinator replied.
+// depart sends last, once, unless the coordinator is gone; answered: the coordinator replied.
 func (m *Member) depart(last message) (answered bool) {
 	m.mu.Lock()
 	first := !m.hasLeft

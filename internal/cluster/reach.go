@@ -42,7 +42,7 @@ func onlyHere(ctx context.Context, rendezvous string) string {
 	return ""
 }
 
-// isOfName reports whether ip is like 127.0.1.1, a loopback address for a host's name only.
+// isOfName reports whether ip is like 127.0.1.1, a loopback address that only stands for a name.
 func isOfName(ip net.IP) bool {
 	return ip.IsLoopback() && !ip.Equal(net.IPv4(127, 0, 0, 1)) && !ip.Equal(net.IPv6loopback)
 }

@@ -32,7 +32,7 @@ type Attempt struct {
 
 // Begin creates the folder of a new attempt's servers. If resume is set, Begin first finds the last
 // checkpoint of dir and checks that all parts exist. Begin holds the lock of the checkpoint folder
-// for this time, so that no running job still saves there; later rank 0 holds the lock.
+// until it returns, so that no other running job saves there; later rank 0 holds the lock.
 func Begin(dir string, resume bool) (*Attempt, error) {
 	hold, _, err := checkpoint.Take(dir, !resume) // rank 0 prints the messages
 	if err != nil {

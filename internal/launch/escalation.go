@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// escalation ends processes in three steps: grace period, SIGTERM, SIGKILL.
+// escalation ends processes in three stages: grace period, SIGTERM, SIGKILL.
 type escalation struct {
 	timer  *time.Timer
 	step   int           // 0: idle, 1: grace, 2: SIGTERM sent, 3: SIGKILL sent

@@ -177,8 +177,8 @@ func (p *process) isRequired() bool {
 	return !p.role.ContinueWithout || p.index == 0
 }
 
-// outlivedServers reports whether all servers outside the mesh have ended well, and all their
-// ranks. A process that had to be killed afterwards was hung.
+// outlivedServers reports whether all servers outside the mesh are done and no process has failed.
+// A process that had to be killed afterwards was hung.
 func (j *job) outlivedServers() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

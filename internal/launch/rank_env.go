@@ -221,7 +221,7 @@ func (r *envReader) transport() string {
 	return v
 }
 
-// descriptor returns a file's number, or 0 without the variable.
+// descriptor returns the file descriptor in a variable, or 0 without the variable.
 func (r *envReader) descriptor(name string) int {
 	if v, _ := r.lookup(name); v == "" {
 		return 0

@@ -79,8 +79,8 @@ func positive(v float64) bool {
 	return float32(v) > 0 && !math.IsInf(float64(float32(v)), 0)
 }
 
-// At is the rate of step number `step`, from 0, of a run of epochs epochs with stepsPerEpoch steps
-// each. Steps after the run's end have the last rate: the floor, for a cosine. A warm-up longer
+// At is the rate of step number `step`, from 0, of a run with this many epochs of stepsPerEpoch
+// steps. Steps after the run's end have the last rate: the floor, for a cosine. A warm-up longer
 // than the run does not reach the full rate. At panics if step is negative or stepsPerEpoch below
 // 1.
 func (s Schedule) At(step, stepsPerEpoch, epochs int) float64 {

@@ -62,8 +62,8 @@ const noPair = 1 << 15
 // maxLog limits the counts with a tabulated logarithm.
 const maxLog = 1 << 14
 
-// NewCriteoParser returns a parser with ids of a table of rows rows (0: no ids) and, on request,
-// keys.
+// NewCriteoParser returns a parser with ids for a table of this number of rows (0: no ids) and, on
+// request, keys.
 func NewCriteoParser(rows int, keys bool) *CriteoParser {
 	p := &CriteoParser{rows: rows, keys: keys, logs: new([maxLog]float32)}
 	for x := range p.logs {

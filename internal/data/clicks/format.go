@@ -33,7 +33,7 @@ const slotLine = 32 << 20
 // headLine is the maximum length of a header.
 const headLine = 1 << 20
 
-// CriteoFormat returns Criteo's format with ids of a table of rows rows (0: no ids), or with keys.
+// CriteoFormat returns Criteo's format with ids for a table of this size (0: no ids), or with keys.
 func CriteoFormat(rows int, keys bool) *Format {
 	p := NewCriteoParser(rows, keys)
 	return &Format{Default: p}
@@ -117,7 +117,7 @@ func (f *Format) begin(name string, r io.Reader) (Head, io.Reader, error) {
 	return Head{p, len(first)}, text, nil
 }
 
-// lacksLabel reports whether the first line has a field less than Criteo's format.
+// lacksLabel reports whether the first line has one field fewer than Criteo's format.
 func lacksLabel(text []byte) bool {
 	first, _, _ := bytes.Cut(text, []byte{'\n'})
 	return bytes.Count(first, []byte{'\t'}) == CriteoFields-2

@@ -31,7 +31,7 @@ import (
 // of sequences.
 type Generator struct {
 	layout *layout.Layout
-	// made are the layout's columns in the order of a line, with ignored columns.
+	// made are the layout's columns in the order of a line, including ignored columns.
 	made []generatedColumn
 	// bias is added to the log-odds, for one click in four rows.
 	bias int64
@@ -49,8 +49,8 @@ type generatedColumn struct {
 	lo, hi int
 	// scale is the factor of a weight, in units of oddsOne.
 	scale int64
-	// candidate reports whether the slot before a sequence has the same table: then similarity
-	// contributes.
+	// candidate reports whether the slot before a sequence has the same table: then the similarity
+	// of the two contributes to the odds.
 	candidate bool
 }
 

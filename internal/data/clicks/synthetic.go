@@ -32,7 +32,7 @@ type Synthetic struct {
 	row    Rows
 }
 
-// NewSynthetic returns rows with ids of a table of rows rows (0: no ids), or with keys.
+// NewSynthetic returns rows with ids below rows, a table's size (0: no ids), or with keys.
 func NewSynthetic(rows int, keys bool, seed uint64) *Synthetic {
 	p := NewCriteoParser(rows, keys)
 	return &Synthetic{parser: p, seed: seed}

@@ -186,7 +186,7 @@ func (f *Fetcher) copy(out io.Writer, reply *http.Response, file File, done int6
 	}
 }
 
-// cause adds the address and the reason of an abandoned transfer.
+// cause adds to err the address and, of an abandoned transfer, the reason.
 func cause(ctx context.Context, address string, err error) error {
 	var request *url.Error // repeats the address
 	if why := context.Cause(ctx); why != nil {

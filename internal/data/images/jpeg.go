@@ -128,7 +128,7 @@ func (c *scanCoverage) scan(body []byte) bool {
 	return true
 }
 
-// lacking describes the missing coefficients at the end.
+// lacking describes the coefficients that no scan has transmitted.
 func (c *scanCoverage) lacking() string {
 	for _, part := range c.parts {
 		for k, low := range part.low {

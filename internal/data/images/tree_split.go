@@ -20,8 +20,8 @@ func (t *Tree) EvalPart() string {
 }
 
 // Split returns the training and the evaluation pictures, each in the order of their paths, and the
-// names of the classes of the training part. Without an evaluation part, held, if not nil, selects
-// pictures of the training part by their keys; classes are then of all.
+// names of the classes of the training part. Without an evaluation part, held, unless nil, selects
+// evaluation pictures from the training part by key; the classes then include theirs.
 func (t *Tree) Split(held func(key string) bool) (train, eval []Picture, classes []string, err error) {
 	train, eval = t.parts["train"], t.parts[t.EvalPart()]
 	for _, p := range train {
