@@ -53,7 +53,7 @@ func reachedBySSH() string {
 }
 
 // hosted replaces names of host files by the contents, because other hosts may have different
-// files. Without a number of ranks, it sets the number of the hosts' slots.
+// files. If no number of ranks is given, hosted sets the total of the hosts' slots.
 func (g *commandSettings) hosted(said []setting.Assignment) ([]setting.Assignment, error) {
 	list, counted, by := "", false, setting.Origin("")
 	for i, a := range said {

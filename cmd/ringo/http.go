@@ -33,7 +33,7 @@ type metricsServer struct {
 	token string // access token, also for parameter servers
 }
 
-// answer serves the dashboard of the hub, metrics and profiles at --http, if set.
+// answer serves the dashboard of h, metrics and profiles at --http, if set.
 func (f *jobFlags) answer(cmd *cobra.Command, h *dashboard.Collector) (a metricsServer, err error) {
 	at := f.Output.HTTP
 	if at == "" {

@@ -112,8 +112,8 @@ func (c *predictCommand) execute(cmd *cobra.Command, words []string) error {
 	return c.run(cmd, words, func(job *ringo.Job) error { return c.predict(cmd, job) })
 }
 
-// suits reports conflicting flags before any process starts. A launched rank has the launcher's
-// settings without their origins: the launcher checks the requested data.
+// suits reports conflicting flags before any process starts. Only the launcher checks whether data
+// are given, because launched ranks receive settings without their origins.
 func (c *predictCommand) suits(cmd *cobra.Command) error {
 	var faults cli.Faults
 	asked := slices.ContainsFunc(c.flags, func(a setting.Assignment) bool { return a.Path == "data.dir" }) || c.isGiven("data.dir") && !fromCheckpoint(c.table.Origin("data.dir"))

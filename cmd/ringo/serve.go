@@ -213,7 +213,7 @@ func (c *serveCommand) open(cmd *cobra.Command, ctx context.Context, file string
 }
 
 // dialer connects a reader to the servers of the job that runs in a folder. A lost server is an
-// error within half of the requests' time.
+// error within half of the request timeout.
 func (c *serveCommand) dialer(dir string, tls transport.TLS) func(context.Context, schema.Schema) (*client.Client, error) {
 	return func(ctx context.Context, sc schema.Schema) (*client.Client, error) {
 		addresses, ticket, err := job.FindLiveServers(dir)

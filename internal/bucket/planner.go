@@ -159,7 +159,7 @@ func exactDense(s Step) Plan {
 	return p
 }
 
-// prefix is a cut of the first layers: the resulting state, and the extended prefix.
+// prefix is a cut of the first layers: its state, and the shorter prefix that it extends.
 type prefix struct {
 	finish
 	layers, before int // number of layers of the extended prefix, and the prefix's place in the front

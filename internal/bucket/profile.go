@@ -70,7 +70,7 @@ type LinkProfile struct {
 	Payload   string `json:"payload"`        // DensePayload or SparsePayload
 	Code      string `json:"code,omitempty"` // code of the values, such as "fp16"; empty: any
 	// Density and Unit belong to a measured sparse payload: the share of values and the bytes of an
-	// entry with index; 0: any, and the caller's.
+	// entry with index; 0: any share, and the caller's bytes.
 	Density float64 `json:"density,omitempty"`
 	Unit    float64 `json:"unit_bytes,omitempty"`
 	Above   float64 `json:"above_bytes,omitempty"`
@@ -144,7 +144,7 @@ func (f Profile) Codec(name string, density float64) (CodecProfile, bool) {
 
 // Kinds are the steps of s under a codec with one exact selection per every steps and reuse
 // otherwise: an exact step, a reuse step, and the mean for planners. The costs of s are for
-// requested payloads; reuse steps send the codec's Sent, and so does the mean, as most steps reuse.
+// requested payloads; Sent multiplies those of reuse and mean, as most steps reuse.
 func (s Step) Kinds(c CodecProfile, every int) (exact, reuse, mean Step) {
 	exact, reuse = s, s
 	exact.Costs.Select, reuse.Costs.Select = c.Exact, c.Reuse

@@ -49,14 +49,14 @@ type Costs struct {
 }
 
 // Contention is the mutual slowdown of an overlapping exchange and computation on shared cores,
-// caches or memory. The zero value is no slowdown: a network and separate processes.
+// caches or memory. The zero value means no slowdown, as if they shared none of these.
 type Contention struct {
 	// Share is the computation's loss of speed during exchanges, 0 to 1.
 	Share float64 `json:"share"`
 	// Late is a message's delay in seconds while woken threads wait for a core: of every message
 	// but the last, even after waits for earlier messages.
 	Late float64 `json:"late_s"`
-	// Stretch is the factor on the time of a message's bytes, at least 1; 0 counts as 1.
+	// Stretch is the factor by which a message's bytes take longer, at least 1; 0 counts as 1.
 	Stretch float64 `json:"stretch,omitempty"`
 	// Cut is the computation's loss in seconds by each message, however short: calls, wake-ups and
 	// switches. The last message has no computation to cut.

@@ -74,8 +74,8 @@ func Predict(s Step, p Plan) Timeline {
 	return t
 }
 
-// settle corrects exchanges after the computation's end to a channel without contention. The last
-// bucket's exchange has no contention.
+// settle corrects the times of exchanges after the computation's end, when there is no contention.
+// The last bucket's exchange has none at all.
 func (s Step) settle(p Plan, t *Timeline) {
 	for g := range t.Buckets {
 		send := &t.Buckets[g].Send

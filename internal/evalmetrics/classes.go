@@ -12,7 +12,7 @@ type ClassReport struct {
 	Samples  int64   `json:"samples"`
 	Accuracy float64 `json:"accuracy"`
 	// Majority is the most frequent class of the samples, and MajorityAccuracy the accuracy of a
-	// model that always predicts it.
+	// model that always predicts this class.
 	Majority         string  `json:"majority_class"`
 	MajorityAccuracy float64 `json:"majority_accuracy"`
 	// Top5 is the share of samples with the label among the five most probable classes, for more

@@ -111,7 +111,7 @@ func (s *Site) reject(r *http.Request, why string) {
 // At returns the HOST:PORT by which this host reaches the site.
 func (s *Site) At() string { return Reach(s.host, s.listen.Addr()) }
 
-// URL returns the address of the private routes, with shown, unless empty, as the token.
+// URL returns the address of the private routes; shown, unless empty, replaces the token.
 func (s *Site) URL(shown string) string {
 	if shown == "" {
 		shown = s.token

@@ -129,8 +129,8 @@ func segments() []string {
 	return out
 }
 
-// newFiles returns the open files and mapped segments that are not in before. A number with another
-// file counts as new.
+// newFiles returns the open files and mapped segments that are not in before. A descriptor that now
+// is of another file counts as new.
 func newFiles(before []string) []string {
 	var out []string
 	for _, f := range append(openFiles(), segments()...) {

@@ -42,7 +42,7 @@ func (c *Clock) Now() time.Time {
 // late returns the part of the time since a tick that counts as suspended.
 func late(since, most time.Duration) time.Duration { return max(0, since-most) }
 
-// pieces is the number of pieces of a limit without ticks, and so the delay of its detection.
+// pieces is the number of waits that add up to a limit: a suspension counts as one wait at most.
 const pieces = 8
 
 // longest is the maximum multiple of the limit for a silence with an excuse, such as a process that
@@ -50,8 +50,8 @@ const pieces = 8
 const longest = 4
 
 // Detector measures the time without heartbeats of another process, in running time of this
-// process. A process with ticks calls Pass with each tick. A process that only waits calls Missed
-// after each Wait: a wait during a suspension counts as a single wait.
+// process. A process with a regular tick calls Pass at each tick. A process that only waits calls
+// Missed after each Wait: a wait during a suspension counts as a single wait.
 type Detector struct {
 	// Limit is the silence after which the other process counts as dead.
 	Limit time.Duration

@@ -127,7 +127,7 @@ func tooMany(m Machine, r Request) string {
 	return text
 }
 
-// Together limits processors used at the same time to the quota, at least 1.
+// Together returns a number of processors, limited to the quota, but at least 1.
 func (m Machine) Together(processors int) int {
 	if m.Quota > 0 {
 		processors = min(processors, int(math.Floor(m.Quota)))

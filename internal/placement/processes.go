@@ -36,7 +36,7 @@ func (ps Processes) me() (me Process, index int) {
 	return me, index
 }
 
-// Plan decides where all processes run, equally in each process. Only Core can fail.
+// Plan decides where all processes run, with the same result in each process. Only Core can fail.
 func (ps Processes) Plan(m Machine, mode Mode) (Plan, error) {
 	me, index := ps.me()
 	r := Request{Mode: mode}

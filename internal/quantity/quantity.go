@@ -95,7 +95,7 @@ func Traffic(bytes float64) string {
 	return threeDigits(bytes) + " " + units[unit]
 }
 
-// threeDigits writes a value from 1 to 1023 with three digits, without zeros behind the point.
+// threeDigits writes a value from 1 to 1023 with three digits, without final decimal zeros.
 func threeDigits(v float64) string {
 	if math.Abs(v) >= 99.95 {
 		return fmt.Sprintf("%.0f", v)

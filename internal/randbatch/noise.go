@@ -1,4 +1,4 @@
-// Package randbatch makes random inputs for the zoo's models: a step's time depends only on the
+// Package randbatch makes random inputs for the built-in models: a step's time depends only on the
 // number of different table rows in the input.
 package randbatch
 

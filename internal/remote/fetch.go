@@ -87,7 +87,7 @@ func (m *Mirror) Head(ctx context.Context, o store.Object, n int64) error {
 // errOther is the error for an object that changed during the download.
 var errOther = errors.New("it was written anew while it was read: start again, when its writer has ended")
 
-// same reports whether the object read is the listed version: lists have finer times.
+// same reports whether the object read is the listed version, by times rounded to seconds.
 func same(now, was store.Object) bool {
 	return now.Name == was.Name && now.Bytes == was.Bytes && now.At.Truncate(time.Second).Equal(was.At.Truncate(time.Second))
 }
@@ -161,8 +161,8 @@ func Download(ctx context.Context, text, path string, p Patience) (came int64, e
 // filesAtOnce is the number of concurrent downloads. Most files are small: latency dominates.
 const filesAtOnce = 16
 
-// removeOthers removes files of a folder that are not in objects: removed there, or left by a
-// crash.
+// removeOthers removes files of a folder that are not in objects: the store no longer has them, or
+// a crash has left them.
 func removeOthers(dir string, objects []store.Object) error {
 	wanted := map[string]bool{}
 	for _, o := range objects {

@@ -1,6 +1,6 @@
 // Package rowinit computes the initial weights of sparse tables' rows from the table's seed and
-// name and the row's key alone. Rows begin with equal values in every process, order and number of
-// threads: a trainer's local table and the servers' shards agree.
+// name and the row's key alone. A row's initial values are the same in every process, order of
+// creation and number of threads: a trainer's local table and the servers' shards agree.
 package rowinit
 
 import (

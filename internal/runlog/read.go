@@ -43,8 +43,8 @@ type Run struct {
 
 // Table is the records of one kind, ordered by step.
 type Table struct {
-	// Done is the number of steps before each record, Epoch the epoch from 1, and WallS the run's
-	// time in seconds; NaN: unknown.
+	// Done is the number of the run's steps at each record, Epoch the epoch from 1, and WallS the
+	// run's time in seconds; NaN: unknown.
 	Done  []int64
 	Epoch []int
 	WallS []float64
@@ -141,8 +141,8 @@ type Log struct {
 	// threads can write these. Log skips them.
 	Passed int
 	// Most, above 0, limits the step records of a run: above the limit, two neighbours merge, so
-	// that a job without an end uses bounded memory. Runs before the last retain an eighth. All
-	// epoch records are retained for sums and comparisons, up to 16,384 per run.
+	// that a job without an end uses bounded memory. Earlier runs retain an eighth of the limit.
+	// All epoch records are retained for sums and comparisons, up to 16,384 per run.
 	Most int
 
 	source  string

@@ -185,8 +185,8 @@ func (v Values) Current() (Values, error) {
 	return out, faults.Err()
 }
 
-// Join merges assignments from Current of earlier settings that are parts of another setting's
-// value today: each extends the last value that all gives that setting.
+// Join applies assignments that Current has marked with appends: the text of each is appended to
+// the last value of the same setting in all.
 func Join(all []Assignment) (out []Assignment) {
 	added := []Assignment(nil)
 	for _, a := range all {

@@ -57,8 +57,8 @@ func (f *Flag) Spin(n uint64, count int) bool {
 	return false
 }
 
-// atOnce is the number of reads that cannot be preempted, even by the garbage collector, which all
-// threads wait for: some microseconds.
+// atOnce is the number of reads without preemption, some microseconds: longer reads would delay the
+// garbage collector, and with it all threads.
 const atOnce = 64
 
 // Raise sets the counter to n, not below the current value, and wakes sleepers. A flag has a single

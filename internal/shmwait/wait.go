@@ -152,8 +152,8 @@ func (w *Waiter) waitLong(f *Flag, n uint64, peers Faulter, peer int, timeout ti
 	}
 }
 
-// sleepTime returns the duration of a sleep, or 0 before sleeping is due, for a wait of length
-// waited with no other thread running during the last part, idle.
+// sleepTime returns the duration of a sleep, or 0 if a sleep is not due. The wait has lasted
+// waited, and no other thread has run during its last part, idle.
 func (w *Waiter) sleepTime(waited, idle time.Duration, company bool) time.Duration {
 	most := yielding
 	switch {

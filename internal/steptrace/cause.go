@@ -163,7 +163,7 @@ func exchanges(j Job, step float64) Cause {
 		return Cause{}
 	}
 	// Ranks wait for the exchange that ends first, so the total wait is known only for all
-	// together. The individual exchanges give the reason: hidden ones last about the same time.
+	// together. Single exchanges give the reason, as hidden ones last as long.
 	wait := j.Together*median(j.Ranks, func(r RankTimes) float64 { return r.ExposedMS }) - median(j.Ranks, func(r RankTimes) float64 { return r.QueuedMS })
 	each, perByte := line(j.Exchanges)
 	var bytes, ms float64

@@ -22,7 +22,7 @@ type Set struct {
 	cfg        collective.Config
 
 	mu       sync.Mutex
-	forming  *collective.Group     // of all ranks, for messages between two; nil before the first subgroup
+	forming  *collective.Group     // all ranks, for pairwise messages; nil: no subgroup yet
 	next     uint32                // lowest ID that no group of this rank has had
 	shmSlots [16]*collective.Group // last user of each slot in shared memory
 	open     []*collective.Group   // subgroups without those found closed at the last Make
@@ -37,8 +37,8 @@ func New(mesh transport.Mesh, rank, size int, cfg collective.Config) *Set {
 	return &Set{mesh: mesh, rank: rank, size: size, cfg: cfg}
 }
 
-// Make returns a new group of ranks, when all of these have called it. Errors: invalid ranks,
-// members that give other ranks, a lost rank, a timeout, a closed set.
+// Make returns a new group of ranks, after all of these ranks have called Make. Errors: invalid
+// ranks, members that give other ranks, a lost rank, a timeout, a closed set.
 func (s *Set) Make(ranks []int) (*collective.Group, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -251,8 +251,8 @@ func (t *Tuner) measured() (Measured, error) {
 	return m, nil
 }
 
-// split separates steps with almost all selections exact from steps with almost no exact selection
-// or, failing such steps, partly exact steps; without reuses all steps are equal.
+// split separates steps with almost all selections exact from steps with almost none or, if no such
+// step exists, with some exact selections. Without reuses, all steps are in reuse.
 func (s *stepTimes) split(reuses bool) (exact, reuse []float64) {
 	var between []float64
 	for i, t := range s.total {

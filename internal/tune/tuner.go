@@ -24,9 +24,9 @@ const (
 // below 10 %, and busy machines drift as much.
 const driftBound = 0.25
 
-// Optimizer is the timed and tuned side of a Tuner: a *distopt.Optimizer, or an exchange of another
-// kind of loop. All methods are called between two steps, in the same order on every rank, except
-// the Begin methods, called within steps.
+// Optimizer is the part that a Tuner times and tunes: a *distopt.Optimizer, or the exchange of
+// another training loop. All methods are called between two steps, in the same order on every rank,
+// except the Begin methods, called within steps.
 type Optimizer interface {
 	Step() error
 	Steps() int64
@@ -229,8 +229,8 @@ func (t *Tuner) Begin() {
 }
 
 // Step ends the step that backward began (Optimizer.Step), and may then measure and choose together
-// with all ranks. An error of Config.Save breaks the group: the other ranks fail at once and name
-// this rank.
+// with all ranks. An error of Config.Save breaks the group: the other ranks fail immediately and
+// name this rank.
 func (t *Tuner) Step() error {
 	if t.waiting {
 		return fmt.Errorf("tune: a step before Resumed, without which there is no choice: %w", noSource(t.cfg.Exchange.Plan))

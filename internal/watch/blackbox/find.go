@@ -58,8 +58,8 @@ type WaitingFor struct {
 	Peer       int    `json:"peer"`
 	For        string `json:"for"`           // Peer's name
 	ExitStatus string `json:"how,omitempty"` // exit status, if killed
-	// Lost reports whether the peer had ended the operation, and no other cause blocked it: the
-	// peer's last data did not arrive, as after a broken connection.
+	// Lost reports whether the peer had ended the operation, and no other cause blocked the rank:
+	// the peer's last data did not arrive, as after a broken connection.
 	Lost bool `json:"lost,omitempty"`
 
 	failed bool

@@ -33,7 +33,8 @@ func (b *File) blame(f *Finding) {
 }
 
 // losses returns the processes that the launcher found lost, else the process that each rank's
-// first error names. Errors that name the same rank do not count.
+// first error names. A rank's error about itself does not count: a disconnected rank considers the
+// rest lost.
 func (b *File) losses() (out []LostProcess) {
 	for _, p := range b.Processes {
 		if p.Lost {

@@ -12,9 +12,9 @@ import (
 // sparse exchanges. Message numbers are known to two ranks only: operations show the differing
 // ranks, and messages show the activity of ranks before their next operation.
 
-// within returns the unfinished message of ranks that had not begun f's operation, if each was in a
-// message after the previous operation, or nil. The result has the previous operation's bucket. A
-// nil f means that all operations had ended; within then returns the ranks in a message.
+// within returns a finding about messages, with the previous operation's bucket, if each rank that
+// had not begun f's operation was in a message after the previous operation; otherwise nil. If f is
+// nil, all operations had ended, and the finding has the ranks in a message.
 func (b *File) within(f *Finding) *Finding {
 	var out *Finding
 	var ended []string

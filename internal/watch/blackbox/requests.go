@@ -32,7 +32,7 @@ func (b *File) place(tables bool, number int) int {
 	})
 }
 
-// waits returns the waits for parameter servers, and at the servers for other ranks. A rank with an
+// waits returns the ranks' waits for parameter servers, and there for other ranks. A rank with an
 // answered request does not wait, even if recorded so: it was stopped before reading the answer.
 func (b *File) waits() (out []wait) {
 	answered := map[asked]bool{} // answered, or the server itself recorded the awaited rank

@@ -97,7 +97,7 @@ func (b *Dir) begin(role Role, what string, number, size int) (*RankMetrics, err
 	return f, nil
 }
 
-// Answer makes this process answer requests until release; ok is false while another does.
+// Answer makes this process answer requests until release; ok is false if another process does.
 func (b *Dir) Answer() (release func() error, ok bool, err error) {
 	m, err := b.claim(answering, 1)
 	if errors.Is(err, errHeld) {

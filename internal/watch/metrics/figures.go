@@ -156,7 +156,7 @@ type Value struct {
 	Count   uint64
 }
 
-// Values returns the current metrics: waits of peers with waits, and gauges with known values.
+// Values returns the current metrics, without peers that were never awaited and unknown gauges.
 func (f *RankMetrics) Values() (out []Value) {
 	for _, id := range OfRole(f.role) {
 		r := &table[id]

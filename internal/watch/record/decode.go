@@ -19,8 +19,8 @@ type Snapshot struct {
 	// Open are the events in progress, oldest first, and Dropped counts begins with a full table.
 	Open    []Event
 	Dropped uint64
-	// Operations and Phases are the last ended events, in that order, and OperationsEnded and
-	// PhasesEnded the total numbers. The operations of the lanes follow, uncounted.
+	// Operations and Phases are the last ended events, and OperationsEnded and PhasesEnded their
+	// total numbers. Operations of lanes (OpRing) come last, and are not in the total.
 	Operations, Phases           []Event
 	OperationsEnded, PhasesEnded uint64
 
@@ -142,7 +142,7 @@ func aligned(b []byte) []uint64 {
 
 func (m *memory) rings() []ring { return append([]ring{m.open, m.operations, m.phases}, m.lanes...) }
 
-// leaveOut removes the events of m that have another stamp in later, of the same layout.
+// leaveOut removes the events of m that have another stamp in later, a copy made after m.
 func (m *memory) leaveOut(later memory) {
 	rings := later.rings()
 	for i, g := range m.rings() {

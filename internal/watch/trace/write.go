@@ -57,8 +57,8 @@ func (r *Timeline) gather(g *collective.Group, w io.Writer) error {
 	return writeFile(g, w, events.text, sizes, notes)
 }
 
-// rankNote describes a rank's spans in the file. noteWords are its values with the bytes of the
-// rank's text, as gathered.
+// rankNote describes a rank's spans in the file. noteWords is the number of values that a rank
+// sends: all but Rank, and the bytes of its text.
 type rankNote struct {
 	Rank    int    `json:"rank"`
 	Offset  micros `json:"clock_offset_us"` // correction added to the times

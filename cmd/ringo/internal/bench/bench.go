@@ -24,7 +24,7 @@ type Ranks interface {
 	Place() Place
 	// CheckOutputs reports files, including --json's, that cannot be written, before the start.
 	CheckOutputs(json string) error
-	// Run starts the ranks and waits, or is a rank and calls body.
+	// Run starts the ranks and waits or, in a process that is a rank, calls body.
 	Run(cmd *cobra.Command, body func(*ringo.Job) error) error
 }
 

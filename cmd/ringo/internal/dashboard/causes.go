@@ -15,8 +15,8 @@ import (
 
 const (
 	lastly      = 10 * time.Second // span of the means, in reports: longer if steps are long
-	leastBeats  = 4                // minimum, and at least two seconds
-	lastSamples = 6                // samples of processors, two seconds apart: as long as the beats
+	leastBeats  = 4                // minimum of reports for means; they span two seconds, too
+	lastSamples = 6                // samples of processor times, two seconds apart: 10 s in total
 	sampleEvery = 2 * time.Second
 )
 

@@ -78,7 +78,7 @@ func (h *Collector) look() time.Duration {
 	return h.lookAtSteps()
 }
 
-// lookAtSteps is look with the looks' mutex held.
+// lookAtSteps is look for a caller that holds looks.mu.
 func (h *Collector) lookAtSteps() time.Duration {
 	l, begun := &h.looks, time.Now()
 	l.glass = max(l.glass, steptrace.WholeStepEvents)
@@ -92,7 +92,7 @@ func (h *Collector) lookAtSteps() time.Duration {
 	return pause(took, lookShare)
 }
 
-// glance samples all processes, and returns the last phases of ranks. The looks' mutex is held.
+// glance samples all processes, and returns the last phases of ranks. The caller holds looks.mu.
 func (h *Collector) glance(phases int) (all []*record.Snapshot) {
 	h.mu.Lock()
 	sees := h.sees

@@ -37,7 +37,7 @@ type servedTable struct {
 	Found       int64  `json:"found_keys"`
 }
 
-// hits returns the share of requested keys found in memory, for tables with a lower tier.
+// hits returns the share of requested keys found in memory, for tables with rows on SSD.
 func (t servedTable) hits() float64 {
 	if asked := t.Pulled + t.Pushed; asked > 0 && t.StoredRows > 0 {
 		return 1 - float64(t.Missed)/float64(asked)

@@ -107,7 +107,7 @@ type TableStatus struct {
 	Rows   int64  `json:"rows"`
 	Below  int64  `json:"rows_below"` // rows in the tier below memory
 	Bytes  int64  `json:"bytes"`
-	// Hits is the share of requested keys found in memory; null without a lower tier.
+	// Hits is the share of requested keys found in memory; null without rows on SSD.
 	Hits number `json:"hits_share"`
 	// Fault is the reason for missing data.
 	Fault string `json:"fault"`

@@ -45,7 +45,7 @@ func Answering(version string, reached func() string) *cobra.Command {
 	return cmd
 }
 
-// reachedAt returns the listen address: of the named interface, or the target of ssh.
+// reachedAt returns the address to listen at: the named interface's, or the one that ssh reached.
 func reachedAt(network, reached string) (net.IP, error) {
 	if words := strings.Fields(reached); network == "" && len(words) == 4 && net.ParseIP(words[2]) != nil {
 		return net.ParseIP(words[2]), nil

@@ -91,7 +91,7 @@ type Job struct {
 	socket string
 }
 
-// Jobs returns this user's jobs here, by name, at most 256, and cleans up killed ones.
+// Jobs returns this user's jobs on this host, by name, at most 256, and cleans up killed jobs.
 func Jobs(base string) (out []Job) {
 	paths, _ := filepath.Glob(ours(base) + "*")
 	slices.Sort(paths)

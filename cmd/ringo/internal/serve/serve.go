@@ -107,7 +107,7 @@ func (s *Server) Watch(ctx context.Context, every time.Duration) error {
 }
 
 // Check replaces the model if a newer checkpoint is present. A checkpoint that fails is reported
-// once, and the model before continues.
+// once, and the previous model stays in use.
 func (s *Server) Check(ctx context.Context) {
 	m := s.current.Load()
 	path, err := s.cfg.Find()

@@ -90,8 +90,8 @@ func (s *stopwatch) measureArrivals(t trial) (timing, error) {
 	return found, err
 }
 
-// apart returns the times in microseconds of some calls, equal on every rank: from the last arrival
-// to the last end, and the mean between calls. Results are verified before the computation.
+// apart returns the times of calls in microseconds, equal on every rank: us from the last arrival
+// to the last end, and loop, the mean time from call to call. Results are verified after each call.
 func (s *stopwatch) apart(t trial, r *runner, calls int) (us []float64, loop float64, err error) {
 	arrived, ended := make([]float64, calls), make([]float64, calls)
 	if err := s.begin(t, 0); err != nil {
@@ -164,7 +164,7 @@ func clockOffset(base time.Time, wall int64) time.Duration {
 
 func (r *runner) now() float64 { return micros(r.ahead + time.Since(r.base)) }
 
-// compute uses processor time for the next gap, regardless of waits for a core.
+// compute computes for the next gap, in processor time: waits for a core do not count.
 func (r *runner) compute() {
 	d := r.gap
 	if r.skew > 0 {
