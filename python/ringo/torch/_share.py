@@ -143,9 +143,9 @@ def batch_share(batch: int, group: Any = None, steps: int = 8, ahead: int = 0) -
             optimizer.step(); optimizer.zero_grad()
             share.step()
 
-    Two rounds of steps are measured, the first one with equal shares. A rank's time of a step ends when its last gradient is computed, without the waits for
-    other ranks: put other reductions, such as that of the loss, after step(). ahead is the number of batches that the loader draws in advance.
-    All ranks call it with the same values.
+    Two rounds of steps are measured, the first one with equal shares. A rank's time of a step ends when its last gradient is computed, without
+    the waits for other ranks: put other reductions, such as that of the loss, after step(). ahead is the number of batches that the loader
+    draws in advance. All ranks call it with the same values.
     """
     group = group or torch.distributed.distributed_c10d._get_default_group()
     if not isinstance(group, ProcessGroup):
