@@ -2,8 +2,6 @@ package nn
 
 import (
 	"sync/atomic"
-
-	"github.com/ringo-ml/ringo/internal/simd"
 )
 
 // blocksJob computes a dense layer's weight gradient if threads share the rows of products. The
@@ -32,7 +30,7 @@ func (o *denseOp) byBlocks(t *Tape) bool {
 		return false
 	}
 	n, out, in := o.x.Shape[0], o.l.W.Shape[0], o.l.W.Shape[1]
-	blocks, threads := simd.Blocks(n), t.pool.threads()
+	blocks, threads := t.k.Blocks(n), t.pool.threads()
 	return blocks > 1 && out >= blockRows*pieces(blocks, threads) && 4*(blocks-1)*out*in < n*(out+2*in)
 }
 
@@ -48,7 +46,7 @@ func pieces(blocks, threads int) int {
 // compute computes the gradients of o's parameters.
 func (j *blocksJob) compute(t *Tape, o *denseOp) {
 	threads := t.pool.threads()
-	j.o, j.blocks, j.adding = o, simd.Blocks(o.x.Shape[0]), false
+	j.o, j.blocks, j.adding = o, t.k.Blocks(o.x.Shape[0]), false
 	j.pieces, j.run = pieces(j.blocks, threads), max(1, j.blocks/threads)
 	j.sums = t.grads.take((j.blocks - 1) * len(o.l.W.Data))
 	j.biased.Store(0)
@@ -80,7 +78,7 @@ func (j *blocksJob) part(w *worker, i int) {
 func (j *blocksJob) product(w *worker, block, piece int) {
 	o := j.o
 	n, out, in := o.x.Shape[0], o.l.W.Shape[0], o.l.W.Shape[1]
-	from, to := simd.Block(n, block)
+	from, to := w.k.Block(n, block)
 	lo, hi := out*piece/j.pieces, out*(piece+1)/j.pieces
 	dst := o.l.W.Grad
 	if block > 0 {

@@ -225,7 +225,7 @@ func (o *convOp) winogradRun(t *Tape) {
 		p.stride = (out+width-1)/width*width*in | lineValues
 		w.u = sized(w.u, p.grid.points*p.stride)
 		for q := range p.grid.points {
-			t.k.PanelsIn(&w.points[q], w.u[q*p.stride:], in, out)
+			t.k.Single().PanelsIn(&w.points[q], w.u[q*p.stride:], in, out)
 		}
 		o.job.share(t, o, winogradWeightPanels, (out+width-1)/width*p.blocks(), 1, 1)
 	}
@@ -275,8 +275,8 @@ func (o *convOp) panel(w *worker, c, i, rows int, u []float32) {
 	size := width * rows
 	turned := w.floats(bufWeights, 9*size)
 	for q := range 9 {
-		w.k.PanelsIn(&w.panels[0], turned[(8-q)*size:], rows, n)
-		w.k.PackB(&w.panels[0], true, rows, n, o.l.W.Data[q*taps+c*in+i:], in)
+		w.k.Single().PanelsIn(&w.panels[0], turned[(8-q)*size:], rows, n)
+		w.k.Single().PackB(&w.panels[0], true, rows, n, o.l.W.Data[q*taps+c*in+i:], in)
 	}
 	src := simd.Tiles{Data: turned, Tile: width, Row: 3 * size, Col: size}
 	w.k.Winograd(&w.gemm, simd.WinogradWeights, p.grid.m, dst, src, width, rows, simd.WinogradEpilogue{})
@@ -303,7 +303,7 @@ func winogradTiles(o *convOp, w *worker, _, lo, hi int) {
 			Packed: o.w.points[:g.points],
 			C:      d.data, LDC: d.ld, CStep: d.point,
 		}
-		w.k.GemmPoints(&w.gemm, &w.points)
+		w.k.Single().GemmPoints(&w.gemm, &w.points)
 		for i := range rows {
 			g.output(w, p.to, 0, out, r+i, d, i*g.wide, p.e)
 		}
@@ -335,7 +335,7 @@ func winogradPanels(o *convOp, w *worker, _, lo, hi int) {
 			rows := min(panelRows, in-i)
 			o.panel(w, c, i, rows, u)
 			for q := range g.points {
-				w.k.PanelsIn(&w.panels[q], u[q*p.stride:], rows, n)
+				w.k.Single().PanelsIn(&w.panels[q], u[q*p.stride:], rows, n)
 			}
 			w.points = simd.Points{
 				Count: g.points, M: tiles, N: n, K: rows,
@@ -343,7 +343,7 @@ func winogradPanels(o *convOp, w *worker, _, lo, hi int) {
 				Packed: w.panels[:g.points], Accumulate: i > 0,
 				C: d.data, LDC: d.ld, CStep: d.point,
 			}
-			w.k.GemmPoints(&w.gemm, &w.points)
+			w.k.Single().GemmPoints(&w.gemm, &w.points)
 		}
 		e := p.e
 		if e.Bias != nil {

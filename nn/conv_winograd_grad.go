@@ -53,7 +53,7 @@ func winogradPart(o *convOp, w *worker, part, lo, hi int) {
 			B: d.data, LDB: d.ld, BStep: d.point,
 			Accumulate: r > lo, C: u.data, LDC: u.ld, CStep: u.point,
 		}
-		w.k.GemmPoints(&w.gemm, &w.points)
+		w.k.Single().GemmPoints(&w.gemm, &w.points)
 	}
 	dw, _ := o.partSums(part)
 	dst := simd.Tiles{Data: dw, Tile: out, Row: 3 * in * out, Col: in * out}
@@ -90,7 +90,7 @@ func (o *convOp) winogradBlock(w *worker, i, rows, j, cols int) {
 		B: p.d.data[j:], LDB: p.d.ld, BStep: p.d.point,
 		C: u.data, LDC: u.ld, CStep: u.point,
 	}
-	w.k.GemmPoints(&w.gemm, &w.points)
+	w.k.Single().GemmPoints(&w.gemm, &w.points)
 	in, out := o.win.Channels, o.out
 	dst := simd.Tiles{Data: o.l.W.Grad[i*out+j:], Tile: out, Row: 3 * in * out, Col: in * out}
 	if !o.l.W.touched {

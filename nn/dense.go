@@ -154,7 +154,7 @@ func denseWeights(o *denseOp, w *worker, _, lo, hi int) {
 	n, out, in := o.x.Shape[0], o.l.W.Shape[0], o.l.W.Shape[1]
 	w.k.Gemm(&w.gemm, true, false, hi-lo, in, n, o.y.grad[lo:], out, o.x.Data, in, o.l.W.touched, o.l.W.Grad[lo*in:], in)
 	line := func(at int) int { return min(out, (at+lineValues-1)/lineValues*lineValues) } // so that parts do not share a cache line
-	o.biasGrad(w, 0, simd.Blocks(n), line(lo), line(hi))
+	o.biasGrad(w, 0, w.k.Blocks(n), line(lo), line(hi))
 }
 
 // biasGrad adds blocks first to last-1 of the rows to columns lo to hi-1 of the bias's gradient. In
@@ -168,8 +168,8 @@ func (o *denseOp) biasGrad(w *worker, first, last, lo, hi int) {
 	if first == 0 && !o.l.B.touched {
 		clear(db)
 	}
-	from, _ := simd.Block(n, first)
-	_, to := simd.Block(n, last-1)
+	from, _ := w.k.Block(n, first)
+	_, to := w.k.Block(n, last-1)
 	for r := from; r < to; r++ {
 		w.k.Add(db, o.y.grad[r*out+lo:r*out+hi])
 	}

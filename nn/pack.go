@@ -5,7 +5,6 @@ import "github.com/ringo-ml/ringo/internal/simd"
 // packJob packs the right-hand matrix of products, op(B)[kk, n], panel by panel.
 type packJob struct {
 	dst    *simd.PackedB
-	data   []float32 // dst's
 	width  int
 	trans  bool
 	kk, n  int
@@ -35,7 +34,7 @@ func (t *Tape) pack(dst *simd.PackedB, trans bool, kk, n int, b []float32, ldb i
 	}
 	j := &t.packing
 	*j = packJob{dst: dst, trans: trans, kk: kk, n: n, b: b, ldb: ldb, cuts: cuts}
-	j.data, j.width = t.k.Panels(dst, kk, n)
+	_, j.width = t.k.Panels(dst, kk, n)
 	j.panels = (n + j.width - 1) / j.width
 	t.pool.run(j, cuts)
 	*j = packJob{}
@@ -48,7 +47,7 @@ func (j *packJob) part(w *worker, i int) {
 		b = j.b[lo*j.ldb:]
 	}
 	into := &w.panels[0]
-	w.k.PanelsIn(into, j.data[lo*j.kk:], j.kk, hi-lo)
+	w.k.PanelsOf(into, j.dst, lo, hi)
 	w.k.PackB(into, j.trans, j.kk, hi-lo, b, j.ldb)
 }
 

@@ -12,7 +12,11 @@ import (
 // lies and transposed, small ones that are one thread's, and memory that held another.
 func TestPackOnThreads(t *testing.T) {
 	shapes := [][2]int{{1, 1}, {700, 33}, {64, 400}, {513, 96}, {300, 290}, {7, 31}, {2000, 20}, {128, 128}}
-	for _, k := range simd.Levels() {
+	levels := simd.Levels()
+	if k, err := simd.BF16(); err == nil {
+		levels = append(levels, k)
+	}
+	for _, k := range levels {
 		for _, threads := range []int{1, 2, 3, 7} {
 			tape := NewTape(TapeConfig{Kernels: k, Threads: threads})
 			var packed simd.PackedB

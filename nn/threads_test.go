@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/ringo-ml/ringo/internal/simd"
 )
 
 // everything has every operation that threads share, large enough to be cut: each kind of convolution and product, sums of parts,
@@ -93,14 +95,16 @@ func (m *everything) bits(t *Tape) (out []float32) {
 }
 
 // However many threads share them, operations compute the same bits. It holds invariant[thread-bits].
-func TestThreadsDoNotChangeBits(t *testing.T) {
+func TestThreadsDoNotChangeBits(t *testing.T) { threadsDoNotChangeBits(t, simd.Host()) }
+
+func threadsDoNotChangeBits(t *testing.T, k *simd.Kernels) {
 	m := newEverything(t)
 	var want []float32
 	for _, threads := range []int{1, 2, 3, 7} {
 		for i := range m.norm.Mean.Data {
 			m.norm.Mean.Data[i], m.norm.Var.Data[i] = 0, 1
 		}
-		tape := NewTape(TapeConfig{Threads: threads})
+		tape := NewTape(TapeConfig{Kernels: k, Threads: threads})
 		got := m.bits(tape)
 		tape.Close()
 		if want == nil {

@@ -35,6 +35,22 @@ func counted(k *Kernels, c calls) *Kernels {
 			tiles(dst, tileStep, ldd, src, lds, width, count, n)
 		}
 	}
+	if p := g.pair; p != nil {
+		g.pair = &pairLevel{
+			rows: func(dst *float32, ldd int, src *float32, lds, columns, n int) {
+				c.note("pairs", columns*n)
+				p.rows(dst, ldd, src, lds, columns, n)
+			},
+			between: func(dst *float32, ldd int, src *float32, lds, columns, width, n int) {
+				c.note("pairs", 64*n)
+				p.between(dst, ldd, src, lds, columns, width, n)
+			},
+			columns: func(dst *float32, src *float32, lds, n int) {
+				c.note("pairs", 16*32*n)
+				p.columns(dst, src, lds, n)
+			},
+		}
+	}
 	return &out
 }
 

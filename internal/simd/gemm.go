@@ -32,6 +32,7 @@ type Epilogue struct {
 // largest call (a few MiB) and are reused, so that repeated calls allocate no memory.
 type Scratch struct {
 	a, b, r []float32 // A and B packed, a block of a RowPacker
+	pairs   []float32 // a block of A as pairs, before its tiles
 	edge    [16 * 64]float32
 	tile    tile
 	dense   denseB

@@ -62,26 +62,34 @@ type product struct {
 // Blocks is the number of blocks of an element's kk products. Each block is summed from zero and
 // then added to the ones before: blocks from separate calls of [Kernels.Gemm], added in order, have
 // the bits of one product.
-func Blocks(kk int) int { return max(1, (kk+kcMax-1)/kcMax) }
+func (k *Kernels) Blocks(kk int) int { return k.gemm.blocks(kk) }
+
+func (l *gemmLevel) blocks(kk int) int { return max(1, (l.depth(kk)+kcMax-1)/kcMax) }
 
 // Block returns the range of block i of Blocks(kk): lo to hi-1 of the kk products.
-func Block(kk, i int) (lo, hi int) {
-	blocks := Blocks(kk)
-	return i * kk / blocks, (i + 1) * kk / blocks
+func (k *Kernels) Block(kk, i int) (lo, hi int) { return k.gemm.blockOf(kk, i) }
+
+func (l *gemmLevel) blockOf(kk, i int) (lo, hi int) {
+	blocks, depth := l.blocks(kk), l.depth(kk)
+	lo, hi = i*depth/blocks, (i+1)*depth/blocks
+	if l.pair != nil {
+		return 2 * lo, min(2*hi, kk)
+	}
+	return lo, hi
 }
 
 func (g *product) run(accumulate bool) {
 	checkMatrix("C", g.c, g.m, g.n, g.ldc)
 	checkEpilogue(g.e, g.m, g.n)
 	if g.packed != nil {
-		g.packed.check(g.k.nr, g.kk, g.n)
+		g.packed.check(g.k, g.kk, g.n)
 	}
 	if g.m == 0 || g.n == 0 {
 		return
 	}
-	blocks := Blocks(g.kk)
+	blocks := g.k.blocks(g.kk)
 	for i := range blocks {
-		k0, k1 := Block(g.kk, i)
+		k0, k1 := g.k.blockOf(g.kk, i)
 		g.block(k0, k1-k0, accumulate || i > 0, i == blocks-1)
 	}
 	g.s.tile = tile{}
@@ -91,10 +99,10 @@ func (g *product) run(accumulate bool) {
 func (g *product) block(k0, kc int, accumulate, last bool) {
 	nr := g.k.nr
 	t := &g.s.tile
-	t.kc = kc
+	t.kc = g.k.depth(kc)
 	t.accumulate = flag(accumulate)
 	t.relu = flag(last && g.e.ReLU)
-	ncMax := max(nr, packedBytes/4/max(1, kc)/nr*nr)
+	ncMax := max(nr, packedBytes/4/max(1, t.kc)/nr*nr)
 	if g.packed != nil {
 		ncMax = g.n
 	}
@@ -107,9 +115,9 @@ func (g *product) block(k0, kc int, accumulate, last bool) {
 // columns computes the columns n0..n0+nc from their block of B: a block of A's rows is packed once
 // and multiplied with all panels of B that stay in L2, tile by tile.
 func (g *product) columns(k0, kc, n0, nc int, b panels, last bool) {
-	nr := g.k.nr
-	inner := max(nr, blockBytes/4/max(1, kc)/nr*nr)
-	tiles, per := g.tiles(), max(1, rowBytes/4/max(1, kc)/g.k.mr)
+	nr, depth := g.k.nr, max(1, g.k.depth(kc))
+	inner := max(nr, blockBytes/4/depth/nr*nr)
+	tiles, per := g.tiles(), max(1, rowBytes/4/depth/g.k.mr)
 	blocks := (tiles + per - 1) / per
 	for i := range blocks {
 		first, end := i*tiles/blocks, (i+1)*tiles/blocks
@@ -172,9 +180,10 @@ func (g *product) packB(k0, kc, n0, nc int) panels {
 	if g.packed != nil {
 		return g.packed.block(k0, n0)
 	}
-	b := panels{data: grow(&g.s.b, (nc+nr-1)/nr*nr*kc), bps: kc * nr}
+	depth := g.k.depth(kc)
+	b := panels{data: grow(&g.s.b, (nc+nr-1)/nr*nr*depth), bps: depth * nr}
 	d := g.b
-	if !g.k.chained || d.ns != 1 || kc == 0 {
+	if !g.k.chained || g.k.pair != nil || d.ns != 1 || kc == 0 {
 		d.packPanels(b.data, k0, kc, n0, nc, nr)
 		return b
 	}

@@ -67,29 +67,29 @@ func transposed(a []float32, rows, cols int) []float32 {
 }
 
 // Packed or not, transposed or not, in memory or delivered: the same bits.
-func TestGemmWaysSameBits(t *testing.T) {
-	eachLevel(t, func(t *testing.T, k *Kernels) {
-		r := rand.New(rand.NewPCG(7, 8))
-		var s Scratch
-		for i, shape := range [][3]int{{1, 1, 1}, {5, 9, 3}, {0, 4, 3}, {3, 4, 0}, {30, 33, 70}, {14, 130, 40}, {77, 64, 530}, {300, 40, 1100}, {17, 700, 600}} {
-			m, n, kk := shape[0], shape[1], shape[2]
-			a, b, start := random(r, m*kk), random(r, kk*n), random(r, m*n)
-			for _, full := range []bool{false, true} {
-				var e Epilogue
-				if full {
-					e = Epilogue{random(r, m), random(r, n), true}
-				}
-				accumulate := full == (i%2 == 0)
-				want := append([]float32(nil), start...)
-				k.GemmEpilogue(&s, false, false, m, n, kk, a, kk, b, n, accumulate, want, n, e)
-				for name, way := range otherWays(k, &s, m, n, kk, a, b, accumulate, e) {
-					got := append([]float32(nil), start...)
-					way(got)
-					equalBits(t, fmt.Sprintf("%s %v full %v", name, shape, full), got, want)
-				}
+func TestGemmWaysSameBits(t *testing.T) { eachLevel(t, waysSameBits) }
+
+func waysSameBits(t *testing.T, k *Kernels) {
+	r := rand.New(rand.NewPCG(7, 8))
+	var s Scratch
+	for i, shape := range [][3]int{{1, 1, 1}, {5, 9, 3}, {0, 4, 3}, {3, 4, 0}, {30, 33, 70}, {14, 130, 40}, {77, 64, 530}, {300, 40, 1100}, {17, 700, 600}, {17, 90, 2601}} {
+		m, n, kk := shape[0], shape[1], shape[2]
+		a, b, start := random(r, m*kk), random(r, kk*n), random(r, m*n)
+		for _, full := range []bool{false, true} {
+			var e Epilogue
+			if full {
+				e = Epilogue{random(r, m), random(r, n), true}
+			}
+			accumulate := full == (i%2 == 0)
+			want := append([]float32(nil), start...)
+			k.GemmEpilogue(&s, false, false, m, n, kk, a, kk, b, n, accumulate, want, n, e)
+			for name, way := range otherWays(k, &s, m, n, kk, a, b, accumulate, e) {
+				got := append([]float32(nil), start...)
+				way(got)
+				equalBits(t, fmt.Sprintf("%s %v full %v", name, shape, full), got, want)
 			}
 		}
-	})
+	}
 }
 
 // The layout is as documented, whatever was in the memory before.
@@ -159,6 +159,13 @@ func TestPackedChecks(t *testing.T) {
 		"short B":     func() { Host().PackB(&p, true, 8, 9, x, 8) },
 		"other size":  func() { Host().GemmWith(&s, false, 8, 8, 7, x, 8, &p, false, x, 8, Epilogue{}) },
 		"other level": func() { portable.GemmWith(&s, false, 8, 8, 8, x, 8, &p, false, x, 8, Epilogue{}) },
+		"bf16": func() {
+			k, err := BF16()
+			if err != nil {
+				panic(err)
+			}
+			k.GemmWith(&s, false, 8, 8, 8, x, 8, &p, false, x, 8, Epilogue{})
+		},
 		"never packed": func() {
 			Host().GemmRows(&s, 8, 8, 8, &rowsOf{x, 8}, &PackedB{}, false, x, 8, Epilogue{})
 		},
@@ -197,30 +204,30 @@ func TestPackedAllocatesNothing(t *testing.T) {
 }
 
 // Blocks of a sum, computed apart and added in order, have the bits of one product.
-func TestBlocksAddUp(t *testing.T) {
-	for _, kk := range []int{1, 511, 512, 513, 1024, 1025, 1700} {
+func TestBlocksAddUp(t *testing.T) { eachLevel(t, blocksAddUp) }
+
+func blocksAddUp(t *testing.T, k *Kernels) {
+	for _, kk := range []int{1, 511, 512, 513, 1024, 1025, 1700, 2049} {
 		const m, n = 15, 35
 		r := rand.New(rand.NewPCG(uint64(kk), 1))
 		a, b := normal(r, kk*m), normal(r, kk*n)
-		for _, k := range Levels() {
-			var s Scratch
-			want, got, block := normal(rand.New(rand.NewPCG(1, 1)), m*n), normal(rand.New(rand.NewPCG(1, 1)), m*n), make([]float32, m*n)
-			k.Gemm(&s, true, false, m, n, kk, a, m, b, n, true, want, n)
-			at := 0
-			for i := range Blocks(kk) {
-				lo, hi := Block(kk, i)
-				if lo != at || hi <= lo {
-					t.Fatalf("block %d of %d products is %d to %d, after %d", i, kk, lo, hi, at)
-				}
-				at = hi
-				k.Gemm(&s, true, false, m, n, hi-lo, a[lo*m:], m, b[lo*n:], n, false, block, n)
-				k.Add(got, block)
+		var s Scratch
+		want, got, block := normal(rand.New(rand.NewPCG(1, 1)), m*n), normal(rand.New(rand.NewPCG(1, 1)), m*n), make([]float32, m*n)
+		k.Gemm(&s, true, false, m, n, kk, a, m, b, n, true, want, n)
+		at := 0
+		for i := range k.Blocks(kk) {
+			lo, hi := k.Block(kk, i)
+			if lo != at || hi <= lo {
+				t.Fatalf("block %d of %d products is %d to %d, after %d", i, kk, lo, hi, at)
 			}
-			if at != kk {
-				t.Errorf("the blocks of %d products end at %d", kk, at)
-			}
-			equalBits(t, fmt.Sprintf("%s: blocks of %d products", k.Name(), kk), got, want)
+			at = hi
+			k.Gemm(&s, true, false, m, n, hi-lo, a[lo*m:], m, b[lo*n:], n, false, block, n)
+			k.Add(got, block)
 		}
+		if at != kk {
+			t.Errorf("the blocks of %d products end at %d", kk, at)
+		}
+		equalBits(t, fmt.Sprintf("blocks of %d products", kk), got, want)
 	}
 }
 

@@ -23,7 +23,7 @@ func (k *Kernels) GemmPoints(s *Scratch, p *Points) {
 		return
 	}
 	g := &k.gemm
-	if !g.chained || !g.masked || p.K == 0 || p.K > kcMax || p.N > 4*g.nr || conflicts(p.LDA) {
+	if !g.chained || !g.masked || g.pair != nil || p.K == 0 || p.K > kcMax || p.N > 4*g.nr || conflicts(p.LDA) {
 		k.pointByPoint(s, p)
 		return
 	}
@@ -68,7 +68,7 @@ func (p *Points) check(g *gemmLevel) {
 		return
 	}
 	for i := range p.Count {
-		p.Packed[i].check(g.nr, p.K, p.N)
+		p.Packed[i].check(g, p.K, p.N)
 	}
 }
 

@@ -141,28 +141,34 @@ func TestGemmSameBits(t *testing.T) {
 	start := random(r, m*n)
 	var fused []float32
 	eachLevel(t, func(t *testing.T, k *Kernels) {
-		var s Scratch
-		whole := append([]float32(nil), start...)
-		k.GemmEpilogue(&s, false, false, m, n, kk, a, kk, b, n, true, whole, n, Epilogue{ColBias: bias})
+		whole := splitsSameBits(t, k, m, n, kk, a, b, bias, start)
 		if k.Name() != "portable" {
 			if fused != nil {
 				equalBits(t, "avx2 and avx512", whole, fused)
 			}
 			fused = whole
 		}
-		for _, rows := range []int{1, 7, 23} {
-			for _, cols := range []int{3, 16, 40} {
-				split := append([]float32(nil), start...)
-				for i := 0; i < m; i += rows {
-					for j := 0; j < n; j += cols {
-						w := min(cols, n-j)
-						k.GemmEpilogue(&s, false, false, min(rows, m-i), w, kk, a[i*kk:], kk, b[j:], n, true, split[i*n+j:], n, Epilogue{ColBias: bias[j : j+w]})
-					}
-				}
-				equalBits(t, fmt.Sprintf("split %dx%d", rows, cols), split, whole)
-			}
-		}
 	})
+}
+
+// splitsSameBits computes a product in one call and in calls for parts of its rows and columns.
+func splitsSameBits(t *testing.T, k *Kernels, m, n, kk int, a, b, bias, start []float32) (whole []float32) {
+	var s Scratch
+	whole = append([]float32(nil), start...)
+	k.GemmEpilogue(&s, false, false, m, n, kk, a, kk, b, n, true, whole, n, Epilogue{ColBias: bias})
+	for _, rows := range []int{1, 7, 23} {
+		for _, cols := range []int{3, 16, 40} {
+			split := append([]float32(nil), start...)
+			for i := 0; i < m; i += rows {
+				for j := 0; j < n; j += cols {
+					w := min(cols, n-j)
+					k.GemmEpilogue(&s, false, false, min(rows, m-i), w, kk, a[i*kk:], kk, b[j:], n, true, split[i*n+j:], n, Epilogue{ColBias: bias[j : j+w]})
+				}
+			}
+			equalBits(t, fmt.Sprintf("split %dx%d", rows, cols), split, whole)
+		}
+	}
+	return whole
 }
 
 func equalBits(t *testing.T, what string, got, want []float32) {

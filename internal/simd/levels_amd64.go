@@ -19,6 +19,18 @@ func hostLevels() []*Kernels {
 	return out
 }
 
+// hostBF16 returns AVX-512 with products of bfloat16 operands, or nil.
+func hostBF16() *Kernels {
+	if levels := hostLevels(); len(levels) == 0 || levels[0] != kernels512 || !cpu.X86.HasAVX512BF16 {
+		return nil
+	}
+	k := *kernels512
+	k.name = "avx512-bf16"
+	k.gemm.wide, k.gemm.narrow, k.gemm.fma, k.gemm.lanes = wideBrain512, narrowBrain512, fmaBrain512, 32
+	k.gemm.pair = &pairLevel{rows: pairRows, between: pairBetween, columns: pairColumns}
+	return &k
+}
+
 var kernels512 = &Kernels{
 	name:     "avx512",
 	winograd: winograd512,

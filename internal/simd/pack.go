@@ -14,15 +14,22 @@ type denseB struct {
 //
 //	dst[p*kc*W + i*W + j] = B[k0+i, n0+p*W+j]     0 <= i < kc, 0 <= j < W
 //
-// Columns of the last panel after nc are zero.
+// Columns of the last panel after nc are zero. With a pairLevel, a row of a panel is the pairs of
+// two rows of B.
 func (d *denseB) packPanels(dst []float32, k0, kc, n0, nc, width int) {
+	depth, pair := d.level.depth(kc), d.level.pair
 	for ; nc > 0 && kc > 0; n0, nc = n0+width, nc-width {
-		panel := dst[:kc*width]
-		dst = dst[kc*width:]
+		panel := dst[:depth*width]
+		dst = dst[depth*width:]
 		src := d.data[min(len(d.data), k0*d.ks+n0*d.ns):]
-		if d.ns == 1 {
+		switch {
+		case pair != nil && d.ns == 1:
+			pair.interleave(panel, width, src, d.ks, min(nc, width), width, kc)
+		case pair != nil:
+			pair.packColumns(panel, src, d.ns, kc, min(nc, width), width)
+		case d.ns == 1:
 			packRows(panel, src, d.ks, min(nc, width), width)
-		} else {
+		default:
 			d.packColumns(panel, src, kc, min(nc, width), width)
 		}
 	}
@@ -92,6 +99,10 @@ const nearRows = 9 << 10
 func (g *product) packA(first, end, k0, kc, nc int) {
 	g.ready, g.first, g.each = matrix{}, g.row(first), 0
 	if kc == 0 {
+		return
+	}
+	if g.k.pair != nil {
+		g.packPairs(first, end, k0, kc)
 		return
 	}
 	rows := g.row(end) - g.first
@@ -168,8 +179,10 @@ func (g *product) tileOfA(at, l int) {
 // The zero value is empty; packing again reuses its memory. Any number of goroutines may multiply
 // with it simultaneously, if none packs it.
 type PackedB struct {
-	kk, n, width int
-	data         []float32
+	kk, n int
+	depth int // rows of a panel: kk, or the pairs of the kk rows
+	level *gemmLevel
+	data  []float32
 }
 
 // PackB packs op(B)[kk,n] into dst: B, or its transpose (B is then stored as [n,kk]) if transB is
@@ -194,22 +207,23 @@ func (k *Kernels) Panels(b *PackedB, kk, n int) (data []float32, width int) {
 		panic(fmt.Sprintf("simd: a packed matrix of %dx%d", kk, n))
 	}
 	width = k.gemm.nr
-	b.kk, b.n, b.width = kk, n, width
-	b.data = grow(&b.data, (n+width-1)/width*width*kk)
+	b.kk, b.n, b.depth, b.level = kk, n, k.gemm.depth(kk), &k.gemm
+	b.data = grow(&b.data, (n+width-1)/width*width*b.depth)
 	return b.data, width
 }
 
 // PanelsIn makes b a view of panels for a matrix B[kk,n] in the caller's memory, before or after
 // packing: ceil(n/PanelWidth())*PanelWidth()*kk floats.
 func (k *Kernels) PanelsIn(b *PackedB, data []float32, kk, n int) {
-	size := (n + k.gemm.nr - 1) / k.gemm.nr * k.gemm.nr * kk
-	*b = PackedB{kk: kk, n: n, width: k.gemm.nr, data: data[:size:size]}
+	depth := k.gemm.depth(kk)
+	size := (n + k.gemm.nr - 1) / k.gemm.nr * k.gemm.nr * depth
+	*b = PackedB{kk: kk, n: n, depth: depth, level: &k.gemm, data: data[:size:size]}
 }
 
 // PanelsOf makes dst a view of columns lo to hi-1 of b. lo is a multiple of PanelWidth(), and so is
 // hi unless it is the number of columns.
 func (k *Kernels) PanelsOf(dst, b *PackedB, lo, hi int) {
-	k.PanelsIn(dst, b.data[lo*b.kk:], b.kk, hi-lo)
+	k.PanelsIn(dst, b.data[lo*b.depth:], b.kk, hi-lo)
 }
 
 // PanelWidth is the number of columns of a panel.
@@ -218,14 +232,15 @@ func (k *Kernels) PanelWidth() int { return k.gemm.nr }
 // Size returns kk and n.
 func (b *PackedB) Size() (kk, n int) { return b.kk, b.n }
 
-func (b *PackedB) check(width, kk, n int) {
-	if b.width != width || b.kk != kk || b.n != n {
-		panic(fmt.Sprintf("simd: Gemm: B is %dx%d, packed is one of %dx%d in panels of %d columns, the kernels' have %d", kk, n, b.kk, b.n, b.width, width))
+func (b *PackedB) check(level *gemmLevel, kk, n int) {
+	if b.level != level || b.kk != kk || b.n != n {
+		panic(fmt.Sprintf("simd: Gemm: B is %dx%d, packed is one of %dx%d, for kernels of the same level: %v", kk, n, b.kk, b.n, b.level == level))
 	}
 }
 
 // block is B from row k0 and column n0, a multiple of the width, on.
 func (b *PackedB) block(k0, n0 int) panels {
-	at := n0*b.kk + k0*b.width
-	return panels{data: b.data[min(len(b.data), at):], bps: b.kk * b.width}
+	nr := b.level.nr
+	at := n0*b.depth + b.level.depth(k0)*nr
+	return panels{data: b.data[min(len(b.data), at):], bps: b.depth * nr}
 }

@@ -44,6 +44,7 @@ type gemmLevel struct {
 	narrow  []func(*tile) // [rows], tiles of up to nr/2 columns; nil: none
 	masked  bool          // kernels touch only the tile's columns, of B (unless packed) and of C
 	chained bool          // kernels do several tiles a call, and pack B in the first
+	pair    *pairLevel    // of products with bfloat16 operands; nil: float32
 
 	// fma does 4*mr fused multiply-adds of vectors per turn, on registers. nil: none.
 	fma   func(turns int)
@@ -76,6 +77,7 @@ type vectorLevel struct {
 var (
 	portable = &Kernels{name: "portable", gemm: portableGemm}
 	levels   = append(hostLevels(), portable) // never written after start
+	bf16     = hostBF16()                     // nil: none
 )
 
 // Host returns the fastest kernels of this processor and system.
@@ -105,6 +107,7 @@ func (s *Scratch) Match(o *Scratch) {
 	match(&s.a, o.a)
 	match(&s.b, o.b)
 	match(&s.r, o.r)
+	match(&s.pairs, o.pairs)
 }
 
 func match(buf *[]float32, o []float32) {

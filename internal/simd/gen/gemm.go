@@ -50,8 +50,14 @@ func gemm(l level, table string) {
 		}
 	}
 	peak(l)
-	copyTiles(l)
-	if l.masked {
+	if l.pairs {
+		pairRows()
+		pairBetween()
+		pairColumns(2 * l.bytes())
+	} else {
+		copyTiles(l)
+	}
+	if l.masked && !l.pairs {
 		transpose16(2 * l.bytes())
 	}
 	if err := os.WriteFile(table, []byte(declarations(l, names)), 0o644); err != nil {
@@ -67,9 +73,18 @@ func declarations(l level, names [2][]string) string {
 		fmt.Fprintf(&b, "\n//go:noescape\nfunc %s(t *tile)\n", n)
 	}
 	fmt.Fprintf(&b, "\nfunc fma%s(turns int)\n", l.suffix)
-	fmt.Fprintf(&b, "\n//go:noescape\nfunc copyTiles%s%s\n", l.suffix, strings.TrimPrefix(copySignature, "func"))
-	if l.masked {
-		fmt.Fprintf(&b, "\n//go:noescape\nfunc transpose16%s\n", strings.TrimPrefix(transposeSignature, "func"))
+	declare := func(name, signature string) {
+		fmt.Fprintf(&b, "\n//go:noescape\nfunc %s%s\n", name, strings.TrimPrefix(signature, "func"))
+	}
+	if l.pairs {
+		declare("pairRows", pairRowsSignature)
+		declare("pairBetween", pairBetweenSignature)
+		declare("pairColumns", pairColumnsSignature)
+	} else {
+		declare("copyTiles"+l.suffix, copySignature)
+	}
+	if l.masked && !l.pairs {
+		declare("transpose16", transposeSignature)
 	}
 	for i, what := range []string{"wide", "narrow"} {
 		fmt.Fprintf(&b, "\nvar %s%s = []func(*tile){\n\tnil,\n", what, l.suffix)
@@ -254,8 +269,12 @@ func (k *kernel) rowAt(i int) Mem {
 }
 
 // products is the loop over kc. B is read from its panel or, if the tile packs it, from rows at a
-// stride, and copied.
+// stride, and copied. Pairs are packed before.
 func (k *kernel) products() {
+	if k.pairs {
+		k.loop("", 4, k.step)
+		return
+	}
 	k.pack = GP64()
 	MOVQ(k.packPanel, k.pack)
 	TESTQ(k.pack, k.pack)
@@ -326,19 +345,28 @@ func (k *kernel) packingStep() {
 // multiply adds the products of a column of A with the row in registers.
 func (k *kernel) multiply() {
 	for i, row := range k.acc {
-		if k.nv == 1 && k.masked { // a single use: directly from memory
+		if k.nv == 1 && k.masked && !k.pairs { // a single use: directly from memory
 			VFMADD231PS_BCST(k.rowAt(i), k.b[0], row[0])
 			continue
 		}
 		x := k.bcast[i%2]
 		VBROADCASTSS(k.rowAt(i), x)
 		for v, acc := range row {
-			VFMADD231PS(x, k.b[v], acc)
+			k.multiplyAdd(x, k.b[v], acc)
 		}
 	}
 	ADDQ(k.acs, k.ap)
 	if k.a9 != nil {
 		ADDQ(k.acs, k.a9)
+	}
+}
+
+// multiplyAdd adds x*y, or both products of pairs, to acc.
+func (l level) multiplyAdd(x, y, acc reg.VecPhysical) {
+	if l.pairs {
+		dot(x, y, acc)
+	} else {
+		VFMADD231PS(x, y, acc)
 	}
 }
 
@@ -463,7 +491,7 @@ func peak(l level) {
 	Label("turn")
 	for range 2 {
 		for _, v := range acc {
-			VFMADD231PS(x, y, v)
+			l.multiplyAdd(x, y, v)
 		}
 	}
 	endLoop("turn", turns)

@@ -15,6 +15,7 @@ type level struct {
 	mr     int    // rows of the largest tile, of two vectors each
 	regs   []reg.VecPhysical
 	masked bool
+	pairs  bool // operands of products are pairs of bfloat16 values
 }
 
 var avx512 = level{name: "AVX-512", suffix: "512", lanes: 16, mr: 14, masked: true, regs: []reg.VecPhysical{
