@@ -77,11 +77,14 @@ func (o *denseOp) node() Node {
 	return Node{Op: "dense", Inputs: []*Tensor{o.x}, Params: []*Param{o.l.W, o.l.B}, Activation: o.act}
 }
 
-// node has the attributes stride, pad, and maxpool2, 1 for max-pooling of the result before the
-// activation.
+// node has the attributes stride, pad, maxpool2, 1 for max-pooling of the result before the
+// activation, and winograd, 1 for a shape whose training uses Winograd's algorithm.
 func (o *convOp) node() Node {
 	n := Node{Op: "conv2d", Inputs: []*Tensor{o.x}, Params: []*Param{o.l.W, o.l.B}, Activation: o.cfg.Activation}
-	n.Attrs = map[string]float64{"stride": float64(max(1, o.cfg.Stride)), "pad": float64(o.cfg.Pad), "maxpool2": 0}
+	n.Attrs = map[string]float64{"stride": float64(max(1, o.cfg.Stride)), "pad": float64(o.cfg.Pad), "maxpool2": 0, "winograd": 0}
+	if winogradPays(o.win, o.out, o.cfg) {
+		n.Attrs["winograd"] = 1
+	}
 	if o.cfg.MaxPool2 {
 		n.Attrs["maxpool2"] = 1
 	}

@@ -73,7 +73,7 @@ func TestTrace(t *testing.T) {
 	if nodes[0].Inputs[0] != x || nodes[6].Output != out || !reflect.DeepEqual(out.Shape, []int{2, 5}) {
 		t.Errorf("the network reads %p and makes %p of shape %v, want %p and %p", nodes[0].Inputs[0], nodes[6].Output, out.Shape, x, out)
 	}
-	if got, want := nodes[0].Attrs, (map[string]float64{"stride": 2, "pad": 1, "maxpool2": 0}); !reflect.DeepEqual(got, want) {
+	if got, want := nodes[0].Attrs, (map[string]float64{"stride": 2, "pad": 1, "maxpool2": 0, "winograd": 0}); !reflect.DeepEqual(got, want) {
 		t.Errorf("the convolution has %v, want %v", got, want)
 	}
 	if n := nodes[1]; n.Params[0] != norm.Gamma || n.Buffers[1] != norm.Var || n.Activation != ReLU || n.Inputs[1] != nil {

@@ -107,6 +107,11 @@ type Config struct {
 	// AUCWindow is the number of last samples of all ranks that Progressive covers, for click
 	// models, at most 50,000,000. 0 means 1,000,000.
 	AUCWindow int
+	// Precision is the format of the operands of matrix products, convolutions and attention:
+	// "fp32", or "bf16" on processors with AVX512-BF16. Sums, parameters, normalisations, losses,
+	// gradients and the optimizer are fp32 in both, and so are checkpoints: a resumed run may
+	// change the precision. "" means "fp32".
+	Precision string
 	// Dropout replaces the model's probability. 0 keeps the model's; a negative value disables
 	// dropout.
 	Dropout float64
@@ -199,7 +204,7 @@ type Config struct {
 // Defaults returns a model's default settings, for the data of a folder or data.Synthetic. For a
 // model without Build these are the defaults of all models.
 func Defaults(m model.Spec, folder string) Config {
-	c := Config{Model: m, Data: folder, Partition: PartitionShuffled, Batch: 64, Epochs: 10, Seed: 1, Threads: 1}
+	c := Config{Model: m, Data: folder, Partition: PartitionShuffled, Batch: 64, Epochs: 10, Seed: 1, Threads: 1, Precision: fp32}
 	c.Exchange = distopt.Config{Strategy: distopt.FP32, NonFinite: "end", Accumulation: 1}
 	c.Heter = Heter{Micros: usualMicros, Values: "fp32"}
 	c.Servers = Servers{GeoSteps: 8, Threads: 1, Values: "fp32"} // 8 keeps the model near bsp's, and avoids most of the traffic
@@ -241,7 +246,7 @@ func (c Config) settled(ranks int) Config {
 		own.SetOptimizer(c.Optimizer)
 		c.LR = own.LR
 	}
-	c.Optimizer, c.Partition = cmp.Or(c.Optimizer, "sgd"), cmp.Or(c.Partition, PartitionShuffled)
+	c.Optimizer, c.Partition, c.Precision = cmp.Or(c.Optimizer, "sgd"), cmp.Or(c.Partition, PartitionShuffled), cmp.Or(c.Precision, fp32)
 	c.Exchange.Strategy, c.Servers.GeoSteps = cmp.Or(c.Exchange.Strategy, distopt.FP32), cmp.Or(c.Servers.GeoSteps, usual.Servers.GeoSteps)
 	if c.Observer == nil {
 		c.Observer = unobserved{}
@@ -319,6 +324,7 @@ func (c Config) Validate() error {
 	c.validateExchange(&f)
 	c.validateAverage(&f)
 	c.validateWorkers(&f)
+	c.validatePrecision(&f)
 	c.validateServers(&f)
 	c.validateHeter(&f)
 	f.Join(c.unused())

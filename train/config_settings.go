@@ -61,6 +61,8 @@ func (c *Config) trainingSettings() []setting.Row {
 			About: "L2 penalty on the parameters; with adamw a decay separate from the gradient, of all but biases and normalisations"},
 		{Path: settingAverage, Unit: "decay", Value: setting.Float(&c.Average),
 			About: "decay of an exponential moving average of the weights, such as 0.999, for evaluations, predictions and exports; in step t at most (1+t)/(10+t); 0: no average"},
+		{Path: settingPrecision, Commands: setting.Eval | setting.Predict | setting.BenchStep, Flag: "precision", Scope: setting.JobMutable, Value: setting.Choice(&c.Precision, fp32, bf16, ""),
+			About: "format of the operands of matrix products, convolutions and attention: fp32, or bf16 with sums in fp32, on processors with AVX512-BF16; all else is fp32 in both"},
 		{Path: "training.dropout", Flag: "dropout", Unit: "share", Value: setting.Parsed(&c.Dropout, parseDropout, formatDropout),
 			About: "share of values that language models drop in training; default: the model's share"},
 		{Path: settingWeights, Unit: "CLASS=WEIGHT,…", Value: setting.Parsed(&c.ClassWeights, checkedWeights, func(text string) string { return text }),

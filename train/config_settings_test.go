@@ -40,7 +40,7 @@ func other() Config {
 	c := Config{
 		Data: "d", TrainFile: "t", EvalFile: "e", SkipBad: 1, TrainLimit: 2, EvalLimit: 3, TableRows: 4, Target: "y", Schema: table.Schema{"a": table.Ignore}, MinCount: 5, Split: 0.3, Layout: "avazu", Partition: PartitionFiles, ImageSize: 64, Stream: true, Window: 5,
 		Best: Best{Metric: "loss", Patience: 3}, LogEvery: 2, Batch: 7, Average: 0.99, Epochs: 8, Optimizer: "adam", TableRules: "w*=ftrl:rate=50", LR: 0.3, Cosine: true, Floor: 1e-9,
-		Warmup: schedule.Warmup{Epochs: 0.1}, Momentum: 0.5, Eps: 1e-7, WeightDecay: 2, Dropout: 0.25, ClassWeights: "a=2,b=0.5", LabelSmoothing: 0.1, Seed: 1 << 63, Threads: 9,
+		Warmup: schedule.Warmup{Epochs: 0.1}, Momentum: 0.5, Eps: 1e-7, WeightDecay: 2, Dropout: 0.25, ClassWeights: "a=2,b=0.5", LabelSmoothing: 0.1, Seed: 1 << 63, Threads: 9, Precision: bf16,
 		Heter: Heter{Count: 2, Micros: 3, Values: "bf16"}, Servers: Servers{CacheBytes: 1 << 20, Staleness: 1, GeoSteps: 2, Threads: 3, Values: "bf16", Click: map[string]float64{"decay": 0.1, "rate": 3}},
 		Exchange: distopt.Config{Strategy: "auto", Plan: "exact", BucketBytes: 10, ClipNorm: 11, Accumulation: 12, Partitions: 13, Spars: 0.1, Every: 14,
 			Rule: compress.RulePaper, ClipValue: 15, Momentum: 0.9, LimitSum: true, LayerThresholds: true, NonFinite: "skip"},

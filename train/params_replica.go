@@ -77,9 +77,13 @@ func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) 
 	if job.Reducer() != nil && cfg.Exchange.Strategy == distopt.PartialUpdate {
 		return nil, fmt.Errorf("strategy %s averages parameters between ranks, and does not use the job's %d aggregation servers: use another strategy, or no servers", distopt.PartialUpdate, job.Servers())
 	}
+	kernels, err := cfg.kernels()
+	if err != nil {
+		return nil, err
+	}
 	opts.Batch, opts.Dropout = cfg.Batch, cfg.Dropout
 	r := &Replica{
-		Spec: cfg.Model, Params: nn.NewParams(cfg.Seed), kernels: simd.Host(), job: job, seed: cfg.Seed, skips: cfg.Exchange.NonFinite == "skip",
+		Spec: cfg.Model, Params: nn.NewParams(cfg.Seed), kernels: kernels, job: job, seed: cfg.Seed, skips: cfg.Exchange.NonFinite == "skip",
 		stream: uint64(job.Rank()*cfg.Servers.threads() + number),
 	}
 	if number == 0 {
@@ -88,7 +92,6 @@ func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) 
 	r.params = place(r)
 	r.params.layOut(r.Params)
 	r.model = cfg.Model.Build(r.Params, opts)
-	var err error
 	if r.learner, err = cfg.trainingModel(r.model); err == nil {
 		err = cfg.Start.choose(r.Params, r.Spec.PyTorch)
 	}

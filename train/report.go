@@ -136,7 +136,7 @@ func (r *run) info() Info {
 		Epochs: r.cfg.Epochs, StepsPerEpoch: r.data.steps, Optimizer: r.cfg.Optimizer, Schedule: r.cfg.schedule().String(), UsualRate: r.usualRate(), GlobalBatch: r.globalBatch(), Seed: r.cfg.Seed, Fold: r.cfg.foldNumber(),
 		Strategy: string(o.Strategy()), Codec: o.Codec(), Exchange: o.Explain(), Plan: o.PlanName(), PlanSHA256: o.Plan().SHA256(), Buckets: len(o.Plan()),
 		Kernels: r.replica.Kernels(), Transport: r.job.Transport(), Placement: r.job.Placement(), DataSet: r.cfg.source(), DataNotes: slices.Concat(r.data.set.Notes, r.data.shares.notes, r.data.notes), Columns: columns, ColumnNotes: columnNotes, Best: best,
-		Parameters: slices.Concat(r.reports.initial, r.replica.chosen(), r.keyed()), Initial: r.reports.initial, Resumed: r.resumption.found.File, Steps: o.Steps(), Changed: r.resumption.found.Changed,
+		Parameters: slices.Concat(r.reports.initial, r.replica.chosen(), r.replica.precision(), r.keyed()), Initial: r.reports.initial, Resumed: r.resumption.found.File, Steps: o.Steps(), Changed: r.resumption.found.Changed,
 	}
 }
 

@@ -235,6 +235,7 @@ func filesOf(told []setting.Assignment) (f files) {
 // []data.StreamPosition and ServersPart, and the data's fingerprint.
 const (
 	moreData        = "data"
+	moreKernels     = "kernels" // kind of the kernels
 	morePast        = "past"
 	moreExchange    = "exchange"
 	morePlaces      = "places"

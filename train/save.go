@@ -231,7 +231,7 @@ func (s *saver) files() (best, last string) {
 // more returns the header's entries in addition to parameters and settings. places is "" without
 // streams.
 func (s *saver) more(p position, places string) (map[string]string, error) {
-	more := map[string]string{moreData: s.data.dataName(), moreSet: s.data.description}
+	more := map[string]string{moreData: s.data.dataName(), moreSet: s.data.description, moreKernels: s.replica.Kernels()}
 	for _, part := range []struct {
 		name, content string
 		value         any
