@@ -202,7 +202,7 @@ func (s State) writeFile(path string, header []byte) (WriteFile, error) {
 	return f, nil
 }
 
-// prune removes checkpoints except the newest keep, the one just saved and the steps in spare.
+// prune removes all checkpoints but the keep newest, the saved one and the steps in spare.
 func prune(dir, saved string, keep int, spare []int64) error {
 	if keep == 0 {
 		return nil

@@ -105,7 +105,7 @@ func Prepare(dir string, fresh bool) error {
 // may be on another host outside the lock.
 const leftAlone = time.Hour
 
-// removeLeftovers removes unfinished files older than leftAlone and, if locked, all of this host.
+// removeLeftovers removes unfinished files older than leftAlone or, if locked, of this host.
 func removeLeftovers(dir string, locked bool) error {
 	files, err := os.ReadDir(dir)
 	if err != nil {

@@ -121,7 +121,7 @@ func (w *Workspace) segment(g *segment) {
 	}
 }
 
-// undo returns a segment's entries to the residual and completes the sum.
+// undo moves a segment's entries back to the residual and adds the rest of grad.
 func (w *Workspace) undo(g *segment) {
 	t := &w.take
 	putBack(t.residual, t.base, g.index[:g.count], g.value[:g.count])

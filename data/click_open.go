@@ -90,8 +90,8 @@ func findClickStream(c Config) (train []string, p datafile.Pair, err error) {
 	return train, p, err
 }
 
-// openClicks reads both files into memory. A stream leaves the training rows in the files, and
-// reads the evaluation rows again each time, except from a compressed file.
+// openClicks reads both files into memory. With c.Stream the training rows stay in the files, and
+// the evaluation rows are read again each time, except from a compressed file.
 func openClicks(c Config, bad *datafile.Skips) (*Dataset, error) {
 	f, err := c.clickFormat()
 	if err != nil {

@@ -102,7 +102,7 @@ func (h holdout) holdsPath(path string) bool {
 	return h.holds(sum.Sum64())
 }
 
-// split divides a source. The last of few samples is an otherwise empty part, except in folds.
+// split divides a source. An empty part gets the last sample; in folds it is an error.
 func (h holdout) split(s Source) (train, eval Source, err error) {
 	n := s.Len()
 	if n < 2 {

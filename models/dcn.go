@@ -35,7 +35,7 @@ type crossLayer struct {
 	up   nn.Layer
 }
 
-// cross makes cross layers of a width, with matrices of a rank; 0 means full rank.
+// cross makes cross layers for inputs of this width, with matrices of rank, or of full rank for 0.
 func (c *clickNet) cross(width, layers, rank int) (all crossing) {
 	for i := range layers {
 		var l crossLayer

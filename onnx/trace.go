@@ -166,7 +166,7 @@ func sameOperation(a, b nn.Node) bool {
 	return same
 }
 
-// compareInput checks input k of node i: the same in all passes, or a constant tensor of the
+// compareInput checks that input k of node i is the same in all passes, or a constant tensor of the
 // program.
 func (t *traced) compareInput(i, k int) error {
 	a := t.passes[0]

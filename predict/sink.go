@@ -53,7 +53,7 @@ func (t *typed) write(block []byte) (err error) {
 	return nil
 }
 
-// begin creates the table for records of fields values.
+// begin creates the table, for records that have this number of fields.
 func (t *typed) begin(fields int) (err error) {
 	if t.table != nil {
 		return nil

@@ -194,7 +194,7 @@ func (v *tokens) parse(prompt string) (ids []int32, unknown []string) {
 	return ids, unknown
 }
 
-// text returns the text of tokens after the earlier tokens.
+// text returns the text of ids, which follow the tokens of earlier calls.
 func (v *tokens) text(ids []int32, first bool) []byte {
 	var b bytes.Buffer
 	for _, id := range ids {

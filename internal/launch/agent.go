@@ -226,7 +226,7 @@ func (a *agent) prepare(f frame) (out readiness) {
 	return out
 }
 
-// address returns this host's address: of the configured interface, or the target of ssh.
+// address returns this host's address: of the configured interface, or else as ssh dialed it.
 func (a *agent) address() (net.IP, error) {
 	if a.begin.Interface == "" {
 		if words := strings.Fields(a.Reached); len(words) == 4 && net.ParseIP(words[2]) != nil {

@@ -99,7 +99,7 @@ type agentHello struct {
 	Beat   time.Duration `json:"beat"`   // interval of heartbeats in both directions
 	Silent time.Duration `json:"silent"` // silence after which the peer counts as dead
 	Join   time.Duration `json:"join"`
-	// Interface has the processes' addresses. "" means the interface of the connection.
+	// Interface is the network interface of the processes. "" means that of the connection.
 	Interface string `json:"interface"`
 }
 

@@ -401,7 +401,7 @@ func (a *Array) turn(r io.Reader) error {
 	return nil
 }
 
-// sized checks that the shape's values fill the rest of an entry of entry bytes.
+// sized checks that the values of a.Shape fill the rest of an entry that has entry bytes.
 func (a *Array) sized(entry int64) error {
 	n, empty := int64(a.Type.Size), false
 	for _, d := range a.Shape {

@@ -80,8 +80,8 @@ func volcano(r *reader) (Assignment, bool) {
 	return p, true
 }
 
-// task returns this host's kind of task: the part of the host name, JOB-TASK-INDEX, in capitals and
-// with underscores for hyphens, for which the list of hosts has this host at index.
+// task returns this host's kind of task, in capitals and with underscores: the part KIND of the
+// host name, JOB-KIND-INDEX, for which the variable VC_KIND_HOSTS lists this host at index.
 func (r *reader) task(index int) string {
 	parts := strings.Split(r.host.Hostname, "-")
 	var names []string
