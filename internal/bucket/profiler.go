@@ -49,8 +49,8 @@ func (p *Profiler) begin() {
 // Backward marks the start of backward. A step without the call has no forward.
 func (p *Profiler) Backward(at time.Duration) { p.forward[p.now] = at }
 
-// Exclude subtracts time since backward's start, such as for a selection, from the times of later
-// layers.
+// Exclude subtracts d, spent since backward's start on other work such as a selection, from the
+// times of later layers.
 func (p *Profiler) Exclude(d time.Duration) { p.excluded += d }
 
 // Ready marks a layer's gradient as final.

@@ -196,7 +196,7 @@ func (b *exchangeBench) entries(size int) *compress.Sparse {
 	return s
 }
 
-// lines fits lines to the points of each algorithm. Algorithms follow each other by size; an
+// lines fits lines to the points of each algorithm. Each algorithm covers a range of sizes; an
 // algorithm with a single size joins the next.
 func (b *exchangeBench) lines() ([]bucket.LinkProfile, error) {
 	var out []bucket.LinkProfile

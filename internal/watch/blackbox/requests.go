@@ -141,7 +141,7 @@ func (p *Process) summed(group, seq uint32) bool {
 	})
 }
 
-// last returns the last request of a killed process without waiting peers, or nil.
+// last returns the last request of a killed process that no peer waited for, or nil.
 func (b *File) last() *Finding {
 	for i := range b.Processes {
 		p := &b.Processes[i]

@@ -26,7 +26,7 @@ var (
 	chartStyle string
 )
 
-// Script returns uPlot, and `plot` with the function chart, which draws a figure.
+// Script returns the JavaScript of uPlot, and of `plot` with the function chart to draw a figure.
 func Script() string { return uplotScript + chartScript }
 
 // Style returns the CSS of the charts, with the colours of a page, light and dark.

@@ -45,7 +45,7 @@ func WriteTrials(to io.Writer, s search.Search) error {
 }
 
 // bySetting returns the chart of the metric by the values of a setting: the mean over the trials of
-// each value, with their range. Words stand in the order of the list.
+// each value, with their range. Values that are words keep the order of the list.
 func bySetting(s search.Search, a search.Axis) figure {
 	f := figure{Name: "by-" + string(a.Path), Title: "Test " + s.Metric.Title + ", by " + string(a.Path), Kind: "points", Lines: plot.Lines{XLabel: string(a.Path), Percent: s.Metric.Percent}}
 	position, names := positions(a)

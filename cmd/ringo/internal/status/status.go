@@ -73,7 +73,7 @@ func oneJob(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// ask requests the status of all jobs below base, or with the name's prefix; none is an error.
+// ask requests the status of all jobs below base, or with the name's prefix. No job is an error.
 func ask(ctx context.Context, base, name string) ([]dashboard.Status, error) {
 	var jobs []jobregistry.Job
 	for _, j := range jobregistry.Jobs(base) {
