@@ -347,6 +347,40 @@ int ringo_tables_close(ringo_tables *tables) { return forked ? refuse_forked() :
 int ringo_test(ringo_work *work) { return ringo_wait(work, 0); }
 int ringo_wait(ringo_work *work, int64_t timeout_ms) { return forked ? refuse_forked() : borderWait(work, timeout_ms, last()); }
 
+/* ---- heter-trainers ---- */
+
+int border_part_open(const ringo_part *p, const char *about, ringo_part_memory *memory, char *error, size_t room) {
+  return p->open(p->context, about, memory, error, room);
+}
+
+int border_part_run(const ringo_part *p, ringo_micro_batch *m, char *error, size_t room) { return p->run(p->context, m, error, room); }
+
+int border_part_update(const ringo_part *p, double rate, float scale, char *error, size_t room) {
+  return p->update(p->context, rate, scale, error, room);
+}
+
+int border_part_sync(const ringo_part *p, int action, char *error, size_t room) { return p->sync(p->context, action, error, room); }
+
+void border_part_close(const ringo_part *p) {
+  if (p->close != NULL) p->close(p->context);
+}
+
+void border_part_report(const ringo_part *p, const char *line) {
+  if (p->report != NULL) p->report(p->context, line);
+}
+
+int ringo_serve_part(const ringo_options *options, const char *settings, const ringo_part *part) {
+  if (forked) return refuse_forked();
+  ringo_options o = RINGO_OPTIONS_INIT;
+  ringo_part p = {0};
+  if (options != NULL && !taken(&o, sizeof o, options, options->struct_size))
+    return refuse(RINGO_ERROR_INVALID, "ringo_serve_part: struct_size of the options is not set, begin with RINGO_OPTIONS_INIT, or they are of a later version of libringo");
+  if (part == NULL || !taken(&p, sizeof p, part, part->struct_size) || p.open == NULL || p.run == NULL || p.update == NULL || p.sync == NULL)
+    return refuse(RINGO_ERROR_INVALID, "ringo_serve_part: the part needs struct_size, open, run, update and sync");
+  handlers_on_their_stack();
+  return borderServePart(&o, (char *)(settings == NULL ? "" : settings), &p, last());
+}
+
 /* ---- 16-bit numbers ---- */
 
 static int convert(int type, int back, uint16_t *halves, float *floats, size_t n) {

@@ -40,4 +40,12 @@ enum { /* the numbers of internal/bindings.Kind */
 
 enum { BORDER_RANK, BORDER_SIZE, BORDER_LOCAL_RANK, BORDER_TRANSPORT, BORDER_SERVERS, BORDER_ALGORITHM }; /* what can be asked of a job */
 
+/* The functions of a ringo_part, which Go cannot call itself. */
+int border_part_open(const ringo_part *p, const char *about, ringo_part_memory *memory, char *error, size_t room);
+int border_part_run(const ringo_part *p, ringo_micro_batch *m, char *error, size_t room);
+int border_part_update(const ringo_part *p, double rate, float scale, char *error, size_t room);
+int border_part_sync(const ringo_part *p, int action, char *error, size_t room);
+void border_part_close(const ringo_part *p);
+void border_part_report(const ringo_part *p, const char *line);
+
 #endif

@@ -373,6 +373,59 @@ int ringo_save(ringo_tables *tables, uint64_t step, uint64_t oldest, uint64_t *n
 /* ringo_tables_close leaves the servers in good order. Without it and ringo_leave they take this rank for lost. */
 int ringo_tables_close(ringo_tables *tables);
 
+/* ---- heter-trainers --------------------------------------------------------------------------------------------- */
+
+/* A heter-trainer computes the last layers of a model, the stage, for the ranks of a job: see docs/heter.md. ringo_serve_part makes
+ * this process one, and calls the functions of ringo_part for the computation.
+ *
+ * A ringo_micro_batch is a part of a rank's batch. Arrays are in the order of the samples, and valid during the call alone. */
+typedef struct ringo_micro_batch {
+  size_t n;                /* number of samples */
+  int eval;                /* 1: only out, loss, terms and correct are needed */
+  float seed;              /* gradient of the step's loss with respect to this micro-batch's loss */
+  const float *const *in;  /* inputs of the stage, in the order of the cut's In, n x Shape values each */
+  const int32_t *labels;   /* n x Labels values */
+  const float *targets;    /* n x Targets values */
+  float *out;              /* to write: the result of the stage, n x Out values */
+  float *const *gradients; /* to write: gradients of in; NULL for inputs that need none */
+  float loss;              /* to set: the mean over terms */
+  size_t terms, correct;   /* to set: number of samples, or tokens, in the mean; number of right ones for a classifier */
+} ringo_micro_batch;
+
+/* ringo_part_memory is memory of the program, valid until close. It has copies of the device's values, or the values themselves. */
+typedef struct ringo_part_memory {
+  float *gradients, *values; /* of the parameters, n values each */
+  size_t n;
+  float *state; /* of the optimizer, n_state values */
+  size_t n_state;
+  int start; /* 1: parameters are at the Offset of the cut's Slots, and rank 0 sends their first values; 2: others, which ranks cannot save */
+} ringo_part_memory;
+
+/* Actions of sync: copies between the device and this memory, and a new sum of gradients. */
+enum { RINGO_READ_GRADIENTS, RINGO_WRITE_GRADIENTS, RINGO_READ_STATE, RINGO_WRITE_STATE, RINGO_RESET_GRADIENTS };
+
+/* ringo_part has the functions of a program. They return 0, or another number after they have written a text to error, room bytes with the
+ * zero byte: it ends the job. open may be called by another thread than the one that has called ringo_serve_part, report by any thread. */
+typedef struct ringo_part {
+  size_t struct_size; /* sizeof(ringo_part) */
+  void *context;      /* first argument of each function */
+  /* open gets the ranks' description of the model as JSON: its field "cut" has the stage, with inputs, result, parameters and operations. */
+  int (*open)(void *context, const char *about, ringo_part_memory *memory, char *error, size_t room);
+  /* run computes the stage and the loss, and adds to the gradients of the parameters unless eval is set. */
+  int (*run)(void *context, ringo_micro_batch *micro_batch, char *error, size_t room);
+  /* update moves the parameters by the gradients x scale, at a learning rate. */
+  int (*update)(void *context, double rate, float scale, char *error, size_t room);
+  int (*sync)(void *context, int action, char *error, size_t room);
+  void (*close)(void *context);                    /* after a successful open; NULL: nothing */
+  void (*report)(void *context, const char *line); /* a line for users; NULL: nothing */
+} ringo_part;
+
+/* ringo_serve_part returns when all ranks have left. options place it by hand: size is the number of ranks, rank the number of this
+ * heter-trainer; NULL: the variables of `ringo run` do, or RINGO_HETER_INDEX, RINGO_HETER_ADDRS, RINGO_WORLD_SIZE and a ticket. settings is
+ * NULL or JSON, with those of the ranks: addresses (of all heter-trainers, by hand), stateless (true for every --sync but bsp),
+ * trainer_threads. The process is no rank, and needs no ringo_join. */
+int ringo_serve_part(const ringo_options *options, const char *settings, const ringo_part *part);
+
 /* ---- 16-bit numbers --------------------------------------------------------------------------------------------- */
 
 /* These round float to 16 bits, to the nearest and of two to the even one, and back, which is exact. */

@@ -63,7 +63,7 @@ fi
 sed -n 's/^ *\(ringo_[a-z0-9_]*\);/\1/p' capi/ringo.map | sort >"$work/wanted"
 nm -D --defined-only "$work/prefix/lib/libringo.so" | awk '$2 == "T" {sub(/@@.*/, "", $3); print $3}' | sort >"$work/exported"
 diff "$work/wanted" "$work/exported"
-if nm -D --defined-only "$work/prefix/lib/libringo.so" | grep -v ' RINGO_1\(_[12]\)\?$\|@@RINGO_1\(_[12]\)\?$'; then
+if nm -D --defined-only "$work/prefix/lib/libringo.so" | grep -v ' RINGO_1\(_[123]\)\?$\|@@RINGO_1\(_[123]\)\?$'; then
   echo "these are exported, too" && exit 1
 fi
 

@@ -86,6 +86,8 @@ type shape struct {
 	Classes int           `json:"classes"`
 	Slots   []model.Slot  `json:"slots"`
 	Options model.Options `json:"options"`
+	// Cut is for heter-trainers without the model's code.
+	Cut *heter.Cut `json:"cut"`
 }
 
 func (s shape) apply(m model.Spec) model.Spec {
@@ -165,7 +167,7 @@ func (r *Replica) delegate(c Config, o model.Options) error {
 	if len(cut.Frozen) > 0 && c.Start.From != "" {
 		return setting.Errorf("training.init-from", "%s: %s of the heter-trainers' stage would be frozen at values that heter-trainers do not receive: train these parameters, or remove %v", c.Start.From, tensornames.Enumerate(cut.Frozen), setting.Path("heter.count"))
 	}
-	about, err := json.Marshal(shape{m.Input, m.IDs, m.Labels, m.Targets, m.Classes, m.Slots, o})
+	about, err := json.Marshal(shape{m.Input, m.IDs, m.Labels, m.Targets, m.Classes, m.Slots, o, cut})
 	if err != nil {
 		return err
 	}
@@ -207,7 +209,11 @@ func (f *heterParams) begin(c Config, at beginning) (err error) {
 	if r.job.Rank() == 0 && c.Checkpoint.Dir != "" && !f.stateless {
 		f.state = make([]float32, f.heters.StateLen()-f.heters.Len())
 	}
-	if r.job.Rank() == 0 && c.Start.From != "" && !f.stateless { // a run that resumes overwrites the values
+	if err := c.fitsOwn(f.heters.Start()); err != nil {
+		return err
+	}
+	given := c.Start.From != "" || f.heters.Start() == heter.StartTrainer
+	if r.job.Rank() == 0 && given && !f.stateless { // a run that resumes overwrites the values
 		if err := f.give(nil); err != nil {
 			return err
 		}
@@ -316,7 +322,7 @@ func (f *heterParams) sync() error {
 
 // settle loads the part's parameters as the last step left them.
 func (f *heterParams) settle() error {
-	if f.stateless {
+	if f.stateless || f.heters.Start() == heter.StartOwn {
 		return nil
 	}
 	all := make([]float32, f.heters.Len())

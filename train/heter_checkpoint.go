@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/nn"
 )
@@ -26,6 +27,22 @@ func (f *heterParams) give(state []float32) error {
 		return err
 	}
 	return f.heters.Begin(append(all, state...))
+}
+
+// fitsOwn reports settings that need the parameters of heter-trainers with parameters of their own.
+func (c Config) fitsOwn(s heter.Start) error {
+	const text = "%s: the parameters of the heter-trainers' module are not those of the model's stage, so that ranks cannot %s them: give the module these parameters, or remove the setting"
+	switch {
+	case s != heter.StartOwn:
+		return nil
+	case c.sendsParams():
+		return setting.Errorf("sync", text, c.Servers.Consistency, "send")
+	case c.Start.From != "":
+		return setting.Errorf("training.init-from", text, c.Start.From, "set")
+	case c.Checkpoint.Dir != "":
+		return setting.Errorf("checkpoint.dir", text, c.Checkpoint.Dir, "save")
+	}
+	return nil
 }
 
 // resumed gives heter-trainers the part of the checkpoint that rank 0 has read.

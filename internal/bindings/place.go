@@ -14,6 +14,9 @@ type Place struct {
 	// Size, Rank and Rendezvous place a rank by hand: see ringo.Config. Size 0: a launcher's place.
 	Size, Rank int
 	Rendezvous string
+	// Heters are the addresses of all heter-trainers, for a heter-trainer placed by hand: Size is
+	// the number of ranks, and Rank an index into Heters.
+	Heters []string
 	// Ticket is the job's secret, 64 hexadecimal digits, and TicketFile a file with the secret,
 	// readable only by its owner, for a rank placed by hand; at most one is set. Without both, an
 	// environment variable has the secret.
@@ -37,6 +40,9 @@ func (p Place) Config(lookup func(string) (string, bool)) (ringo.Config, error) 
 		return ringo.Config{}, err
 	}
 	c := ringo.Config{Size: p.Size, Rank: p.Rank, Rendezvous: p.Rendezvous, TicketFile: p.TicketFile, Transport: p.Transport, Bind: launch.Bind(p.Bind)}
+	if c.Heters = p.Heters; len(p.Heters) > 0 {
+		c.HeterTrainer = true
+	}
 	c.Collective.Algorithm, c.Collective.Timeout, c.Times.Join = p.Algorithm, p.Timeout, p.JoinTimeout
 	c.Lookup = func(name string) (string, bool) {
 		switch {

@@ -60,6 +60,8 @@ type Cut struct {
 	Frozen, TrainerParams []string
 	// Slots are the ranges of the stage's parameters in a device's arena.
 	Slots []nn.ParamRange
+	// Stage are the stage's operations, Loss those of the loss of its result.
+	Stage, Loss []StageOp
 	// Hash depends on the stage's operations, parameters and shapes.
 	Hash [sha256.Size]byte
 }
@@ -264,6 +266,7 @@ func (f *finder) judge(t *nn.Tape) error {
 	if err := f.crossings(nodes[:f.lo]); err != nil {
 		return err
 	}
+	f.cut.Stage, f.cut.Loss = f.describeOps(nodes)
 	return f.deal(nodes)
 }
 

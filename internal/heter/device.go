@@ -159,8 +159,8 @@ func (d *CPU) State() [][]float32 {
 // Update is the optimizer's step. A gradient that is not finite is an error, without an update.
 func (d *CPU) Update(rate float64, scale float32) error {
 	g := d.Gradients()
-	if s := simd.Host().SumSquares(g); s-s != 0 {
-		return errors.New("heter: the gradient of the heter-trainers' part is not finite: lower the learning rate, or look for a fault in the data or the model")
+	if err := finite(g); err != nil {
+		return err
 	}
 	d.opt.SetLR(rate)
 	d.opt.BeginStep()

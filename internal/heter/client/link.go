@@ -13,6 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/cluster"
 	"github.com/ringo-ml/ringo/internal/frames"
+	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/heter/message"
 	"github.com/ringo-ml/ringo/internal/heter/sharedmem"
 	"github.com/ringo-ml/ringo/internal/wire"
@@ -84,6 +85,9 @@ func (c *Client) reachAll(ctx context.Context) error {
 	return nil
 }
 
+// Start returns the source of the stage's first values.
+func (c *Client) Start() heter.Start { return c.welcome.Start }
+
 // lostLink returns the link of an already lost heter-trainer.
 func (c *Client) lostLink(i int, addr string) *link {
 	k := &link{c: c, index: i, addr: addr, isLost: true, over: make(chan struct{})}
@@ -138,6 +142,9 @@ func (c *Client) try(ctx context.Context, i int, addr string, late bool) (*link,
 	}
 	if !stop() {
 		err = context.Cause(ctx)
+	}
+	if w := c.welcome; err == nil && w.Values > 0 && k.welcome.Start != w.Start {
+		err = message.Malformed("first values of another source than those of other heter-trainers: start all with the same heter.device")
 	}
 	if w := c.welcome; err == nil && w.Values > 0 && (k.welcome.Values != w.Values || k.welcome.State != w.State) {
 		err = message.Malformed("a state of %d values, %d with the optimizer's, that of others has %d and %d: give all the same settings", k.welcome.Values, k.welcome.State, w.Values, w.State)

@@ -179,6 +179,7 @@ var ways = []struct {
 	{"link", func(c *service.Config) { c.LinkOnly = true }},
 	{"memory", func(c *service.Config) { c.LinkOnly = false }},
 	{"both", func(c *service.Config) { c.LinkOnly = c.Index%2 == 0 }}, // what one had in memory goes to others by the link, and the reverse
+	{"callbacks", behind},
 }
 
 // inAllWays runs a test for each way, of which the last one has something of the others, and is enough for a short one.

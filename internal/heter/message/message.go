@@ -43,12 +43,13 @@ import (
 	"math"
 	"time"
 
+	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/server/message"
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
 // protocol is the version of all encodings of this package.
-const protocol = 9
+const protocol = 10
 
 // Types of frames.
 const (
@@ -191,6 +192,7 @@ func asNumber(is bool) int {
 //	28     8     Incarnation
 //	36     16    ShmSocket
 //	52     16    Key
+//	68     4     Start
 type Welcome struct {
 	Micros  int // maximum micro-batches in flight
 	Samples int // maximum per micro-batch
@@ -204,9 +206,10 @@ type Welcome struct {
 	// ShmSocket is the name of a socket where a trainer of the same host exchanges shared memory,
 	// with a Key: see package internal/heter/sharedmem. Zero: none.
 	ShmSocket, Key [16]byte
+	Start          heter.Start
 }
 
-const welcomeSize = 68
+const welcomeSize = 72
 
 // Append appends w to b.
 func (w Welcome) Append(b []byte) []byte {
@@ -214,7 +217,7 @@ func (w Welcome) Append(b []byte) []byte {
 		b = le.AppendUint32(b, uint32(v))
 	}
 	b = le.AppendUint64(b, w.Incarnation)
-	return append(append(b, w.ShmSocket[:]...), w.Key[:]...)
+	return le.AppendUint32(append(append(b, w.ShmSocket[:]...), w.Key[:]...), uint32(w.Start))
 }
 
 // ParseWelcome decodes Append's encoding.
@@ -224,7 +227,7 @@ func ParseWelcome(b []byte) (w Welcome, err error) {
 	}
 	at := func(i int) int { return int(le.Uint32(b[4*i:])) }
 	ms := func(i int) time.Duration { return time.Duration(at(i)) * time.Millisecond }
-	w = Welcome{Micros: at(0), Samples: at(1), Bytes: at(2), Values: at(3), Heartbeat: ms(4), Silence: ms(5), State: at(6), Incarnation: le.Uint64(b[28:]), ShmSocket: [16]byte(b[36:]), Key: [16]byte(b[52:])}
+	w = Welcome{Micros: at(0), Samples: at(1), Bytes: at(2), Values: at(3), Heartbeat: ms(4), Silence: ms(5), State: at(6), Incarnation: le.Uint64(b[28:]), ShmSocket: [16]byte(b[36:]), Key: [16]byte(b[52:]), Start: heter.Start(b[68])}
 	for i := range 7 {
 		if at(i) < 1 || at(i) > math.MaxInt32 {
 			return w, Malformed("a welcome with the number %d: want 1 to %d", at(i), math.MaxInt32)
@@ -232,6 +235,9 @@ func ParseWelcome(b []byte) (w Welcome, err error) {
 	}
 	if w.State < w.Values || w.Incarnation == 0 {
 		return w, Malformed("a welcome of life %d with %d values, and %d of these and the optimizer's", w.Incarnation, w.Values, w.State)
+	}
+	if at(17) > int(heter.StartOwn) {
+		return w, Malformed("a welcome with source %d of first values", at(17))
 	}
 	if w.Silence < 2*w.Heartbeat {
 		return w, Malformed("a welcome with heartbeats every %v and a silence of %v", w.Heartbeat, w.Silence)

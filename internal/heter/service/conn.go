@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/frames"
+	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/heter/message"
 	"github.com/ringo-ml/ringo/internal/heter/sharedmem"
 	"github.com/ringo-ml/ringo/internal/wire"
@@ -167,8 +168,8 @@ func (c *conn) greet(f wire.Header) error {
 	}
 	c.layout = message.Layout{Cut: c.s.cut, Code: c.hello.Code}
 	w := message.Welcome{
-		Micros: cfg.Micros, Samples: cfg.Samples, Bytes: cfg.Bytes, Values: len(c.s.device.Values()), State: c.s.stateLen(), Incarnation: c.s.incarnation,
-		Heartbeat: cfg.Times.Heartbeat, Silence: cfg.Times.DeadAfter,
+		Micros: cfg.Micros, Samples: cfg.Samples, Bytes: cfg.Bytes, Values: c.s.values, State: c.s.state, Incarnation: c.s.incarnation,
+		Heartbeat: cfg.Times.Heartbeat, Silence: cfg.Times.DeadAfter, Start: heter.StartOf(c.s.device),
 	}
 	w.ShmSocket, w.Key = c.offer()
 	if err := c.io.WriteFrame(message.TypeWelcome, w.Append(nil)); err != nil {
@@ -325,7 +326,7 @@ func (c *conn) counted(b []byte) (message.End, error) {
 }
 
 func (c *conn) asked(b []byte) error {
-	a, err := message.ParseAsk(b, c.s.stateLen())
+	a, err := message.ParseAsk(b, c.s.state)
 	if err != nil {
 		return err
 	}
@@ -334,7 +335,7 @@ func (c *conn) asked(b []byte) error {
 
 func (c *conn) put(b []byte) error {
 	n := min(len(b), message.AskSize)
-	a, err := message.ParsePiece(b[:n], len(b), c.s.stateLen())
+	a, err := message.ParsePiece(b[:n], len(b), c.s.state)
 	if err == nil && a.Step != 1 {
 		err = message.Malformed("values to begin with, of step %d", a.Step)
 	}

@@ -117,6 +117,8 @@ type Server struct {
 	about   []byte // description that the device was opened with
 	cut     *heter.Cut
 	device  heter.Device
+	values  int // parameters on the device
+	state   int // values of the device's state
 
 	// group and the next fields belong to the working goroutine.
 	group        StepGroup // nil without a group
@@ -236,7 +238,10 @@ func (s *Server) open(about []byte) error {
 	if err != nil {
 		return err
 	}
-	s.about, s.cut, s.device = bytes.Clone(about), cut, device
+	s.about, s.cut, s.device, s.values = bytes.Clone(about), cut, device, len(device.Values())
+	for _, x := range device.State() {
+		s.state += len(x)
+	}
 	return nil
 }
 

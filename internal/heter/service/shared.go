@@ -58,7 +58,7 @@ func isSecure(nc any) bool {
 func (c *conn) lend(theirs *sharedmem.View) (*sharedmem.Region, error) {
 	slots, lent := c.s.cfg.Micros, 0
 	if c.s.cfg.Stateless { // the last slot is for sums
-		slots, lent = slots+1, len(c.s.device.Values())
+		slots, lent = slots+1, c.s.values
 	}
 	_, size := c.layout.Slots(c.s.cfg.Samples, lent)
 	m, err := sharedmem.New(slots, size)
@@ -115,7 +115,7 @@ func (c *conn) sharedParams() error {
 	if err := c.idle(0, 0); err != nil {
 		return err
 	}
-	s, own, n := c.shared.Load(), &c.borrowed, 4*len(c.s.device.Values())
+	s, own, n := c.shared.Load(), &c.borrowed, 4*c.s.values
 	if s == nil {
 		return message.Malformed("values to compute with in memory, and none is shared")
 	}

@@ -10,13 +10,6 @@ import (
 // The device's state, as one sequence, is read by trainers for checkpoints, and written before the
 // first step of a resumed run.
 
-func (s *Server) stateLen() (n int) {
-	for _, x := range s.device.State() {
-		n += len(x)
-	}
-	return n
-}
-
 // span calls do with the slices of the state for n values from lo.
 func (s *Server) span(lo, n int, do func(x []float32)) {
 	for _, x := range s.device.State() {
@@ -29,8 +22,8 @@ func (s *Server) span(lo, n int, do func(x []float32)) {
 	}
 }
 
-// values returns the answer to an Ask, in the memory of b.
-func (s *Server) values(a message.Ask, b []byte) []byte {
+// readState returns the answer to an Ask, in the memory of b.
+func (s *Server) readState(a message.Ask, b []byte) []byte {
 	b = a.Append(b[:0])
 	s.span(a.Lo, a.Count, func(x []float32) { b = append(b, bytesview.Bytes(x)...) })
 	return b

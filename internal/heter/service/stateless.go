@@ -1,7 +1,10 @@
 package service
 
 import (
+	"fmt"
+
 	"github.com/ringo-ml/ringo/internal/bytesview"
+	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/heter/message"
 	"github.com/ringo-ml/ringo/internal/wire"
 )
@@ -35,7 +38,7 @@ func (c *conn) loan(n int) error {
 		return err
 	}
 	if own.have == len(own.values) {
-		own.room = bytesview.Sized(own.room, len(c.s.device.Values()))
+		own.room = bytesview.Sized(own.room, c.s.values)
 		own.values, own.sharedSum, own.have = own.room, nil, 0
 	}
 	head, err := c.io.ReadAll(message.AskSize)
@@ -72,7 +75,7 @@ func (c *conn) idle(n, least int) error {
 // lendable returns an error for a micro-batch without complete parameters.
 func (c *conn) lendable(t *task) error {
 	if own := &c.borrowed; own.number == 0 || own.have < len(own.values) {
-		return message.Malformed("micro-batch %d with %d values of the part, of %d", t.head.Number, own.have, len(c.s.device.Values()))
+		return message.Malformed("micro-batch %d with %d values of the part, of %d", t.head.Number, own.have, c.s.values)
 	}
 	return nil
 }
@@ -138,7 +141,7 @@ func (s *Server) saveSum() {
 }
 
 // collected completes a trainer's sum for its connection.
-func (s *Server) collected(t *task) {
+func (s *Server) collected(t *task) error {
 	c := t.conn
 	if s.owner == c { // the next step has new parameters
 		s.belong(nil)
@@ -159,10 +162,14 @@ func (s *Server) collected(t *task) {
 		clear(to)
 	}
 	own.summed = false
+	if err := heter.CopyError(s.device); err != nil {
+		return fmt.Errorf("the gradients for trainer %d: %w", c.hello.Trainer, err)
+	}
 	s.mu.Lock()
 	s.figures.Steps++
 	s.mu.Unlock()
 	c.out <- t
+	return nil
 }
 
 // writeSum writes a sum in pieces, or a reference to shared memory.

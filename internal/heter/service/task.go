@@ -82,10 +82,12 @@ func (s *Server) do(t *task) error {
 	switch t.answer {
 	case message.TypeValues:
 		if s.cfg.Stateless {
-			s.collected(t)
-			return nil
+			return s.collected(t)
 		}
-		t.frame = s.values(t.ask, t.frame)
+		t.frame = s.readState(t.ask, t.frame)
+		if err := heter.CopyError(s.device); err != nil {
+			return fmt.Errorf("step %d: reading the state: %w", t.step, err)
+		}
 		t.conn.out <- t
 		return nil
 	case message.TypeTaken:
@@ -112,6 +114,9 @@ func (s *Server) do(t *task) error {
 		if err := s.sums.add(t.micro.Index, t.conn.hello.Trainer, s.device.Gradients()); err != nil {
 			return fmt.Errorf("step %d: %w", t.step, err)
 		}
+	}
+	if err := heter.CopyError(s.device); err != nil {
+		return fmt.Errorf("step %d: micro-batch %d of trainer %d: %w", t.step, t.head.Number, t.conn.hello.Trainer, err)
 	}
 	s.mu.Lock()
 	s.figures.MicroBatches++

@@ -1,0 +1,171 @@
+package heter
+
+import (
+	"errors"
+
+	"github.com/ringo-ml/ringo/internal/simd"
+)
+
+// Start is the source of a device's first parameter values.
+type Start uint8
+
+// The sources. With StartOwn the parameters are not those of the cut: trainers can neither set nor
+// save them.
+const (
+	StartSeed    Start = iota // the seed, equal on all processes of the job
+	StartTrainer              // trainer 0
+	StartOwn                  // the device
+)
+
+// SyncAction is a copy between a device and the host memory of Callbacks, or a Reset.
+type SyncAction int
+
+// The actions. The numbers never change: programs in C have them.
+const (
+	ReadGradients SyncAction = iota // from the device to host memory
+	WriteGradients
+	ReadState // parameters and the optimizer's state
+	WriteState
+	ResetGradients
+)
+
+// Callbacks is a Device of another program, behind functions. Values are copied from the device
+// when a caller asks for them, and back before the device's next operation. The program may
+// therefore use the same memory on host and device, with copies that do nothing.
+type Callbacks struct {
+	// Memory is the host memory. Its State is the optimizer's state alone.
+	Memory struct{ Gradients, Values, State []float32 }
+	Start  Start
+	// OnRun, OnUpdate and OnSync are Device.Run, Device.Update and the copies; an error ends the
+	// job. OnClose may be nil.
+	OnRun    func(m *MicroBatch) error
+	OnUpdate func(rate float64, scale float32) error
+	OnSync   func(action SyncAction) error
+	OnClose  func()
+
+	gradients, state hostCopy
+	err              error // first error of a copy
+}
+
+// hostCopy is the state of values in host memory.
+type hostCopy struct {
+	current bool // equal to the device's, or newer
+	lent    bool // a caller may have written to it
+}
+
+// StartOf returns the source of a device's first values.
+func StartOf(d Device) Start {
+	if c, is := d.(*Callbacks); is {
+		return c.Start
+	}
+	return StartSeed
+}
+
+// CopyError returns the error of a device's last copy to host memory: Gradients, Values and State
+// return none.
+func CopyError(d Device) error {
+	if c, is := d.(*Callbacks); is {
+		return c.err
+	}
+	return nil
+}
+
+func (d *Callbacks) sync(action SyncAction) {
+	if d.err == nil {
+		d.err = d.OnSync(action)
+	}
+}
+
+// lend returns values in host memory, copied from the device unless they are current.
+func (d *Callbacks) lend(c *hostCopy, read SyncAction) {
+	if !c.current {
+		d.sync(read)
+	}
+	c.current, c.lent = true, true
+}
+
+// push copies back values that a caller may have written.
+func (d *Callbacks) push() error {
+	for _, x := range []struct {
+		copy  *hostCopy
+		write SyncAction
+	}{{&d.state, WriteState}, {&d.gradients, WriteGradients}} {
+		if x.copy.lent {
+			d.sync(x.write)
+			x.copy.lent = false
+		}
+	}
+	return d.err
+}
+
+// Run calls OnRun.
+func (d *Callbacks) Run(m *MicroBatch) error {
+	if err := d.push(); err != nil {
+		return err
+	}
+	if !m.Eval {
+		d.gradients.current = false
+	}
+	return d.OnRun(m)
+}
+
+// Gradients copies from the device.
+func (d *Callbacks) Gradients() []float32 {
+	d.lend(&d.gradients, ReadGradients)
+	return d.Memory.Gradients
+}
+
+// Values copies from the device after an Update.
+func (d *Callbacks) Values() []float32 {
+	d.lend(&d.state, ReadState)
+	return d.Memory.Values
+}
+
+// State copies from the device after an Update.
+func (d *Callbacks) State() [][]float32 {
+	if len(d.Memory.State) == 0 {
+		return [][]float32{d.Values()}
+	}
+	return [][]float32{d.Values(), d.Memory.State}
+}
+
+// Update calls OnUpdate. A gradient that is not finite is an error, without an update.
+func (d *Callbacks) Update(rate float64, scale float32) error {
+	g := d.Gradients()
+	if d.err != nil {
+		return d.err
+	}
+	if err := finite(g); err != nil {
+		return err
+	}
+	if err := d.push(); err != nil {
+		return err
+	}
+	d.state.current = false
+	if err := d.OnUpdate(rate, scale); err != nil {
+		return err
+	}
+	d.Reset()
+	return d.err
+}
+
+// Reset discards the device's gradients and those in host memory.
+func (d *Callbacks) Reset() {
+	d.sync(ResetGradients)
+	d.gradients = hostCopy{}
+}
+
+// Close calls OnClose.
+func (d *Callbacks) Close() {
+	if d.OnClose != nil {
+		d.OnClose()
+	}
+}
+
+// finite returns an error for a gradient with a value that is not finite.
+func finite(g []float32) error {
+	if s := simd.Host().SumSquares(g); s-s != 0 {
+		return errors.New("heter: the gradient of the heter-trainers' part is not finite: lower the learning rate, or look for a fault in the data or the model")
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/ringo-ml/ringo/internal/heter"
+	"github.com/ringo-ml/ringo/internal/heter/service"
+)
+
+// behind is a way: the device is behind functions, as that of a program in another language.
+func behind(c *service.Config) {
+	open := c.Open
+	c.Open = func(about []byte) (*heter.Cut, heter.Device, error) {
+		cut, d, err := open(about)
+		if err != nil {
+			return nil, nil, err
+		}
+		return cut, callbacks(d), nil
+	}
+}
+
+// callbacks is a device with memory apart from that of the host, which has no number that was not copied.
+func callbacks(d heter.Device) *heter.Callbacks {
+	c := &heter.Callbacks{OnClose: d.Close}
+	m := &c.Memory
+	m.Gradients, m.Values = make([]float32, len(d.Values())), make([]float32, len(d.Values()))
+	for _, x := range d.State()[1:] {
+		m.State = append(m.State, x...)
+	}
+	c.OnRun = func(b *heter.MicroBatch) error {
+		if !b.Eval {
+			spoil(m.Gradients)
+		}
+		return d.Run(b)
+	}
+	c.OnUpdate = func(rate float64, scale float32) error {
+		spoil(m.Values)
+		spoil(m.State)
+		return d.Update(rate, scale)
+	}
+	c.OnSync = func(a heter.SyncAction) error {
+		switch a {
+		case heter.ReadGradients:
+			copy(m.Gradients, d.Gradients())
+		case heter.WriteGradients:
+			copy(d.Gradients(), m.Gradients)
+		case heter.ResetGradients:
+			d.Reset()
+		default:
+			at := 0
+			for i, x := range d.State() {
+				there := m.Values
+				if i > 0 {
+					there = m.State[at : at+len(x)]
+					at += len(x)
+				}
+				if a == heter.WriteState {
+					there, x = x, there
+				}
+				copy(there, x)
+			}
+		}
+		return nil
+	}
+	return c
+}
+
+func spoil(x []float32) {
+	for i := range x {
+		x[i] = float32(math.NaN())
+	}
+}
+
+// Each step is the same in stateless mode.
+func TestLentBehindFunctions(t *testing.T) {
+	r := newLentRig(t, 2, 2, behind)
+	r.runLent(4, false, func(int, string) {})
+	r.checkEnds()
+}
+
+// The error of a function ends the job, and every trainer's error has its text, with the step and the micro-batch.
+func TestErrorsOfFunctions(t *testing.T) {
+	failed := errors.New("the module's result is [32 3], the cut has [32 2]")
+	for name, c := range map[string]struct {
+		spoil func(c *heter.Callbacks)
+		want  string
+	}{
+		"run":       {func(c *heter.Callbacks) { c.OnRun = func(*heter.MicroBatch) error { return failed } }, "step 1: micro-batch 1 of trainer "},
+		"update":    {func(c *heter.Callbacks) { c.OnUpdate = func(float64, float32) error { return failed } }, "step 1: the module's result"},
+		"gradients": {func(c *heter.Callbacks) { failSync(c, heter.ReadGradients, failed) }, "step 1: micro-batch 1 of trainer "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 2, 1, func(s *service.Config) {
+				behind(s)
+				open := s.Open
+				s.Open = func(about []byte) (*heter.Cut, heter.Device, error) {
+					cut, d, err := open(about)
+					c.spoil(d.(*heter.Callbacks))
+					return cut, d, err
+				}
+			})
+			r.all(func(i int) error {
+				tr := side(t, r.spec, r.cut, 2, r.dial(i))
+				for _, b := range r.batches(i) {
+					_, err := tr.Backward(b, 0, func(int) {})
+					if err == nil {
+						err = tr.End(rate)
+					}
+					if err == nil {
+						continue
+					}
+					if !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), failed.Error()) {
+						return fmt.Errorf("got %w", err)
+					}
+					return nil
+				}
+				return errors.New("no error")
+			})
+			if err := <-r.ends[0]; err == nil || !strings.Contains(err.Error(), failed.Error()) {
+				t.Errorf("the heter-trainer ends with %v", err)
+			}
+		})
+	}
+}
+
+func failSync(c *heter.Callbacks, action heter.SyncAction, failed error) {
+	sync := c.OnSync
+	c.OnSync = func(a heter.SyncAction) error {
+		if a == action {
+			return failed
+		}
+		return sync(a)
+	}
+}
