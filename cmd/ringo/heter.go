@@ -59,6 +59,9 @@ func (c *heterRole) execute(cmd *cobra.Command) (err error) {
 	if err := errors.Join(c.check(cmd)...); err != nil {
 		return cli.Usage(err)
 	}
+	if usesTorch(c.Spec) {
+		return c.becomeTorch()
+	}
 	cfg := ringo.Config{Times: c.Times, Network: c.Network, Collective: c.Collective, ServersOnly: c.ContinueOnLoss()}
 	if c.Transport == ringo.TransportTCP {
 		cfg.Transport = c.Transport

@@ -147,7 +147,7 @@ func (c *trainCommand) execute(cmd *cobra.Command, words []string) error {
 		}
 	}
 	if !c.worker && c.Rank <= 0 {
-		if err := errors.Join(train.CheckInit(cfg), cfg.Checkpoint.Prepare()); err != nil {
+		if err := errors.Join(checkTorch(cmd.Context(), c.Spec), train.CheckInit(cfg), cfg.Checkpoint.Prepare()); err != nil {
 			return err
 		}
 	}

@@ -83,6 +83,9 @@ type Spec struct {
 	Hosts string
 	// HeterHosts are the hosts for heter-trainers. Empty means the hosts of the ranks, round-robin.
 	HeterHosts string
+	// HeterDevice is the device on which heter-trainers compute: "cpu"; "torch-cpu" or
+	// "torch-cuda", of PyTorch; or a program in Python, FILE.py.
+	HeterDevice string
 	// HeterAddresses are the listen addresses, HOST:PORT, of heter-trainers started by hand, by
 	// number.
 	HeterAddresses []string
@@ -169,7 +172,7 @@ func newSpec(name, optimizer string) *Spec {
 	}
 	s := &Spec{
 		Model: name, Sync: AllReduce, Train: train.Defaults(known, ""), Seeds: 1,
-		Ranks: 1, Rank: -1, Transport: TransportAuto, Collective: collective.Config{Algorithm: collective.Auto, Timeout: 10 * time.Minute}, ParameterServer: server.Defaults(), Times: cluster.Times{}.WithDefaults(), Bind: launch.BindAuto,
+		Ranks: 1, Rank: -1, HeterDevice: "cpu", Transport: TransportAuto, Collective: collective.Config{Algorithm: collective.Auto, Timeout: 10 * time.Minute}, ParameterServer: server.Defaults(), Times: cluster.Times{}.WithDefaults(), Bind: launch.BindAuto,
 		Output: Output{Progress: "auto"},
 	}
 	s.Train.Threads, s.Network.Streams = 0, 1

@@ -3,6 +3,7 @@ package job
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/distopt"
@@ -117,6 +118,9 @@ func (s *Spec) validateServers() error {
 	n := s.Train.Heter.Count
 	errs.Add(n > 0 && s.Sync == BSP && s.ContinueOnLoss(), "ps.failure-policy", "continue with heter-trainers in %s: a step is that of all trainers there, and none can be done without; use ssp, async or geo", BSP)
 	errs.Add((s.ByHand() || s.HeterAddresses != nil) && len(s.HeterAddresses) != n, "heter.addresses", "has %d addresses, but %v is %d: processes started by hand need the addresses of all heter-trainers", len(s.HeterAddresses), setting.Path("heter.count"), n)
+	torch := s.HeterDevice == "torch-cpu" || s.HeterDevice == "torch-cuda"
+	errs.Add(s.HeterDevice != "cpu" && !torch && !strings.HasSuffix(s.HeterDevice, ".py"), "heter.device", "%q: want cpu, torch-cpu, torch-cuda, or a program in Python, FILE.py", s.HeterDevice)
+	errs.Add(n > 0 && torch && s.Sync == BSP && s.Train.Optimizer == "ftrl", "heter.device", "%s: PyTorch has no optimizer %s for the heter-trainers' parameters: use cpu, or another optimizer", s.HeterDevice, s.Train.Optimizer)
 	errs.Add(s.ByHand() && len(v.Addresses) != v.Count, "ps.addresses", "has %d addresses, but %v is %d: processes started by hand need the addresses of all servers", len(v.Addresses), setting.Path("servers.count"), v.Count)
 	return errs.Err()
 }

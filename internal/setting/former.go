@@ -80,6 +80,7 @@ func renamed() []former {
 		{path: "output.metrics", flag: "metrics", now: "output.http", words: map[string]string{"": ""}, host: "0.0.0.0"},
 		{path: "output.pprof", now: "output.http", words: map[string]string{"": ""}},
 		{path: "servers.http", flag: "ps-http", now: "output.http", words: map[string]string{"": ""}},
+		{path: "heter.device", now: "heter.device", words: map[string]string{"": "cpu", "auto": "cpu"}},
 	}
 }
 
@@ -105,7 +106,6 @@ func removed() []former {
 		{path: "network.tls-key", usual: []string{""}, hint: tlsHint},
 		{path: "output.verbose", usual: []string{"false"}, hint: "leave it out: servers report connections that return, and their HTTP address reports all"},
 		{path: "servers.http-open", usual: []string{"", "false", "true"}, hint: "leave it out: the HOST of output.http decides, and /stats needs the token"},
-		{path: "heter.device", usual: []string{"", "auto", "cpu"}, hint: "leave it out"},
 	}
 }
 

@@ -138,14 +138,20 @@ def join(
     all at the start, 0: 60 seconds. transport, bind and algorithm are as ringo.h has them.
     """
     lib = library()
-    options = Options(struct_size=ctypes.sizeof(Options), size=size, rank=rank)
     texts = {"rendezvous": rendezvous, "ticket": ticket, "ticket_file": ticket_file, "transport": transport, "bind": bind, "algorithm": algorithm}
-    for name, text in texts.items():
-        setattr(options, name, None if text is None else text.encode())
-    options.timeout_ms, options.join_timeout_ms = round(timeout * 1000), round(join_timeout * 1000)
+    options = placed(size, rank, timeout, join_timeout, texts)
     job = c_void_p()
     check(lib.ringo_join(byref(options), byref(job)), "join")
     return Job(job)
+
+
+def placed(size: int, rank: int, timeout: float, join_timeout: float, texts: dict[str, str | None]) -> Options:
+    """The options with these numbers, seconds and texts."""
+    options = Options(struct_size=ctypes.sizeof(Options), size=size, rank=rank)
+    for name, text in texts.items():
+        setattr(options, name, None if text is None else text.encode())
+    options.timeout_ms, options.join_timeout_ms = round(timeout * 1000), round(join_timeout * 1000)
+    return options
 
 
 def ticket() -> str:

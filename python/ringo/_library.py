@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from ctypes import POINTER, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from functools import lru_cache
 from pathlib import Path
 
@@ -41,6 +41,52 @@ class Tuning(ctypes.Structure):
         ("choices", c_char_p),
         ("steps", c_int64),
         ("profile", c_char_p),
+    ]
+
+
+class MicroBatch(ctypes.Structure):
+    """ringo_micro_batch."""
+
+    _fields_ = [
+        ("n", c_size_t),
+        ("eval", c_int),
+        ("seed", c_float),
+        ("inputs", POINTER(c_void_p)),
+        ("labels", c_void_p),
+        ("targets", c_void_p),
+        ("out", c_void_p),
+        ("gradients", POINTER(c_void_p)),
+        ("loss", c_float),
+        ("terms", c_size_t),
+        ("correct", c_size_t),
+    ]
+
+
+class PartMemory(ctypes.Structure):
+    """ringo_part_memory."""
+
+    _fields_ = [
+        ("gradients", c_void_p),
+        ("values", c_void_p),
+        ("n", c_size_t),
+        ("state", c_void_p),
+        ("n_state", c_size_t),
+        ("start", c_int),
+    ]
+
+
+class Part(ctypes.Structure):
+    """ringo_part."""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("context", c_void_p),
+        ("open", ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, POINTER(PartMemory), c_void_p, c_size_t)),
+        ("run", ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(MicroBatch), c_void_p, c_size_t)),
+        ("update", ctypes.CFUNCTYPE(c_int, c_void_p, c_double, c_float, c_void_p, c_size_t)),
+        ("sync", ctypes.CFUNCTYPE(c_int, c_void_p, c_int, c_void_p, c_size_t)),
+        ("close", ctypes.CFUNCTYPE(None, c_void_p)),
+        ("report", ctypes.CFUNCTYPE(None, c_void_p, c_char_p)),
     ]
 
 
@@ -110,6 +156,7 @@ _OTHERS: dict[str, tuple[list[type], type]] = {
     "flush": ([c_void_p], c_int),
     "save": ([c_void_p, c_uint64, c_uint64, POINTER(c_uint64), c_size_t], c_int),
     "wait": ([c_void_p, c_int64], c_int),
+    "serve_part": ([POINTER(Options), c_char_p, POINTER(Part)], c_int),
 }
 
 

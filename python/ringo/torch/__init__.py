@@ -18,11 +18,12 @@ from . import _start
 from ._embedding import Embedding, Tables
 from ._hooks import Hook, hook
 from ._optimizer import DistributedOptimizer
+from ._part import serve_part
 from ._process_group import ProcessGroup
 from ._share import BatchShare, batch_share
 from ._start import Options, device
 
-__all__ = ["BatchShare", "DistributedOptimizer", "Embedding", "Hook", "Options", "ProcessGroup", "Tables", "batch_share", "device", "hook"]
+__all__ = ["BatchShare", "DistributedOptimizer", "Embedding", "Hook", "Options", "ProcessGroup", "Tables", "batch_share", "device", "hook", "serve_part"]
 
 
 def _register() -> None:
