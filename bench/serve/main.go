@@ -37,7 +37,7 @@ func main() {
 	b := bench{}
 	debug.SetGCPercent(800) // what is measured is the server's latency, not this program's
 	flag.StringVar(&b.ringo, "ringo", "", "the program; empty: built from this module")
-	flag.StringVar(&b.model, "model", "mlp", "mlp (a table of 12 columns) or mnist (images)")
+	flag.StringVar(&b.model, "model", "mlp", "mlp (a table of 12 columns), or mnist or cifar-resnet20 (images)")
 	flag.IntVar(&b.clients, "clients", 1000, "clients, a twentieth of them slow, and as many broken")
 	flag.DurationVar(&b.duration, "duration", time.Minute, "duration of the load")
 	flag.DurationVar(&b.wait, "batch-wait", 2*time.Millisecond, "--batch-wait of ringo serve")
@@ -101,18 +101,11 @@ func (b *bench) run() error {
 // `ringo train`.
 func (b *bench) generate() (input string, train []string, err error) {
 	r := rand.New(rand.NewPCG(1, 1))
-	if b.model == "mnist" {
-		input = filepath.Join(b.dir, "images")
-		err = os.Mkdir(input, 0o755)
-		for i := 0; i < 100 && err == nil; i++ {
-			pixels := make([]byte, 28*28)
-			for k := range pixels {
-				pixels[k] = byte(r.IntN(256) * (r.IntN(4) / 3))
-			}
-			err = os.WriteFile(filepath.Join(input, fmt.Sprintf("%03d.png", i)), encode(pixels, 28), 0o644)
-			b.bodies = append(b.bodies, `{"pixels":`+strings.Join(strings.Fields(fmt.Sprint(pixels)), ",")+`}`)
-		}
-		return input, []string{"mnist", "--data", "synthetic"}, err
+	switch b.model {
+	case "mnist":
+		return b.images(r, 28, 1)
+	case "cifar-resnet20":
+		return b.images(r, 32, 3)
 	}
 	var text strings.Builder
 	text.WriteString("a,b,c,d,e,f,g,h,city,job,plan,device,bought\n")
@@ -144,6 +137,21 @@ func (b *bench) generate() (input string, train []string, err error) {
 	lines := strings.SplitAfterN(text.String(), "\n", 1002)
 	err = errors.Join(os.WriteFile(all, []byte(text.String()), 0o644), os.WriteFile(input, []byte(strings.Join(lines[:1001], "")), 0o644))
 	return input, []string{"mlp", "--data", all}, err
+}
+
+// images writes square images of random pixels.
+func (b *bench) images(r *rand.Rand, side, channels int) (input string, train []string, err error) {
+	input = filepath.Join(b.dir, "images")
+	err = os.Mkdir(input, 0o755)
+	for i := 0; i < 100 && err == nil; i++ {
+		pixels := make([]byte, side*side*channels)
+		for k := range pixels {
+			pixels[k] = byte(r.IntN(256) * (r.IntN(4) / 3))
+		}
+		err = os.WriteFile(filepath.Join(input, fmt.Sprintf("%03d.png", i)), encode(pixels, side, channels), 0o644)
+		b.bodies = append(b.bodies, `{"pixels":`+strings.Join(strings.Fields(fmt.Sprint(pixels)), ",")+`}`)
+	}
+	return input, []string{b.model, "--data", "synthetic", "--train-limit", "640", "--eval-limit", "100"}, err
 }
 
 // train trains two checkpoints, and leaves the older one in the folder to serve.
@@ -393,9 +401,14 @@ func watch(pid int, peak *atomic.Int64, stop <-chan struct{}) {
 	}
 }
 
-// encode returns a square grey image as PNG.
-func encode(pixels []byte, side int) []byte {
+// encode returns a square image, grey or with three channels, as PNG.
+func encode(pixels []byte, side, channels int) []byte {
+	of := image.NewNRGBA(image.Rect(0, 0, side, side))
+	for i := range side * side {
+		p := pixels[i*channels:]
+		copy(of.Pix[4*i:], []byte{p[0], p[channels/2], p[channels-1], 255})
+	}
 	var out bytes.Buffer
-	_ = png.Encode(&out, &image.Gray{Pix: pixels, Stride: side, Rect: image.Rect(0, 0, side, side)}) // memory never fails
+	_ = png.Encode(&out, of) // memory never fails
 	return out.Bytes()
 }
