@@ -50,7 +50,7 @@ func (f *jobFlags) check(cmd *cobra.Command, model string) []error {
 		"--rank %d, but %s is set too: a launcher has already placed this process", f.Rank, launch.RankVar)
 	if !f.worker {
 		faults.Error(f.idleFaults())
-		faults.Error(f.faults(f.atHand()))
+		faults.Error(f.faults(errors.Join(f.atHand(), f.restartFault())))
 	}
 	faults.If(f.worker && len(f.env.Tables) > 0 && !f.Sync.UsesParameterServers() && f.accepts("sync"),
 		"the launcher has started %d parameter servers: give the same --sync as the launcher, bsp, ssp, async or geo", len(f.env.Tables))
@@ -223,16 +223,22 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, words []string) error {
 		return fmt.Errorf("cannot find this program's own file to start it again: %w", err)
 	}
 	command := slices.Concat([]string{self}, strings.Fields(cmd.CommandPath())[1:], words, otherFlags(cmd))
-	ranks := launch.Ranks(f.Ranks, command...)
-	ranks.Bind, ranks.CoresEach = f.Bind, f.coresEach()
+	start := func() error {
+		ranks := launch.Ranks(f.Ranks, command...)
+		ranks.Bind, ranks.CoresEach = f.Bind, f.coresEach()
+		return f.launch(cmd, f.roles(ranks, self), self)
+	}
+	if f.MinRanks > 0 {
+		return f.untilDone(cmd, start)
+	}
 	if f.Sync.UsesParameterServers() && f.Train.Checkpoint.Dir != "" {
 		end, err := f.findStart()
 		if err != nil {
 			return err
 		}
-		return errors.Join(f.launch(cmd, f.roles(ranks, self), self), end())
+		return errors.Join(start(), end())
 	}
-	return f.launch(cmd, f.roles(ranks, self), self)
+	return start()
 }
 
 // coresEach returns the number of cores that a rank keeps busy. 0 means the rank's share of its

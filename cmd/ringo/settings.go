@@ -40,6 +40,7 @@ type commandSettings struct {
 	env            launch.RankEnv
 	unused         map[setting.Path]bool // settings reported as without effect
 	worker         bool                  // launched rank or aggregation server
+	restarted      bool                  // ranks are started again after a loss
 	checkpointPath string                // checkpoint or folder of a command that only reads
 
 	ranks            bool            // external launchers may start the ranks
@@ -416,6 +417,10 @@ func (g *commandSettings) handed(cmd *cobra.Command, progress string) (string, e
 		decided("training.threads", strconv.Itoa(g.Threads()))
 	}
 	decided("output.progress", progress)
+	if g.restarted {
+		decided("job.ranks", strconv.Itoa(g.Ranks))
+		decided("checkpoint.resume", "true")
+	}
 	return job.LaunchSpec{Command: cmd.CommandPath(), Settings: said, Start: g.start, URLs: g.remote.urls, Verbose: g.verbose, Colour: g.colour && g.Output.LogDir == ""}.Text()
 }
 

@@ -103,6 +103,7 @@ func (s *Spec) validateServers() error {
 	var errs setting.Faults
 	v := s.Servers
 	errs.Add(v.Count < 0 || v.Count > MaxRanks, "servers.count", "%d: want 1 to %d", v.Count, MaxRanks)
+	errs.Add(s.MinRanks < 0 || s.MinRanks > max(0, s.Ranks), "job.min-ranks", "%d: want 1 to %d, the number of ranks, or 0 for none", s.MinRanks, s.Ranks)
 	errs.Add(s.MaxRestarts < 0, "job.max-restarts", "%d: want at least 0", s.MaxRestarts)
 	for path, addrs := range map[setting.Path][]string{"ps.addresses": v.Addresses, "heter.addresses": s.HeterAddresses} {
 		for _, a := range addrs {

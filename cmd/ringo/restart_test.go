@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestGoesOnWithFewerRanks kills a rank of a job of virtual workers with each start, and wants the
+// bits of an undisturbed job on another number of ranks.
+func TestGoesOnWithFewerRanks(t *testing.T) {
+	t.Parallel()
+	line := "train mnist --data synthetic --epochs 8 --batch 8 --train-limit 512 --eval-limit 33 --workers 4 --threads 1 --progress none "
+	for _, c := range []struct {
+		more  string
+		kills []int // rank to kill, by start
+		ranks []int // ranks afterwards
+		long  bool
+	}{
+		{"", []int{2, 0, 0}, []int{2, 1, 1}, false},
+		{"--strategy topk --spars 0.05 --accumulate 2 ", []int{1}, []int{2}, true},
+	} {
+		t.Run(c.more, func(t *testing.T) {
+			if c.long && testing.Short() {
+				t.Skip("two runs")
+			}
+			t.Parallel()
+			want := hashOf(t, line+c.more+"--np 2 ")
+			dir := filepath.Join(t.TempDir(), "run")
+			out := filepath.Join(t.TempDir(), "json")
+			p := start(t, line+c.more+"--np 3 --min-np 1 --checkpoint "+dir+" --checkpoint-every 2 --log-every 1 --json "+out)
+			for i, rank := range c.kills {
+				awaitStepsOf(p, out, i+1)
+				syscall.Kill(p.worker(rank), syscall.SIGKILL)
+				p.await(&p.errs, fmt.Sprintf("rank %d is lost (killed by signal 9 (SIGKILL)): the job goes on with %d rank", rank, c.ranks[i]))
+			}
+			p.checkEnd(0, "the job goes on with")
+			if got := sha(t, p.out.String()); got != want {
+				t.Errorf("sha256 %s, want %s; stderr:\n%s", got, want, &p.errs)
+			}
+		})
+	}
+}
+
+// awaitStepsOf waits for six steps of a start, which make a checkpoint.
+func awaitStepsOf(p *program, file string, start int) {
+	eventually(p.t, fmt.Sprintf("steps of start %d of %s", start, p.line), func() bool {
+		b, _ := os.ReadFile(file)
+		runs := strings.Split(string(b), `"event":"run"`)
+		return len(runs) > start && strings.Count(runs[start], `"event":"step"`) >= 6
+	})
+}
+
+// TestSameStartEnds wants the end of a job that is lost three times before its first checkpoint.
+func TestSameStartEnds(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "run")
+	p := start(t, endless+"--workers 2 --np 2 --min-np 2 --checkpoint "+dir+" --checkpoint-every 1000000 --log-every 1 --set training.epochs=1 --train-limit 100000000 ")
+	for i := range 3 {
+		eventually(t, "a rank 1", func() bool { return p.worker(1) != 0 })
+		syscall.Kill(p.worker(1), syscall.SIGKILL)
+		if i < 2 {
+			eventually(t, "the next start", func() bool {
+				return strings.Count(p.errs.String(), "the job goes on with 2 ranks from the beginning") == i+1
+			})
+		}
+	}
+	p.checkEnd(1, "rank 1 is lost", "3 starts of the job from the beginning have ended before the next checkpoint")
+}
+
+// TestMinRanksRefused wants jobs refused whose ranks cannot be started again.
+func TestMinRanksRefused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	line := "train mnist --data synthetic --checkpoint " + dir + " "
+	for more, want := range map[string]string{
+		"--np 2 --min-np 1":                             "--min-np has no effect: it needs --workers",
+		"--np 2 --min-np 3 --workers 4":                 "--min-np 3: want 1 to 2",
+		"--np 2 --min-np 1 --workers 4 --transport mem": "--min-np 1: only ranks that this command starts as processes of this host",
+		"--np 1 --min-np 1 --workers 4":                 "--min-np 1: only ranks that this command starts as processes of this host",
+		"--np 2 --min-np 1 --workers 4 --hosts a:1,b:1": "--min-np 1: only ranks that this command starts as processes of this host",
+	} {
+		checkRefused(t, 2, line+more, want)
+	}
+}
