@@ -110,7 +110,8 @@ type Config struct {
 	// Precision is the format of the operands of matrix products, convolutions and attention:
 	// "fp32", or "bf16" on processors with AVX512-BF16. Sums, parameters, normalisations, losses,
 	// gradients and the optimizer are fp32 in both, and so are checkpoints: a resumed run may
-	// change the precision. "" means "fp32".
+	// change the precision. "auto" is bf16 if it makes forward and backward passes at least 5 %
+	// shorter, by a measurement of rank 0 at the start. "" means "fp32".
 	Precision string
 	// Dropout replaces the model's probability. 0 keeps the model's; a negative value disables
 	// dropout.

@@ -30,6 +30,7 @@ type Replica struct {
 	job     *ringo.Job
 	tape    *nn.Tape
 	kernels *simd.Kernels
+	choice  precisionChoice
 	rec     *record.Recorder // nil if another thread of the rank records
 	x       nn.Tensor        // last batch's values
 	seed    uint64
@@ -121,6 +122,9 @@ type beginning struct {
 // begin gives a replica its optimizer. The call is collective. After an error only Close may be
 // called.
 func (r *Replica) begin(cfg Config, at beginning) error {
+	if err := r.choosePrecision(cfg); err != nil {
+		return err
+	}
 	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.threadsEach(), Labels: cfg.Labelled})
 	return r.params.begin(cfg, at)
 }

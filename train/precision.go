@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/setting"
@@ -17,9 +18,11 @@ const settingPrecision setting.Path = "training.precision"
 const (
 	fp32 = "fp32"
 	bf16 = "bf16"
+	auto = "auto"
 )
 
-// kernels returns the kernels of the precision, or an error if this processor has none.
+// kernels returns the kernels of the precision, or an error if this processor has none. auto begins
+// with those of fp32.
 func (c Config) kernels() (*simd.Kernels, error) {
 	if c.Precision != bf16 {
 		return simd.Host(), nil
@@ -39,19 +42,87 @@ func sameBits(saved, now string) bool {
 }
 
 func (c Config) validatePrecision(f *setting.Faults) {
-	f.Add(!slices.Contains([]string{"", fp32, bf16}, c.Precision), settingPrecision, "%q: want fp32 or bf16", c.Precision)
-	f.Add(c.Precision == bf16 && c.Heter.Count > 0, settingPrecision, "bf16: heter-trainers compute in fp32: use fp32")
+	f.Add(!slices.Contains([]string{"", fp32, bf16, auto}, c.Precision), settingPrecision, "%q: want fp32, bf16 or auto", c.Precision)
+	other := c.Precision == bf16 || c.Precision == auto
+	f.Add(other && c.Heter.Count > 0, settingPrecision, "%s: heter-trainers compute in fp32: use fp32", c.Precision)
+	f.Add(c.Precision == auto && c.Servers.Consistency != "", settingPrecision, "auto: parameters on servers are not measured: use fp32 or bf16")
+}
+
+// precisionChoice is the precision that auto selects.
+type precisionChoice struct {
+	BF16 bool   `json:"bf16"`
+	Note string `json:"note"`
+}
+
+// minPrecisionGain is the smallest ratio of times for which auto selects bf16.
+const minPrecisionGain = 1.05
+
+// choosePrecision makes auto's choice, by rank 0's measurement. The call is collective.
+func (r *Replica) choosePrecision(cfg Config) (err error) {
+	if cfg.Precision != auto {
+		return nil
+	}
+	if r.job.Rank() == 0 {
+		r.choice = r.timePrecisions(cfg)
+	}
+	if r.choice, err = broadcastJSON(r.job.Group(), r.choice); err != nil {
+		return fmt.Errorf("broadcasting the choice of %s: %w", settingPrecision, err)
+	}
+	if r.choice.BF16 {
+		cfg.Precision = bf16
+		r.kernels, err = cfg.kernels()
+	}
+	return err
+}
+
+// timePrecisions times forward and backward passes of a batch of zeros in both precisions,
+// alternating. The model stays as it was.
+func (r *Replica) timePrecisions(cfg Config) precisionChoice {
+	k, err := simd.BF16()
+	if err != nil {
+		return precisionChoice{Note: fmt.Sprintf("precision auto: fp32; %v", err)}
+	}
+	const rounds, most = 4, 4 * time.Second
+	buffers, batch := slices.Clone(r.Params.Buffers()), r.Spec.Sample(cfg.Batch)
+	var best [2]time.Duration
+	tapes := [2]*nn.Tape{}
+	for i, kernels := range []*simd.Kernels{r.kernels, k} {
+		tapes[i] = nn.NewTape(nn.TapeConfig{Kernels: kernels, Threads: cfg.threadsEach()})
+		defer tapes[i].Close()
+	}
+	for round, start := 0, time.Now(); round < rounds && (round < 2 || time.Since(start) < most); round++ {
+		for i, tape := range tapes {
+			begun := time.Now()
+			tape.Reset()
+			tape.Backward(r.learner.Pass(tape, batch).Loss.Mean, func(int) {})
+			if took := time.Since(begun); round == 1 || took < best[i] { // round 0 fills the memory
+				best[i] = took
+			}
+		}
+	}
+	copy(r.Params.Buffers(), buffers)
+	r.model.Reset()
+	c := precisionChoice{BF16: float64(best[0]) >= minPrecisionGain*float64(best[1])}
+	name := fp32
+	if c.BF16 {
+		name = bf16
+	}
+	c.Note = fmt.Sprintf("precision auto: %s; a forward and backward pass took %s in bf16, %s in fp32", name, quantity.Duration(best[1]), quantity.Duration(best[0]))
+	return c
 }
 
 // precision describes the layers with bfloat16 operands and the other layers with parameters, with
-// a count of each kind. It is nil in fp32.
-func (r *Replica) precision() []string {
+// a count of each kind, and auto's choice. It is nil in fp32.
+func (r *Replica) precision() (notes []string) {
+	if r.choice.Note != "" {
+		notes = append(notes, r.choice.Note)
+	}
 	if r.kernels == r.kernels.Single() {
-		return nil
+		return notes
 	}
 	nodes, err := nn.Trace(func(t *nn.Tape) { r.model.Pass(t, r.Spec.Sample(1)) })
 	if err != nil { // an operation without a description
-		return []string{"precision bf16: products, convolutions and attention; all other operations in fp32"}
+		return append(notes, "precision bf16: products, convolutions and attention; all other operations in fp32")
 	}
 	var kinds []string
 	count := map[string]int{}
@@ -74,5 +145,5 @@ func (r *Replica) precision() []string {
 	if len(kinds) > 0 {
 		note += "; in fp32: " + strings.Join(kinds, ", ")
 	}
-	return []string{note}
+	return append(notes, note)
 }
