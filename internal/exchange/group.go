@@ -175,7 +175,9 @@ func (e *GroupReducer) Wait(op *Request) (end time.Time, err error) {
 	case h.work != nil:
 		e.finish(h)
 	case h.queued:
-		<-h.done
+		if <-h.done; h.partial.gather != nil {
+			e.finishGather(h)
+		}
 	}
 	h.started = false
 	if h.twice && h.err == nil {
@@ -261,7 +263,7 @@ func (e *GroupReducer) take() *requestState {
 func (e *GroupReducer) carry(h *requestState) (what string, err error) {
 	h.op.Bucket.start(e.dup)
 	if e.workers != nil && h.op.Sparse == nil {
-		return "tree", e.overLinks(h)
+		return "tree", e.startGather(h)
 	}
 	if e.workers != nil {
 		return AllGather, e.gatherEntries(h)

@@ -176,6 +176,11 @@ type partial struct {
 	counts        []int
 	operands      [][]float32
 	sum           treeSum
+
+	sends           []int
+	in, out         []float32
+	scatter, gather *collective.Work // in flight; nil: none
+	bytes           int64            // sent by scatter
 }
 
 // addWorker takes the gradient of one of this rank's workers. It reports whether others follow.
@@ -220,6 +225,9 @@ func (w *workers) simple() bool { return len(w.tree) == 1 }
 func (e *GroupReducer) startTree(h *requestState) {
 	if e.workers.places == nil {
 		h.op.Sent.Algorithm = collective.Pairwise
+		h.op.Bucket.start(e.g)
+		e.startScatter(h)
+		e.g.For(-1, 0)
 		e.enqueue(h)
 		return
 	}
@@ -265,21 +273,22 @@ func lineChunk(n, size, i int) (lo, hi int) {
 	return min(n, lo*line), min(n, hi*line)
 }
 
-// overLinks sums by messages: each rank adds its chunk of all partial sums.
-func (e *GroupReducer) overLinks(h *requestState) error {
+// startScatter sends every rank its chunk of this rank's partial sums, in the background.
+func (e *GroupReducer) startScatter(h *requestState) {
 	w, op, p := e.workers, h.op, &h.partial
 	own := len(w.sums[e.rank])
 	lo, hi := lineChunk(len(op.X), e.size, e.rank)
-	send, received := e.outs, 0
+	p.counts, p.sends = bytesview.Sized(p.counts, e.size), bytesview.Sized(p.sends, e.size)
+	received := 0
 	for r, sums := range w.sums {
 		from, to := lineChunk(len(op.X), e.size, r)
-		send[r], e.counts[r] = own*(to-from), len(sums)*(hi-lo)
-		received += e.counts[r]
+		p.sends[r], p.counts[r] = own*(to-from), len(sums)*(hi-lo)
+		received += p.counts[r]
 	}
 	out := op.X
 	if own > 1 {
-		e.tmp = bytesview.Sized(e.tmp, own*len(op.X))
-		out = e.tmp
+		p.out = bytesview.Sized(p.out, own*len(op.X))
+		out = p.out
 		at := 0
 		for r := range w.sums {
 			from, to := lineChunk(len(op.X), e.size, r)
@@ -289,22 +298,40 @@ func (e *GroupReducer) overLinks(h *requestState) error {
 			at += copy(out[at:], op.X[from:to])
 		}
 	}
-	e.acc = bytesview.Sized(e.acc, received)
-	if err := collective.AllToAllV(e.dup, e.acc, out, send, e.counts); err != nil {
+	p.in = bytesview.Sized(p.in, received)
+	p.scatter = collective.StartAllToAllV(e.g, p.in, out, p.sends, p.counts)
+}
+
+// startGather adds this rank's chunk of all partial sums, and sends the sum to all ranks in the
+// background, while the chunks of the next bucket arrive.
+func (e *GroupReducer) startGather(h *requestState) (err error) {
+	w, op, p := e.workers, h.op, &h.partial
+	if _, p.bytes, err = p.scatter.WaitSent(); err != nil {
 		return err
 	}
+	lo, hi := lineChunk(len(op.X), e.size, e.rank)
 	p.operands = p.operands[:0]
-	for at := 0; at < received; at += hi - lo {
-		p.operands = append(p.operands, e.acc[at:at+hi-lo])
+	for at := 0; at < len(p.in); at += hi - lo {
+		p.operands = append(p.operands, p.in[at:at+hi-lo])
 	}
 	if hi > lo {
 		p.sum.add(e.kernels, w.tree, op.X[lo:hi], p.operands, 0)
 	}
 	for r := range w.sums {
 		from, to := lineChunk(len(op.X), e.size, r)
-		e.counts[r] = to - from
+		p.counts[r] = to - from
 	}
-	return collective.AllGatherV(e.dup, op.X, op.X[lo:hi], e.counts)
+	p.gather = collective.StartAllGatherV(e.dup, op.X, op.X[lo:hi], p.counts)
+	return nil
+}
+
+// finishGather waits for the end of startGather's operation.
+func (e *GroupReducer) finishGather(h *requestState) {
+	end, bytes, err := h.partial.gather.WaitSent()
+	h.partial.gather = nil
+	if h.end, h.op.Sent.Bytes = end, h.partial.bytes+bytes; err != nil {
+		h.err = e.fault(h.op, "tree", err)
+	}
 }
 
 // gatherEntries sends every rank the entries of all workers, and adds them.
