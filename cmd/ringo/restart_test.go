@@ -18,10 +18,13 @@ func TestGoesOnWithFewerRanks(t *testing.T) {
 		more  string
 		kills []int // rank to kill, by start
 		ranks []int // ranks afterwards
+		sig   syscall.Signal
+		how   string
 		long  bool
 	}{
-		{"", []int{2, 0, 0}, []int{2, 1, 1}, false},
-		{"--strategy topk --spars 0.05 --accumulate 2 ", []int{1}, []int{2}, true},
+		{"", []int{2, 0, 0}, []int{2, 1, 1}, syscall.SIGKILL, "killed by signal 9 (SIGKILL)", false},
+		{"--strategy topk --spars 0.05 --accumulate 2 ", []int{1}, []int{2}, syscall.SIGKILL, "killed by signal 9 (SIGKILL)", true},
+		{"--heartbeat-timeout 2s ", []int{1}, []int{2}, syscall.SIGSTOP, "no sign of life", true},
 	} {
 		t.Run(c.more, func(t *testing.T) {
 			if c.long && testing.Short() {
@@ -34,8 +37,9 @@ func TestGoesOnWithFewerRanks(t *testing.T) {
 			p := start(t, line+c.more+"--np 3 --min-np 1 --checkpoint "+dir+" --checkpoint-every 2 --log-every 1 --json "+out)
 			for i, rank := range c.kills {
 				awaitStepsOf(p, out, i+1)
-				syscall.Kill(p.worker(rank), syscall.SIGKILL)
-				p.await(&p.errs, fmt.Sprintf("rank %d is lost (killed by signal 9 (SIGKILL)): the job goes on with %d rank", rank, c.ranks[i]))
+				syscall.Kill(p.worker(rank), c.sig)
+				p.await(&p.errs, fmt.Sprintf("rank %d is lost (%s", rank, c.how))
+				p.await(&p.errs, fmt.Sprintf("the job goes on with %d rank", c.ranks[i]))
 			}
 			p.checkEnd(0, "the job goes on with")
 			if got := sha(t, p.out.String()); got != want {
