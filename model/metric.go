@@ -157,9 +157,9 @@ func Probability(p Pass, sample int) float32 {
 
 // AUC is the area under the ROC curve over the samples of all ranks: the probability that a sample
 // of label 1 scores higher than a sample of label 0, with ties counted half (Mann and Whitney
-// 1947). It is exact up to the final division, in any order. Scores must not be negative. AUC has
-// no value if all samples have the same label. Cost: 8 bytes for each sample of the evaluation on
-// each rank.
+// 1947). Up to the division it is exact, for any order of samples. Scores must not be negative. AUC
+// has no value if all samples have the same label. Cost: 8 bytes for each sample of the evaluation
+// on each rank.
 func AUC(score func(p Pass, sample int) float32) Metric {
 	return Metric{
 		Name: "auc", Title: "AUC", Digits: 4, EvalOnly: true,

@@ -145,7 +145,7 @@ func (r *rowKeys) fill(o *tableLookupOp, lo, hi int32) {
 	}
 }
 
-// add makes keys of ids lo to hi-1, with gradients from at on, step values apart.
+// add appends keys of ids in [lo, hi). The gradient of ids[i] begins at at+i*step.
 func (r *rowKeys) add(ids []int32, lo, hi int32, at, step int) {
 	found, width := len(r.keys), uint32(hi-lo)
 	keys := r.keys[:found+len(ids)+1]

@@ -217,8 +217,8 @@ func ratesOf(ps *nn.Params) (rates []optim.Rate) {
 // threadsEach returns the number of computing threads of each replica of a rank.
 func (c Config) threadsEach() int { return max(1, c.Threads/c.Servers.threads()) }
 
-// optimize makes the replica's optimizer, which exchanges dense gradients in a group and updates by
-// a rule; with rule nil, cfg.Exchange.Reducer takes the gradients to the updater.
+// optimize sets r.Opt, which exchanges dense gradients in g and updates by rule. With a nil rule,
+// the parameter servers behind cfg.Exchange.Reducer update.
 func (r *Replica) optimize(cfg Config, g *collective.Group, rule *optim.Shared, tables []distopt.Table) (err error) {
 	if cfg.Exchange.Update == "" && cfg.threadsEach() > g.Size() {
 		cfg.Exchange.Update = distopt.UpdateWhole // a sharded update has one thread of each rank, a whole one all threads of this rank

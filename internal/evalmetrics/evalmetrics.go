@@ -72,8 +72,8 @@ type Report struct {
 	MeanLoss Value `json:"-"`
 }
 
-// Metrics returns the defined metrics that summarise a table, by their names in JSON; a mean over
-// the classes has the prefix "macro_".
+// Metrics returns the report's known summary metrics by JSON name. The prefix "macro_" marks a mean
+// over the classes.
 func (r Report) Metrics() map[string]float64 {
 	out := map[string]float64{}
 	add := func(name string, v Value) {

@@ -58,7 +58,7 @@ func uncast[T collective.Float16 | collective.BFloat16](e *GroupReducer, op *Req
 	return nil
 }
 
-// notFinite is the error of the first value that is not finite, counted from index lo of the arena.
+// notFinite returns an error for the first non-finite value of x; x[0] has index lo in the arena.
 func notFinite(lo int, x []float32, q compress.Quantiser) error {
 	for i, v := range x {
 		if v-v != 0 {

@@ -49,8 +49,8 @@ const (
 	look, roomyLook = 16, 64
 	// yielding is the time of yields before a sleep, and roomyYielding if they take no rank's core.
 	yielding, roomyYielding = time.Millisecond, 3 * time.Millisecond
-	// yieldingBehind is yielding next to a computation: a yield can take a computation's core for
-	// long, while a sleep takes no core. Most simultaneous arrivals fall within yieldingBehind.
+	// yieldingBehind replaces yielding if this rank computes during waits: a yield can delay the
+	// computation for long, a sleep cannot. Most simultaneous arrivals need less time.
 	yieldingBehind = 100 * time.Microsecond
 	// nap limits a sleep, so that an error of the peer is noticed, and longNap a sleep in a wait
 	// longer than long: such a wait is for a stopped or very slow peer, and may last for minutes.

@@ -87,7 +87,7 @@ func (b *exchangeBench) row(values int) (ops []*exchange.Request) {
 	return ops
 }
 
-// covered is overlap with a load that outlasts all ops; took is the time of ops alone.
+// covered calls overlap with a load that outlasts ops, which take took seconds without load.
 func (b *exchangeBench) covered(ops []*exchange.Request, took float64) (overlapped, error) {
 	const doublings = 5
 	long := max(2*loadLeast, loadFactor*took)

@@ -40,7 +40,7 @@ type Config struct {
 	// Listener accepts connections of higher ranks. New takes ownership and closes Listener before
 	// returning. The last rank needs no Listener.
 	Listener net.Listener
-	// Addrs are the ranks' addresses. Only the addresses of lower ranks are used.
+	// Addrs are the ranks' addresses. Only lower ranks are dialled.
 	Addrs []string
 	// MaxUnexpectedBytes limits the bytes buffered per peer for receives not yet posted. At the
 	// limit the mesh reads no more from the peer until a post. 0 means DefaultMaxUnexpectedBytes.
