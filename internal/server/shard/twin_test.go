@@ -280,6 +280,7 @@ func TestNoAllocations(t *testing.T) {
 		tb := newTable(t, small(s))
 		const n = 1000
 		keys, x, seq := sequence(0, n), make([]float32, n*dim), uint64(0)
+		must(t, tb.Pull(keys, x))
 		for what, f := range map[string]func() error{
 			"Pull": func() error { return tb.Pull(keys, x) },
 			"Peek": func() error { return tb.Peek(keys, x) },
