@@ -30,8 +30,9 @@ type StepTimes struct {
 	// BytesSent is the payload of dense gradients, or of PartialUpdate's partition, that this rank
 	// sent. Table rows are not included.
 	BytesSent int64
-	// Density is the share of the parameters' values that this rank contributed, 1 for all. Padding
-	// does not count, except in a partition of the parameters.
+	// Density is the share of the parameters' values that this rank contributed, 1 for all; with
+	// virtual workers, the mean over the rank's. Padding does not count, except in a partition of
+	// the parameters.
 	Density float64
 	// Reuses reports whether the strategy selects by thresholds of earlier steps. ExactShare is the
 	// share of the arena's values in exact selections of this step.

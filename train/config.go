@@ -187,10 +187,12 @@ type Config struct {
 	// Callbacks run on every rank and may end the run.
 	Callbacks `json:"-"`
 
-	saved   []string                       // parameters in a checkpoint's file; servers have saved the other ones
-	hasSet  bool                           // the data set is an argument, not named by Data
-	encoder *table.Encoder                 // encoding of a checkpoint in use
-	gather  func([]byte) ([][]byte, error) // gathers tables of ranks with tables of their own
+	saved   []string       // parameters in a checkpoint's file; servers have saved the other ones
+	hasSet  bool           // the data set is an argument, not named by Data
+	encoder *table.Encoder // encoding of a checkpoint in use
+	// savedKernels is the kind of kernels of the checkpoint, which Precision auto keeps.
+	savedKernels string
+	gather       func([]byte) ([][]byte, error) // gathers tables of ranks with tables of their own
 
 	seeds       int // of RunSeeds
 	fold, folds int // of RunFolds, the fold from 0

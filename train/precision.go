@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/quantity"
+	"github.com/ringo-ml/ringo/internal/randbatch"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/nn"
@@ -34,13 +36,6 @@ func (c Config) kernels() (*simd.Kernels, error) {
 	return k, nil
 }
 
-// sameBits reports whether two kinds of kernels compute the same bits. Checkpoints of earlier
-// versions have no kind.
-func sameBits(saved, now string) bool {
-	fused := []string{"avx512", "avx2"}
-	return saved == "" || saved == now || slices.Contains(fused, saved) && slices.Contains(fused, now)
-}
-
 func (c Config) validatePrecision(f *setting.Faults) {
 	f.Add(!slices.Contains([]string{"", fp32, bf16, auto}, c.Precision), settingPrecision, "%q: want fp32, bf16 or auto", c.Precision)
 	other := c.Precision == bf16 || c.Precision == auto
@@ -57,33 +52,53 @@ type precisionChoice struct {
 // minPrecisionGain is the smallest ratio of times for which auto selects bf16.
 const minPrecisionGain = 1.05
 
-// choosePrecision makes auto's choice, by rank 0's measurement. The call is collective.
+// choosePrecision makes auto's choice: fp32 unless all ranks have products of bfloat16, then that
+// of the checkpoint, or else by rank 0's measurement. The call is collective.
 func (r *Replica) choosePrecision(cfg Config) (err error) {
 	if cfg.Precision != auto {
 		return nil
 	}
-	if r.job.Rank() == 0 {
-		r.choice = r.timePrecisions(cfg)
+	k, missing := simd.BF16()
+	able, own := make([]int64, r.job.Size()), int64(1)
+	if missing != nil {
+		own = 0
 	}
-	if r.choice, err = broadcastJSON(r.job.Group(), r.choice); err != nil {
-		return fmt.Errorf("broadcasting the choice of %s: %w", settingPrecision, err)
+	if err := collective.AllGather(r.job.Group(), able, []int64{own}); err != nil {
+		return fmt.Errorf("comparing the ranks' processors: %w", err)
+	}
+	if rank := slices.Index(able, 0); rank >= 0 {
+		r.choice.Note = fmt.Sprintf("precision auto: fp32; the processor of rank %d has no products of bfloat16", rank)
+		return nil
+	}
+	if cfg.savedKernels != "" {
+		r.choice = precisionChoice{BF16: cfg.savedKernels == k.Name()}
+		r.choice.Note = fmt.Sprintf("precision auto: %s, as in the checkpoint", r.choice.name())
+	} else {
+		if r.job.Rank() == 0 {
+			r.choice = r.timePrecisions(cfg, k)
+		}
+		if r.choice, err = broadcastJSON(r.job.Group(), r.choice); err != nil {
+			return fmt.Errorf("broadcasting the choice of %s: %w", settingPrecision, err)
+		}
 	}
 	if r.choice.BF16 {
-		cfg.Precision = bf16
-		r.kernels, err = cfg.kernels()
+		r.kernels = k
 	}
-	return err
+	return nil
 }
 
-// timePrecisions times forward and backward passes of a batch of zeros in both precisions,
-// alternating. The model stays as it was.
-func (r *Replica) timePrecisions(cfg Config) precisionChoice {
-	k, err := simd.BF16()
-	if err != nil {
-		return precisionChoice{Note: fmt.Sprintf("precision auto: fp32; %v", err)}
+func (c precisionChoice) name() string {
+	if c.BF16 {
+		return bf16
 	}
+	return fp32
+}
+
+// timePrecisions times forward and backward passes of a random batch in fp32 and by k, alternating.
+// The model stays as it was.
+func (r *Replica) timePrecisions(cfg Config, k *simd.Kernels) precisionChoice {
 	const rounds, most = 4, 4 * time.Second
-	buffers, batch := slices.Clone(r.Params.Buffers()), r.Spec.Sample(cfg.Batch)
+	buffers, batch := slices.Clone(r.Params.Buffers()), r.Batch(randbatch.Batch(r.Spec, r.Params, cfg.Batch, 0))
 	var best [2]time.Duration
 	tapes := [2]*nn.Tape{}
 	for i, kernels := range []*simd.Kernels{r.kernels, k} {
@@ -103,16 +118,12 @@ func (r *Replica) timePrecisions(cfg Config) precisionChoice {
 	copy(r.Params.Buffers(), buffers)
 	r.model.Reset()
 	c := precisionChoice{BF16: float64(best[0]) >= minPrecisionGain*float64(best[1])}
-	name := fp32
-	if c.BF16 {
-		name = bf16
-	}
-	c.Note = fmt.Sprintf("precision auto: %s; a forward and backward pass took %s in bf16, %s in fp32", name, quantity.Duration(best[1]), quantity.Duration(best[0]))
+	c.Note = fmt.Sprintf("precision auto: %s; a forward and backward pass took %s in bf16, %s in fp32", c.name(), quantity.Duration(best[1]), quantity.Duration(best[0]))
 	return c
 }
 
 // precision describes the layers with bfloat16 operands and the other layers with parameters, with
-// a count of each kind, and auto's choice. It is nil in fp32.
+// a count of each kind, after auto's choice. It is nil for the precision fp32.
 func (r *Replica) precision() (notes []string) {
 	if r.choice.Note != "" {
 		notes = append(notes, r.choice.Note)

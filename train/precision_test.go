@@ -9,8 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// TestPrecision checks that bf16 has the same bits in every run, for any number of threads and after
-// a resume, and that a run can resume in fp32, which it reports.
+// TestPrecision checks that bf16 has the same bits in every run, for any number of threads and
+// after a resume, that auto keeps it, and that a run can resume in fp32, which it reports.
 func TestPrecision(t *testing.T) {
 	cfg := small()
 	cfg.TrainLimit, cfg.Epochs, cfg.Precision = 192, 2, bf16
@@ -36,27 +36,16 @@ func TestPrecision(t *testing.T) {
 		same    bool
 		changed string
 	}{
-		"again":   {func(*Config) {}, true, ""},
-		"threads": {func(c *Config) { c.Threads = 2 }, true, ""},
-		"resumed": {resumed, true, ""},
-		"fp32":    {func(c *Config) { c.Precision = fp32 }, false, ""},
+		"again":             {func(*Config) {}, true, ""},
+		"threads":           {func(c *Config) { c.Threads = 2 }, true, ""},
+		"resumed":           {resumed, true, ""},
+		"fp32":              {func(c *Config) { c.Precision = fp32 }, false, ""},
+		"resumed with auto": {func(c *Config) { resumed(c); c.Precision = auto }, true, "training.precision auto instead of bf16"},
 		"resumed in fp32": {func(c *Config) { resumed(c); c.Precision = fp32 }, false,
 			"training.precision fp32 instead of bf16; avx512 kernels instead of avx512-bf16: the bits differ from an uninterrupted run"},
 	} {
 		if sum, changed := run(c.edit); (sum == first.ParamsSHA256) != c.same || changed != c.changed {
 			t.Errorf("%s: sha256 %s, of the first run %s; changed %q, want %q", name, sum, first.ParamsSHA256, changed, c.changed)
-		}
-	}
-}
-
-// TestSameBits checks the kinds of kernels with equal bits.
-func TestSameBits(t *testing.T) {
-	for _, c := range []struct {
-		saved, now string
-		want       bool
-	}{{"", "avx512", true}, {"avx2", "avx512", true}, {"avx512", "portable", false}, {"avx512-bf16", "avx512", false}, {"avx512-bf16", "avx512-bf16", true}} {
-		if got := sameBits(c.saved, c.now); got != c.want {
-			t.Errorf("%q and %q: same bits %v, want %v", c.saved, c.now, got, c.want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/ringo-ml/ringo/distopt"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/internal/tune"
 )
 
@@ -32,6 +34,7 @@ type checkpointInfo struct {
 	Tuned   tune.State            `json:"tuned"`
 	Places  []data.StreamPosition `json:"positions"`
 	Changed []string              `json:"changed"` // settings that differ in this run
+	Kernels string                `json:"kernels"` // kind of the kernels; "" in checkpoints of earlier versions
 
 	// About describes the run's data, Data is the start of their fingerprint, and Files are the
 	// run's paths, if known.
@@ -65,6 +68,7 @@ func (r *resumption) find() error {
 	if err := r.broadcastInfo(r.open); err != nil {
 		return fmt.Errorf("resuming: %w", err)
 	}
+	r.found.keepPrecision(&r.cfg)
 	if err := r.restartEpoch(); err != nil {
 		return err
 	}
@@ -73,6 +77,13 @@ func (r *resumption) find() error {
 			f.File, quantity.Count(f.Epoch, "epoch"), quantity.Count(f.Done, "step"), quantity.Count(r.cfg.Epochs, "epoch"), quantity.Count(r.data.steps, "step"))
 	}
 	return nil
+}
+
+// keepPrecision makes auto keep the precision of the checkpoint, if there is one.
+func (s *checkpointInfo) keepPrecision(cfg *Config) {
+	if s.File != "" {
+		cfg.savedKernels = cmp.Or(s.Kernels, simd.Host().Name())
+	}
 }
 
 // broadcastInfo broadcasts the description of the checkpoint that rank 0 opens. The call is
@@ -102,6 +113,9 @@ func (r *resumption) resume() (position, error) {
 		return p, nil
 	case head.File == "":
 		return p, r.replica.Tuner.Resumed(tune.State{})
+	}
+	if now := r.replica.Kernels(); head.Kernels != "" && !simd.SameBits(head.Kernels, now) {
+		r.found.Changed = append(r.found.Changed, fmt.Sprintf("%s kernels instead of %s: the bits differ from an uninterrupted run", now, head.Kernels))
 	}
 	if head.Setup != nil {
 		for _, w := range r.workers {
@@ -192,7 +206,7 @@ func (s *checkpointInfo) read(more map[string]string) error {
 			return fmt.Errorf("%s: %s cannot be read: %w", s.File, part.content, err)
 		}
 	}
-	s.Data, s.Files = more[moreData], filesOf(told)
+	s.Data, s.Files, s.Kernels = more[moreData], filesOf(told), more[moreKernels]
 	if err := s.About.Validate(); err != nil {
 		return fmt.Errorf("%s: %w", s.File, err)
 	}

@@ -119,9 +119,6 @@ func (r *resumption) compareSettings(h checkpoint.Header) (changed []string, err
 	for _, d := range free.Differences(was) {
 		changed = append(changed, fmt.Sprintf("%s %s instead of %s", d.Path, shown(d.Mine), shown(d.Theirs)))
 	}
-	if kernels, kindErr := r.cfg.kernels(); kindErr == nil && !sameBits(h.More[moreKernels], kernels.Name()) {
-		changed = append(changed, fmt.Sprintf("%s kernels instead of %s: the bits differ from an uninterrupted run", kernels.Name(), h.More[moreKernels]))
-	}
 	err = errors.Join(gone, unlike(fixed, saved))
 	if !r.ownLoop && r.data.grown == nil && h.More[moreData] != r.data.dataName() {
 		err = errors.Join(err, fmt.Errorf("the data differ: their fingerprint is %s, the checkpoint has %s", r.data.dataName(), shown(h.More[moreData])))

@@ -116,6 +116,7 @@ func (r *run) prepareSaved(openData func(saved checkpointInfo) error) error {
 		return err
 	}
 	saved := r.resumption.found
+	saved.keepPrecision(&r.cfg)
 	if s := saved.About.Shape; r.cfg.Model.AnySlots && r.cfg.Model.IDs > 0 && len(s.Slots) > 0 { // trained by keys
 		r.cfg.Model = shaped(r.cfg.Model, s)
 		r.spec = r.cfg.Model

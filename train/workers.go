@@ -41,6 +41,7 @@ func (c Config) validateWorkers(f *setting.Faults) {
 	no(!known, "exchange.strategy", x.Strategy, "its sums are in the order of the ranks: use fp32, or a strategy that selects values, such as topk")
 	no(known && c.tuning().Chooses(), "exchange.plan", x.Plan, "measured plans depend on the number of ranks: use one, per-layer or fixed")
 	no(c.Tuning.Measure, "tuning.tune", true, "measurements depend on the number of ranks: leave it out")
+	no(c.Precision == auto, settingPrecision, auto, "each start measures anew, and may choose otherwise: use fp32 or bf16")
 	no(x.LimitSum, "exchange.limit-sum", true, "the limit is for sums of ranks: leave it out")
 	no(c.Exchange.NonFinite == "skip", "training.non-finite", "skip", "a skipped step would have to restore the state of all workers: use end")
 	no(c.Partition != PartitionShuffled, settingPartition, c.Partition, "a worker has no files of its own: use "+PartitionShuffled)

@@ -78,7 +78,7 @@ func TestTwoWorkersAreTwoRanks(t *testing.T) {
 	}
 }
 
-// What virtual workers do not support is refused by name.
+// Settings that virtual workers do not support are refused by name.
 func TestWorkersRefuse(t *testing.T) {
 	for path, change := range map[setting.Path]func(*Config){
 		"job.workers":         func(c *Config) { c.Workers = -1 },
@@ -88,6 +88,7 @@ func TestWorkersRefuse(t *testing.T) {
 		"training.non-finite": func(c *Config) { c.Exchange.NonFinite = "skip" },
 		"data.partition":      func(c *Config) { c.Partition = PartitionFixed },
 		"data.stream":         func(c *Config) { c.Stream = true },
+		"training.precision":  func(c *Config) { c.Precision = auto },
 	} {
 		cfg := small()
 		cfg.Workers = 4

@@ -11,10 +11,10 @@ import (
 )
 
 // mostFlags is the largest number of flags of train: other settings are given by their paths. A
-// flag is for what somebody types who begins with other weights, files or images (--init-from, --partition,
-// --image-size, --layout), who watches a job (--tensorboard, --http, --log-dir, --verbose), or who
-// starts one on several hosts, of several kinds of processes or on a changing number of ranks (--hosts, --heter,
-// --workers, --min-np), or who chooses the arithmetic (--precision).
+// flag is for what somebody types who begins with other weights, files or images (--init-from,
+// --partition, --image-size, --layout), who watches a job (--tensorboard, --http, --log-dir,
+// --verbose), who starts one on several hosts, of several kinds of processes or on a changing
+// number of ranks (--hosts, --heter, --workers, --min-np), or who chooses the arithmetic (--precision).
 const mostFlags = 68
 
 // Every flag of train is a setting, but for those that say where settings are, and how much to

@@ -50,12 +50,12 @@ func (f *jobFlags) restartFault() error {
 		f.MinRanks, setting.Path("job.hosts"), setting.Path("job.rank"), setting.Path("job.transport"), setting.Path("job.transport"))
 }
 
-// lastCheckpoint returns the file of the job's last checkpoint, "" for none. The ranks report
-// damage.
+// lastCheckpoint returns the file of the job's last checkpoint, "" for none, or the folder if its
+// last file is damaged, which the ranks report.
 func (f *jobFlags) lastCheckpoint() string {
 	file, err := checkpoint.Locate(f.Train.Checkpoint.Dir)
-	if err != nil {
-		return ""
+	if err != nil && !errors.Is(err, checkpoint.ErrNone) {
+		return f.Train.Checkpoint.Dir
 	}
 	return file
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/internal/watch/metrics/scrape"
 	"github.com/ringo-ml/ringo/ps/client"
 	"github.com/ringo-ml/ringo/ps/schema"
@@ -192,6 +193,10 @@ func (c *serveCommand) open(cmd *cobra.Command, ctx context.Context, file string
 		return err
 	}
 	cfg := g.Training(0)
+	if _, err := simd.BF16(); err != nil && cfg.Precision == "bf16" {
+		c.Report(fmt.Sprintf("the model was trained in bf16, and is served in fp32: %v", err))
+		cfg.Precision = "fp32"
+	}
 	if cfg.Checkpoint.Dir = file; c.threads > 0 {
 		cfg.Threads = c.threads
 	}

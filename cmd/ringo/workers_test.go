@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Virtual workers have the same bits on goroutines, on processes that share memory, over TCP, and on
-// several hosts, and a resumed run takes their number from its checkpoint and another number of
+// Virtual workers have the same bits on goroutines, on processes that share memory, over TCP, and
+// on several hosts, and a resumed run takes their number from its checkpoint and another number of
 // ranks from the command line.
 func TestWorkersOnProcessesAndHosts(t *testing.T) {
 	sum := regexp.MustCompile(`params sha256 (\w+)`)

@@ -155,10 +155,10 @@ func (e *GroupReducer) alone(h *requestState) {
 	op := h.op
 	op.Sent.Algorithm = "none"
 	if op.Sparse != nil {
-		op.Sent.Entries, op.Sent.Dense = op.Sparse.Count(), false
 		if e.vectors = append(e.vectors[:0], op.Sparse); e.workers != nil {
 			e.vectors = append(e.vectors[:0], h.partial.vectors...)
 		}
+		op.Sent.Entries, op.Sent.Dense = meanEntries(e.vectors), false
 		e.sum(op.X, e.vectors)
 	}
 	h.end = time.Now()

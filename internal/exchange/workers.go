@@ -338,7 +338,7 @@ func (e *GroupReducer) finishGather(h *requestState) {
 func (e *GroupReducer) gatherEntries(h *requestState) error {
 	op, w, own := h.op, e.workers, h.partial.vectors
 	e.coder.Use(op.code())
-	op.Sent = Result{Algorithm: AllGather, Entries: op.Sparse.Count()}
+	op.Sent = Result{Algorithm: AllGather, Entries: meanEntries(own)}
 	var head []int64
 	for _, v := range own {
 		head = append(head, int64(v.Count()), int64(e.coder.Size(v)), op.what())
@@ -379,6 +379,14 @@ func (e *GroupReducer) gatherEntries(h *requestState) error {
 		return err
 	}
 	return e.addEntries(op, own, heads)
+}
+
+// meanEntries returns the mean number of entries of the vectors.
+func meanEntries(vectors []*compress.Sparse) (n int) {
+	for _, v := range vectors {
+		n += v.Count()
+	}
+	return n / len(vectors)
 }
 
 // addEntries adds the entries of all workers, in their order.

@@ -43,6 +43,7 @@ func (s *Spec) ValidateTraining() error {
 	errs.Add(s.Folds > 0 && s.Seeds > 1, "training.folds", "%d with %v %d: vary one of the two", s.Folds, setting.Path("training.seeds"), s.Seeds)
 	errs.Add(s.Folds > 0 && s.Sync.UsesParameterServers(), "training.folds", "%d with %v %s: servers keep the parameters of one run", s.Folds, setting.Path("sync"), s.Sync)
 	errs.Add(s.Folds > 0 && s.Train.Checkpoint.Dir != "", "training.folds", "%d with %v %q: a folder of checkpoints is of one run", s.Folds, setting.Path("checkpoint.dir"), s.Train.Checkpoint.Dir)
+	errs.Add((s.Folds > 0 || s.Seeds > 1) && s.Train.Precision == "auto", "training.precision", "auto with several runs, which may choose differently: use fp32 or bf16")
 	errs.Add(s.Folds > 0 && s.Train.Split != 0, "training.folds", "%d with %v %s: each part is held out once", s.Folds, setting.Path("data.eval-split"), quantity.Exact(s.Train.Split))
 	errs.Add(s.Folds > 0 && len(s.Train.Tuning.Choices) > 0, "training.folds", "%d with %v: these were made for one run", s.Folds, setting.Path("tuning.choices"))
 	errs.Add(s.Seeds > 1 && len(s.Train.Tuning.Choices) > 0, "training.seeds", "%d with %v: recorded choices belong to one seed", s.Seeds, setting.Path("tuning.choices"))

@@ -250,3 +250,15 @@ func BenchmarkBF16(b *testing.B) {
 		})
 	}
 }
+
+// TestSameBits checks the kinds of kernels with equal bits.
+func TestSameBits(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{{"avx2", "avx512", true}, {"avx512", "portable", false}, {"avx512-bf16", "avx512", false}, {"avx512-bf16", "avx512-bf16", true}} {
+		if got := SameBits(c.a, c.b); got != c.want {
+			t.Errorf("%q and %q: same bits %v, want %v", c.a, c.b, got, c.want)
+		}
+	}
+}

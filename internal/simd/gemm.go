@@ -54,8 +54,8 @@ func grow(buf *[]float32, n int) []float32 {
 // accumulate. C must not overlap A or B.
 //
 // Blocked after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008):
-// 2*m*n*kk flops, with one pass over C per 512 of kk. The products of an element are added in the
-// order of kk, in blocks that depend on kk only.
+// 2*m*n*kk flops, with one pass over C per 512 of kk (1,024 for bfloat16). The products of an
+// element are added in the order of kk, in blocks that depend on kk only.
 func (k *Kernels) Gemm(s *Scratch, transA, transB bool, m, n, kk int, a []float32, lda int, b []float32, ldb int, accumulate bool, c []float32, ldc int) {
 	k.GemmEpilogue(s, transA, transB, m, n, kk, a, lda, b, ldb, accumulate, c, ldc, Epilogue{})
 }

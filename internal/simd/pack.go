@@ -213,7 +213,7 @@ func (k *Kernels) Panels(b *PackedB, kk, n int) (data []float32, width int) {
 }
 
 // PanelsIn makes b a view of panels for a matrix B[kk,n] in the caller's memory, before or after
-// packing: ceil(n/PanelWidth())*PanelWidth()*kk floats.
+// packing: ceil(n/PanelWidth())*PanelWidth()*kk floats, for bfloat16 with kk/2, rounded up.
 func (k *Kernels) PanelsIn(b *PackedB, data []float32, kk, n int) {
 	depth := k.gemm.depth(kk)
 	size := (n + k.gemm.nr - 1) / k.gemm.nr * k.gemm.nr * depth

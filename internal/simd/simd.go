@@ -13,6 +13,7 @@ package simd
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/hugepage"
@@ -86,6 +87,12 @@ func Host() *Kernels { return levels[0] }
 // Levels returns all kernels of this processor and system, best first. The last is always the
 // portable level.
 func Levels() []*Kernels { return append([]*Kernels(nil), levels...) }
+
+// SameBits reports whether two kinds of kernels, by name, compute the same bits.
+func SameBits(a, b string) bool {
+	fused := []string{"avx512", "avx2"}
+	return a == b || slices.Contains(fused, a) && slices.Contains(fused, b)
+}
 
 // Lookup returns the level with this name, or an error that lists the names usable on this host.
 func Lookup(name string) (*Kernels, error) {
