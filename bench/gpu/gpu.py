@@ -327,10 +327,31 @@ def links(o: Any, seconds: float) -> Rows:
     return [dict(zip(lines[0], line)) for line in lines[2:]]
 
 
+def heter(o: Any, seconds: float) -> Rows:
+    """ringo's click models, CPU trainers and two servers: without a heter-trainer, with our own, and with one in PyTorch on the device."""
+    rows, device, end = [], "torch-cpu" if o.cpu else "torch-cuda", time.monotonic() + seconds
+    for model in ("ctr-dnn",) if o.cpu else ("ctr-dnn", "ctr-dnn-4096"):
+        for where in ("", "cpu", device):
+            size = ["--batch", "32", "--train-limit", "512"] if o.cpu else ["--batch", "512", "--train-limit", str(4 * 512 * 30)]
+            more = ["--heter", "1", "--set", f"heter.device={where}"] if where else []
+            job = ["train", model, "--np", "2" if o.cpu else "4", "--servers", "2", "--sync", "bsp", "--data", "synthetic", "--epochs", "2"]
+            command = [o.ringo, *job, "--eval-limit", "64", "--threads", "1", "--progress", "none", "--json", "-", *size, *more]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=max(1, end - time.monotonic()), stdin=subprocess.DEVNULL)
+            epochs = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"event":"epoch"')]
+            if done.returncode or not epochs:
+                raise RuntimeError(f"heter {model} {where}: exit {done.returncode}: {done.stderr[-2000:]}")
+            rows.append({"model": model, "heter-trainer": where or "none", "samples/s": epochs[-1]["samples_per_s"], "test loss": epochs[-1]["eval_loss"]})
+            rows[-1]["of CPU trainers"] = rows[-1]["samples/s"] / next(row for row in rows if row["model"] == model)["samples/s"]
+    return rows
+
+
+PROGRAMS = {"heter": heter, "links": links}
+
+
 def measure(o: Any) -> dict[str, Any]:
     """The rows of all cases, until the time is over."""
     end, found = time.monotonic() + o.seconds, {}
-    for name in [*ALL, "links"]:
+    for name in [*ALL, *PROGRAMS]:
         if o.only and name not in [*o.only, "check"]:
             continue
         found[name] = []
@@ -341,7 +362,7 @@ def measure(o: Any) -> dict[str, Any]:
             try:
                 if left < 5:
                     raise subprocess.TimeoutExpired(name, 0)
-                found[name] += links(o, left) if config is None else job(o, name, config, left)
+                found[name] += PROGRAMS[name](o, left) if config is None else job(o, name, config, left)
             except subprocess.TimeoutExpired:
                 found[name].append({"skipped": f"{config or ''}: {o.seconds:.0f} s are over"})
             except RuntimeError as fault:
@@ -372,7 +393,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ringo", default="ringo", help="the command")
     parser.add_argument("--out", type=Path, default=Path("."), help="folder of the tables")
-    parser.add_argument("--only", nargs="+", choices=[*ALL, "links"], help="cases beside the check")
+    parser.add_argument("--only", nargs="+", choices=[*ALL, *PROGRAMS], help="cases beside the check")
     parser.add_argument("--seconds", type=float, default=290, help="limit of all cases")
     parser.add_argument("--cpu", action="store_true", help="a simulated device and small sizes")
     parser.add_argument("--rank", help=argparse.SUPPRESS)
@@ -390,7 +411,7 @@ def main() -> int:
     o.out.mkdir(parents=True, exist_ok=True)
     (o.out / "gpu.json").write_text(json.dumps({**about, "cases": found}, indent=1) + "\n", encoding="utf-8")
     title = ", ".join(f"{k}: {v}" for k, v in about.items())
-    docs = {name: function.__doc__ for name, (function, _) in ALL.items()} | {"links": links.__doc__}
+    docs = {name: function.__doc__ for name, (function, _) in ALL.items()} | {name: function.__doc__ for name, function in PROGRAMS.items()}
     text = f"{title}\n" + "".join(f"\n## {name}\n\n{docs[name]}\n\n{table(rows)}" for name, rows in found.items())
     (o.out / "gpu.md").write_text(text, encoding="utf-8")
     print(text)

@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).parents[3] / "bench" / "gpu" / "gpu.py"
 @unittest.skipUnless(shutil.which("ringo"), "there is no ringo")
 class Bench(unittest.TestCase):
     def test_each_case_has_rows(self) -> None:
-        cases = ["check", "allreduce", "select", "share", "embeddings", "architectures"]
+        cases = ["check", "allreduce", "select", "share", "embeddings", "architectures", "heter"]
         with tempfile.TemporaryDirectory() as folder:
             done = run(sys.executable, str(SCRIPT), "--cpu", "--out", folder, "--seconds", "180", "--only", *cases)
             self.assertEqual(done.returncode, 0, done.stdout)
