@@ -9,7 +9,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -42,7 +41,11 @@ func main() {
 	flag.DurationVar(&b.duration, "duration", time.Minute, "duration of the load")
 	flag.DurationVar(&b.wait, "batch-wait", 2*time.Millisecond, "--batch-wait of ringo serve")
 	flag.Float64Var(&b.load, "load", 0.5, "part of the capacity")
+	flag.BoolVar(&b.bare, "bare", false, "a server without a model instead of ringo: the cost of the clients and of net/http")
 	flag.Parse()
+	if flag.Arg(0) == "serve" {
+		answerOnly()
+	}
 	dir, err := os.MkdirTemp("", "bench-serve-")
 	if err == nil {
 		b.dir = dir
@@ -59,11 +62,11 @@ type bench struct {
 	clients           int
 	duration, wait    time.Duration
 	load              float64
+	bare              bool
 
 	bodies  []string            // a row each
 	want    map[string][]string // predictions of all rows, by version
 	address string
-	client  http.Client
 
 	answered, wrong, lost, rejected atomic.Int64
 	first                           atomic.Pointer[string] // first problem
@@ -73,13 +76,14 @@ type bench struct {
 }
 
 func (b *bench) run() error {
-	if b.ringo == "" {
+	if b.bare {
+		b.ringo = os.Args[0]
+	} else if b.ringo == "" {
 		b.ringo = filepath.Join(b.dir, "ringo")
 		if text, err := exec.Command("go", "build", "-o", b.ringo, "./cmd/ringo").CombinedOutput(); err != nil {
 			return fmt.Errorf("go build: %w: %s", err, text)
 		}
 	}
-	b.client = http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: b.clients}, Timeout: 30 * time.Second}
 	input, args, err := b.generate()
 	if err != nil {
 		return err
@@ -94,7 +98,10 @@ func (b *bench) run() error {
 	}
 	err = b.measure(cmd.Process.Pid, newer)
 	_ = cmd.Process.Signal(syscall.SIGTERM)
-	return errors.Join(err, cmd.Wait())
+	if ended := cmd.Wait(); !b.bare {
+		err = errors.Join(err, ended)
+	}
+	return err
 }
 
 // generate writes the rows to predict, and returns the input of `ringo predict` and the words of
@@ -157,6 +164,10 @@ func (b *bench) images(r *rand.Rand, side, channels int) (input string, train []
 // train trains two checkpoints, and leaves the older one in the folder to serve.
 func (b *bench) train(input string, args []string) (newer string, err error) {
 	b.want = map[string][]string{}
+	if b.bare {
+		b.want["bare"] = slices.Repeat([]string{`"prediction":0`}, len(b.bodies))
+		return "", nil
+	}
 	for epochs := 1; epochs <= 2; epochs++ {
 		run := filepath.Join(b.dir, fmt.Sprintf("run%d", epochs))
 		out, err := exec.Command(b.ringo, append(append([]string{"train"}, args...), "--epochs", strconv.Itoa(epochs), "--checkpoint", run, "--progress", "none")...).CombinedOutput()
@@ -179,6 +190,20 @@ func (b *bench) train(input string, args []string) (newer string, err error) {
 		}
 	}
 	return newer, nil
+}
+
+// answerOnly reads requests and answers all alike.
+func answerOnly() {
+	at, err := net.Listen("tcp", "127.0.0.1:0")
+	if err == nil {
+		fmt.Fprintf(os.Stderr, "form: http://%s/\n", at.Addr())
+		err = http.Serve(at, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			_, _ = io.WriteString(w, `{"version":"bare","rows":[{"row":0,"prediction":0}]}`)
+		}))
+	}
+	fmt.Fprintln(os.Stderr, "bench/serve:", err)
+	os.Exit(1)
 }
 
 // serve starts `ringo serve` and waits for the address.
@@ -207,12 +232,15 @@ func (b *bench) serve() (*exec.Cmd, error) {
 
 func (b *bench) measure(pid int, newer string) error {
 	const busy = 64
+	b.versions = map[string]int{}
 	start := time.Now()
 	b.each(busy, 10*time.Second, 0)
 	capacity := float64(b.answered.Load()) / time.Since(start).Seconds()
 	rows, batches, forward := b.scrape()
-	fmt.Printf("capacity: %.0f requests of a row a second by %d clients, %.1f rows a forward pass\n", capacity, busy, rows/batches)
-	fmt.Printf("model: %.3f ms a forward pass\n", 1e3*forward/batches)
+	fmt.Printf("capacity: %.0f requests of a row a second by %d clients\n", capacity, busy)
+	if !b.bare {
+		fmt.Printf("model: %.1f rows a forward pass of %.3f ms\n", rows/batches, 1e3*forward/batches)
+	}
 	limit := 3*time.Duration(forward/batches*float64(time.Second)) + b.wait
 	b.answered.Store(0)
 	b.times, b.versions = nil, map[string]int{}
@@ -225,6 +253,9 @@ func (b *bench) measure(pid int, newer string) error {
 		go b.broken(stop)
 	}
 	time.AfterFunc(b.duration/2, func() {
+		if b.bare {
+			return
+		}
 		if err := os.Rename(newer, filepath.Join(b.dir, "run1", filepath.Base(newer))); err != nil {
 			b.problem("swap: %v", err)
 		}
@@ -236,134 +267,25 @@ func (b *bench) measure(pid int, newer string) error {
 	at := func(p float64) time.Duration {
 		return b.times[int(p*float64(len(b.times)-1))].Round(10 * time.Microsecond)
 	}
-	fmt.Printf("load: %d clients for %v, %d of them slow and %d broken: %d answers, %.0f a second, %.1f rows a forward pass of %.3f ms\n", b.clients, b.duration, b.clients/20, b.clients/20, b.answered.Load(),
-		float64(b.answered.Load())/b.duration.Seconds(), (rows2-rows)/(batches2-batches), 1e3*(forward2-forward)/(batches2-batches))
+	fmt.Printf("load: %d clients for %v, %d of them slow and %d broken: %d answers, %.0f a second\n", b.clients, b.duration, b.clients/20, b.clients/20, b.answered.Load(), float64(b.answered.Load())/b.duration.Seconds())
 	fmt.Printf("answers by version: %v; wrong: %d, lost: %d, rejected with 429 or 503: %d\n", b.versions, b.wrong.Load(), b.lost.Load(), b.rejected.Load())
-	fmt.Printf("latency: median %v, p99 %v (3 forward passes and the wait for a batch: %v), p99.9 %v\n", at(0.5), at(0.99), limit.Round(10*time.Microsecond), at(0.999))
+	fmt.Printf("latency: median %v, p99 %v, p99.9 %v\n", at(0.5), at(0.99), at(0.999))
+	if !b.bare {
+		fmt.Printf("limit of p99: %v, 3 forward passes and the wait for a batch; %.1f rows a pass of %.3f ms under this load\n", limit.Round(10*time.Microsecond), (rows2-rows)/(batches2-batches), 1e3*(forward2-forward)/(batches2-batches))
+	}
 	fmt.Printf("memory: at most %d MiB resident\n", peak.Load()>>20)
 	if p := b.first.Load(); p != nil {
 		return errors.New(*p)
 	}
-	if len(b.versions) < 2 {
+	if len(b.versions) < 2 && !b.bare {
 		return fmt.Errorf("answers by versions %v: want both", b.versions)
 	}
 	return nil
 }
 
-// each runs clients for a time, each with a request per interval (0: one after another).
-func (b *bench) each(clients int, d, every time.Duration) {
-	var all sync.WaitGroup
-	end := time.Now().Add(d)
-	for c := range clients {
-		all.Go(func() {
-			r := rand.New(rand.NewPCG(2, uint64(c)))
-			next := time.Now().Add(time.Duration(r.Float64() * float64(every)))
-			warm := next.Add(time.Second)
-			for time.Now().Before(end) {
-				if every > 0 {
-					time.Sleep(time.Until(next))
-					next = next.Add(every)
-				}
-				b.ask(r.IntN(len(b.bodies)), time.Now().After(warm))
-			}
-		})
-	}
-	all.Wait()
-}
-
-// ask sends a row and checks the answer.
-func (b *bench) ask(row int, timed bool) {
-	start := time.Now()
-	res, err := b.client.Post(b.address+"/predict", "application/json", strings.NewReader(b.bodies[row]))
-	var text []byte
-	if err == nil {
-		text, err = io.ReadAll(res.Body)
-		_ = res.Body.Close()
-	}
-	took := time.Since(start)
-	if err != nil {
-		b.lost.Add(1)
-		b.problem("lost: row %d: %v", row, err)
-		return
-	}
-	if res.StatusCode == 429 || res.StatusCode == 503 {
-		b.rejected.Add(1)
-		return
-	}
-	var got struct{ Version string }
-	if err := json.Unmarshal(text, &got); err != nil || b.want[got.Version] == nil || !bytes.Contains(text, []byte(`{"row":0,`+b.want[got.Version][row]+`}`)) {
-		b.wrong.Add(1)
-		b.problem("wrong: row %d: %d %s, want %s", row, res.StatusCode, text, b.want[got.Version])
-		return
-	}
-	b.answered.Add(1)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if timed {
-		b.times = append(b.times, took)
-	}
-	if b.versions != nil {
-		b.versions[got.Version]++
-	}
-}
-
-func (b *bench) problem(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	text = text[:min(len(text), 500)]
-	b.first.CompareAndSwap(nil, &text)
-}
-
-// slow sends a request byte by byte.
-func (b *bench) slow(stop <-chan struct{}) {
-	for {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(b.address, "http://"))
-		if err != nil {
-			return
-		}
-		text := fmt.Sprintf("POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(b.bodies[0]), b.bodies[0])
-		for i := range len(text) {
-			select {
-			case <-stop:
-				_ = conn.Close()
-				return
-			case <-time.After(100 * time.Millisecond):
-			}
-			if _, err := conn.Write([]byte{text[i]}); err != nil {
-				break
-			}
-		}
-		_ = conn.Close()
-	}
-}
-
-// broken sends requests that are cut, too large, no HTTP or no JSON, and reads no answer.
-func (b *bench) broken(stop <-chan struct{}) {
-	texts := []string{
-		"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n{\"a\":",
-		"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n[[[[",
-		"POST /predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-		"\x16\x03\x01\x02\x00", "GET / HTTP/9\r\n\r\n", "POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\n{\"a\":1",
-		"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\n\r\n" + strings.Repeat("[", 1<<20),
-	}
-	for i := rand.IntN(len(texts)); ; i++ {
-		select {
-		case <-stop:
-			return
-		case <-time.After(time.Duration(2 * rand.Float64() * float64(time.Second))):
-		}
-		conn, err := net.Dial("tcp", strings.TrimPrefix(b.address, "http://"))
-		if err != nil {
-			continue
-		}
-		_ = conn.SetDeadline(time.Now().Add(time.Second))
-		_, _ = io.WriteString(conn, texts[i%len(texts)])
-		_ = conn.Close()
-	}
-}
-
 // scrape returns the rows, forward passes and their seconds until now.
 func (b *bench) scrape() (rows, batches, seconds float64) {
-	res, err := b.client.Get(b.address + "/metrics")
+	res, err := http.Get(b.address + "/metrics")
 	if err != nil {
 		b.problem("metrics: %v", err)
 		return 0, 1, 0

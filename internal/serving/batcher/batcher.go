@@ -13,11 +13,14 @@
 //
 // # Cost
 //
-// A request waits at most Wait for further requests, and then for the batches before its own. The
-// memory is bounded by Queue rows.
+// A request waits at most Wait, and at most ten times as long as recent batches took, for further
+// requests, and then for the batches before its own. Without the second limit, requests of a model
+// of 30 µs waited 2 ms for a batch that saves less than 1 ms of computation. The memory is bounded
+// by Queue rows.
 package batcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,11 +34,15 @@ type Config struct {
 	// Rows is the number of rows that end the wait for further requests. A larger request is a
 	// separate batch.
 	Rows int
-	// Wait is the maximum wait of a request for further requests.
+	// Wait is the maximum wait of a request for further requests. The wait is also at most ten
+	// times the consumer's time for a batch.
 	Wait time.Duration
 	// Queue is the maximum number of waiting rows.
 	Queue int
 }
+
+// patience is the limit of a wait, in times of a batch.
+const patience = 10
 
 // ErrClosed is the error of a call after Close.
 var ErrClosed = errors.New("the queue is closed")
@@ -68,6 +75,8 @@ type Queue[T any] struct {
 	rows   int        // rows of calls
 	closed bool
 	wake   chan struct{} // one signal after a change
+	given  time.Time     // time of the consumer's last batch, or zero
+	took   time.Duration // smoothed time of the consumer for a batch, or 0
 }
 
 // New returns an empty queue.
@@ -123,11 +132,15 @@ func (q *Queue[T]) signal() {
 }
 
 // Next blocks until a batch is due and returns its calls, in the order of Do. It returns nil after
-// Close, when no call waits.
+// Close, when no call waits. From Next to Next is the consumer's time for a batch.
 func (q *Queue[T]) Next() []*Call[T] {
+	if !q.given.IsZero() {
+		q.took = max(1, (3*cmp.Or(q.took, time.Since(q.given))+time.Since(q.given))/4)
+	}
 	for {
 		batch, wait, end := q.take(time.Now())
 		if batch != nil || end {
+			q.given = time.Now()
 			return batch
 		}
 		if wait == 0 {
@@ -154,7 +167,11 @@ func (q *Queue[T]) take(now time.Time) (batch []*Call[T], wait time.Duration, en
 	for sum := 0; len(rows) < len(q.calls) && sum < q.cfg.Rows; sum += rows[len(rows)-1] {
 		rows = append(rows, q.calls[len(rows)].rows)
 	}
-	n, wait := q.cfg.due(rows, now.Sub(q.calls[0].since))
+	cfg := q.cfg
+	if q.took > 0 {
+		cfg.Wait = min(cfg.Wait, patience*q.took)
+	}
+	n, wait := cfg.due(rows, now.Sub(q.calls[0].since))
 	if q.closed {
 		n = max(n, 1)
 	}

@@ -35,6 +35,29 @@ func TestDueEndsTheWait(t *testing.T) {
 	}
 }
 
+// TestWaitFollowsTheConsumer: a request waits for others at most ten times as long as recent batches
+// took, and at most the limit.
+func TestWaitFollowsTheConsumer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New[int](Config{Rows: 4, Wait: 10 * time.Millisecond, Queue: 6})
+		for i, test := range []struct{ took, wait time.Duration }{
+			{100 * time.Microsecond, 10 * time.Millisecond},
+			{100 * time.Microsecond, time.Millisecond},
+			{4 * time.Millisecond, time.Millisecond},
+			{0, 10 * time.Millisecond}, // of (3·0.1 + 4)/4 ms
+		} {
+			start := time.Now()
+			go q.Do(t.Context(), i, 1) //nolint:errcheck // the batch is what is tested
+			batch := q.Next()
+			if wait := time.Since(start); wait != test.wait {
+				t.Errorf("batch %d is due after %v, want %v", i, wait, test.wait)
+			}
+			time.Sleep(test.took)
+			batch[0].Finish(nil)
+		}
+	})
+}
+
 // TestQueueGroupsCalls: calls within the wait share a batch, in their order, and a call that leaves
 // is in none.
 func TestQueueGroupsCalls(t *testing.T) {
