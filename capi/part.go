@@ -69,7 +69,7 @@ func (p *part) open(about []byte, cut *heter.Cut) (*heter.Callbacks, error) {
 	p.micro = (*C.ringo_micro_batch)(C.calloc(1, C.sizeof_ringo_micro_batch))
 	p.arrays = unsafe.Slice((**C.float)(C.calloc(C.size_t(2*n), C.size_t(unsafe.Sizeof(p.micro.out)))), 2*n)
 	p.micro.in, p.micro.gradients = &p.arrays[0], &p.arrays[n]
-	d := &heter.Callbacks{Start: heter.Start(max(0, min(m.start, 255))), OnRun: p.run, OnClose: func() { C.border_part_close(p.c) }}
+	d := &heter.Callbacks{Start: heter.Start(m.start), OnRun: p.run, OnClose: func() { C.border_part_close(p.c) }}
 	d.Memory.Gradients, d.Memory.Values, d.Memory.State = floats(m.gradients, m.n), floats(m.values, m.n), floats(m.state, m.n_state)
 	d.OnUpdate = func(rate float64, scale float32) error {
 		return call("update", func(text *C.char, room C.size_t) C.int {

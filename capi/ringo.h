@@ -398,14 +398,17 @@ typedef struct ringo_part_memory {
   size_t n;
   float *state; /* of the optimizer, n_state values */
   size_t n_state;
-  int start; /* 1: parameters are at the Offset of the cut's Slots, and rank 0 sends their first values; 2: others, which ranks cannot save */
+  int start; /* 1: parameters are at the Offset of the cut's Slots, and rank 0 sends their first values; 2: others, which ranks cannot save: the
+              * first heter-trainer's first values are those of all */
 } ringo_part_memory;
 
 /* Actions of sync: copies between the device and this memory, and a new sum of gradients. */
 enum { RINGO_READ_GRADIENTS, RINGO_WRITE_GRADIENTS, RINGO_READ_STATE, RINGO_WRITE_STATE, RINGO_RESET_GRADIENTS };
 
 /* ringo_part has the functions of a program. They return 0, or another number after they have written a text to error, room bytes with the
- * zero byte: it ends the job. open may be called by another thread than the one that has called ringo_serve_part, report by any thread. */
+ * zero byte: it ends the job. The thread that has called ringo_serve_part calls run and update; open, sync and close may be called by
+ * another one, and report by any. No two calls but those of report overlap. After an open that fails, or whose memory is rejected and then
+ * closed, open may be called once more, for another rank. */
 typedef struct ringo_part {
   size_t struct_size; /* sizeof(ringo_part) */
   void *context;      /* first argument of each function */
@@ -422,7 +425,7 @@ typedef struct ringo_part {
 
 /* ringo_serve_part returns when all ranks have left. options place it by hand: size is the number of ranks, rank the number of this
  * heter-trainer; NULL: the variables of `ringo run` do, or RINGO_HETER_INDEX, RINGO_HETER_ADDRS, RINGO_WORLD_SIZE and a ticket. settings is
- * NULL or JSON, with those of the ranks: addresses (of all heter-trainers, by hand), stateless (true for every --sync but bsp),
+ * NULL or JSON, with those of the ranks: addresses (of all heter-trainers, required by hand), stateless (true for every --sync but bsp),
  * trainer_threads. The process is no rank, and needs no ringo_join. */
 int ringo_serve_part(const ringo_options *options, const char *settings, const ringo_part *part);
 

@@ -1,12 +1,13 @@
 package bindings
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/internal/cluster"
@@ -26,6 +27,10 @@ type PartSettings struct {
 	Stateless bool `json:"stateless,omitempty"`
 	// TrainerThreads is ps.trainer-threads; 0 means 1.
 	TrainerThreads int `json:"trainer_threads,omitempty"`
+	// Transport, Algorithm and Timeout are those of a Place that sets none.
+	Transport string        `json:"transport,omitempty"`
+	Algorithm string        `json:"algorithm,omitempty"`
+	Timeout   time.Duration `json:"timeout,omitempty"`
 	// ContinueOnLoss reports that the job continues without a lost rank.
 	ContinueOnLoss bool          `json:"continue_on_loss,omitempty"`
 	Times          cluster.Times `json:"times"`
@@ -45,12 +50,13 @@ type Part struct {
 // text are PartSettings as JSON, "" for the defaults.
 func ServePart(ctx context.Context, p Place, lookup func(string) (string, bool), text string, part Part) error {
 	var s PartSettings
-	d := json.NewDecoder(strings.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&s); err != nil && err != io.EOF {
-		return Misusef("the settings of a heter-trainer: %v", err)
+	if err := decode("the settings of a heter-trainer", cmp.Or(text, "{}"), &s); err != nil {
+		return err
 	}
-	p.Heters = s.Addresses
+	if p.Heters = s.Addresses; p.Size > 0 && len(p.Heters) == 0 {
+		return Misusef("a heter-trainer that is placed by hand: the settings have no addresses: set those of all heter-trainers, HOST:PORT each")
+	}
+	p.Transport, p.Algorithm, p.Timeout = cmp.Or(p.Transport, s.Transport), cmp.Or(p.Algorithm, s.Algorithm), cmp.Or(p.Timeout, s.Timeout)
 	cfg, err := p.Config(lookup)
 	if err != nil {
 		return err
@@ -104,8 +110,8 @@ func (s PartSettings) open(about []byte, part Part, prints bool) (*heter.Cut, he
 	switch n, want := len(d.Memory.Values), last.Offset+last.Padded; {
 	case n == 0 || n != len(d.Memory.Gradients):
 		err = fmt.Errorf("the part has %d parameters and %d gradients: want equally many, at least one", n, len(d.Memory.Gradients))
-	case d.Start > heter.StartOwn:
-		err = fmt.Errorf("the part has first values of source %d", d.Start)
+	case d.Start != heter.StartTrainer && d.Start != heter.StartOwn:
+		err = fmt.Errorf("the part's start is %d: want %d, first values of rank 0, or %d, its own", d.Start, heter.StartTrainer, heter.StartOwn)
 	case d.Start != heter.StartOwn && n != want:
 		err = fmt.Errorf("the part has %d parameters, with the padding of the cut's ranges they are %d", n, want)
 	case d.Start == heter.StartOwn && s.Stateless:

@@ -154,18 +154,24 @@ func TestPartsThatDoNotFit(t *testing.T) {
 		open     func([]byte, *heter.Cut) (*heter.Callbacks, error)
 		want     string
 	}{
-		"refused":  {"", nil, func([]byte, *heter.Cut) (*heter.Callbacks, error) { return nil, errors.New("[2 3] is not [2 2]") }, "[2 3] is not [2 2]"},
-		"no cut":   {"", "hello", change(own), "the rank's description of its model has no cut"},
-		"too few":  {"", nil, change(func(c *heter.Callbacks) { c.Memory.Values, c.Memory.Gradients = make([]float32, 4), make([]float32, 4) }), "the part has 4 parameters, with the padding of the cut's ranges they are 32"},
-		"uneven":   {"", nil, change(func(c *heter.Callbacks) { c.Memory.Gradients = nil }), "the part has 32 parameters and 0 gradients"},
-		"settings": {`, "stateles": true`, nil, nil, "stateles"},
+		"refused":   {"", nil, func([]byte, *heter.Cut) (*heter.Callbacks, error) { return nil, errors.New("[2 3] is not [2 2]") }, "[2 3] is not [2 2]"},
+		"no cut":    {"", "hello", change(own), "the rank's description of its model has no cut"},
+		"too few":   {"", nil, change(func(c *heter.Callbacks) { c.Memory.Values, c.Memory.Gradients = make([]float32, 4), make([]float32, 4) }), "the part has 4 parameters, with the padding of the cut's ranges they are 32"},
+		"uneven":    {"", nil, change(func(c *heter.Callbacks) { c.Memory.Gradients = nil }), "the part has 32 parameters and 0 gradients"},
+		"seed":      {"", nil, change(func(c *heter.Callbacks) { c.Start = heter.StartSeed }), "the part's start is 0: want 1, first values of rank 0, or 2, its own"},
+		"negative":  {"", nil, change(func(c *heter.Callbacks) { c.Start = -1 }), "the part's start is -1"},
+		"settings":  {`, "stateles": true`, nil, nil, "stateles"},
+		"trailing":  {`} {"stateless": true`, nil, nil, "the settings of a heter-trainer: text after the end of the JSON"},
+		"algorithm": {`, "algorithm": "rings"`, nil, nil, `"rings" is not known`},
+		"timeout":   {`, "timeout": -1`, nil, nil, "want a positive time"},
+		"transport": {`, "transport": "udp"`, nil, nil, `"udp" is not known`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, rank, server := part(t, c.settings, c.about, c.open)
 			if server == nil || !strings.Contains(server.Error(), c.want) {
 				t.Errorf("the heter-trainer ends with %v, want %q", server, c.want)
 			}
-			if rank == nil || name != "settings" && !strings.Contains(rank.Error(), c.want) {
+			if rank == nil || c.open != nil && !strings.Contains(rank.Error(), c.want) {
 				t.Errorf("the rank ends with %v, want %q", rank, c.want)
 			}
 		})
@@ -174,8 +180,12 @@ func TestPartsThatDoNotFit(t *testing.T) {
 
 // A process that is no heter-trainer of a job cannot serve.
 func TestPartWithoutAPlace(t *testing.T) {
-	err := bindings.ServePart(t.Context(), bindings.Place{}, func(string) (string, bool) { return "", false }, "", bindings.Part{Report: func(string) {}})
-	if misuse := (*bindings.Misuse)(nil); !errors.As(err, &misuse) || !strings.Contains(err.Error(), "no heter-trainer of a job") {
-		t.Error(err)
+	for want, place := range map[string]bindings.Place{
+		"no heter-trainer of a job": {}, "the settings have no addresses": {Size: 1, Ticket: transport.NewTicket().String(), Rendezvous: freeport.Address(t)},
+	} {
+		err := bindings.ServePart(t.Context(), place, func(string) (string, bool) { return "", false }, "", bindings.Part{Report: func(string) {}})
+		if misuse := (*bindings.Misuse)(nil); !errors.As(err, &misuse) || !strings.Contains(err.Error(), want) {
+			t.Error(err)
+		}
 	}
 }

@@ -4,9 +4,13 @@
 package bindings
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/bits"
+	"strings"
 	"unsafe"
 
 	"github.com/ringo-ml/ringo/collective"
@@ -74,6 +78,19 @@ type Misuse struct{ text string }
 
 // Misusef makes a Misuse.
 func Misusef(format string, args ...any) *Misuse { return &Misuse{fmt.Sprintf(format, args...)} }
+
+// decode parses JSON without unknown fields, and with nothing after it.
+func decode(what, text string, into any) error {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return Misusef("%s: %v", what, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return Misusef("%s: text after the end of the JSON", what)
+	}
+	return nil
+}
 
 // Error is the text.
 func (m *Misuse) Error() string { return m.text }

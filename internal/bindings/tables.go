@@ -2,11 +2,7 @@ package bindings
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -36,13 +32,8 @@ func OpenTables(job *ringo.Job, text string) (*Tables, error) {
 		schema.Schema
 		Settings setting.Values `json:"settings"`
 	}
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&asked); err != nil {
-		return nil, Misusef("the schema of the tables is not what it should be: %v", err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, Misusef("the schema of the tables has something behind it")
+	if err := decode("the schema of the tables", text, &asked); err != nil {
+		return nil, err
 	}
 	t := &Tables{schema: asked.Schema}
 	if err := t.schema.Validate(); err != nil {

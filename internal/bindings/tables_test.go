@@ -176,10 +176,10 @@ func refuses(c *bindings.Tables) error {
 func TestTablesRefuse(t *testing.T) {
 	err := ringo.Local(t.Context(), 1, ringo.Config{}, func(job *ringo.Job) error {
 		for text, want := range map[string]string{
-			"":                     "is not what it should be",
-			`{"sparse": 3}`:        "is not what it should be",
+			"":                     "the schema of the tables: EOF",
+			`{"sparse": 3}`:        "the schema of the tables: json: ",
 			`{"dense": [], "x":1}`: "unknown field",
-			oneTable + "{}":        "something behind it",
+			oneTable + "{}":        "text after the end of the JSON",
 			"{}":                   "no table and no array",
 			oneTable:               "no servers of tables",
 		} {
