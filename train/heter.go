@@ -212,9 +212,8 @@ func (f *heterParams) begin(c Config, at beginning) (err error) {
 	if err := c.fitsOwn(f.heters.Start()); err != nil {
 		return err
 	}
-	given := c.Start.From != "" || f.heters.Start() == heter.StartTrainer
-	if r.job.Rank() == 0 && given && !f.stateless { // a run that resumes overwrites the values
-		if err := f.give(nil); err != nil {
+	if r.job.Rank() == 0 && !f.stateless { // a run that resumes overwrites the values
+		if err := f.giveFirst(c); err != nil {
 			return err
 		}
 	}

@@ -29,6 +29,22 @@ func (f *heterParams) give(state []float32) error {
 	return f.heters.Begin(append(all, state...))
 }
 
+// giveFirst gives heter-trainers equal first values: those of rank 0, or of heter-trainer 0 if they
+// have parameters of their own.
+func (f *heterParams) giveFirst(c Config) error {
+	switch start := f.heters.Start(); {
+	case start == heter.StartOwn && c.Heter.Count > 1:
+		all := make([]float32, f.heters.Len())
+		if err := f.heters.Values(all); err != nil {
+			return err
+		}
+		return f.heters.Begin(all)
+	case start == heter.StartTrainer, c.Start.From != "":
+		return f.give(nil)
+	}
+	return nil
+}
+
 // fitsOwn reports settings that need the parameters of heter-trainers with parameters of their own.
 func (c Config) fitsOwn(s heter.Start) error {
 	const text = "%s: the parameters of the heter-trainers' module are not those of the model's stage, so that ranks cannot %s them: give the module these parameters, or remove the setting"

@@ -48,6 +48,12 @@ func (h *hub) meet(ctx context.Context, m service.GroupSpec, heter int) (service
 // split runs cfg on ranks, servers and cfg.Heter.Count heter-trainers, all over links; change may change what each server is told.
 func split(t *testing.T, ranks int, cfg Config, set *data.Dataset, change func(*keeper.Config)) (Summary, *recorder) {
 	t.Helper()
+	return splitOn(t, ranks, cfg, set, change, func(_ int, d heter.Device) heter.Device { return d })
+}
+
+// splitOn is split with other devices in place of the CPU's, by heter-trainer.
+func splitOn(t *testing.T, ranks int, cfg Config, set *data.Dataset, change func(*keeper.Config), device func(int, heter.Device) heter.Device) (Summary, *recorder) {
+	t.Helper()
 	var group sync.WaitGroup
 	var addrs []string
 	n := cfg.Heter.Count
@@ -55,7 +61,13 @@ func split(t *testing.T, ranks int, cfg Config, set *data.Dataset, change func(*
 	for i := range n {
 		s, err := service.New(service.Config{
 			Ticket: testTicket(), Version: ringo.Version, Index: i, Count: n, Trainers: ranks * cfg.Servers.threads(), Stateless: cfg.sendsParams(),
-			Open: func(about []byte) (*heter.Cut, heter.Device, error) { return OpenPart(cfg, about) },
+			Open: func(about []byte) (*heter.Cut, heter.Device, error) {
+				cut, d, err := OpenPart(cfg, about)
+				if err != nil {
+					return nil, nil, err
+				}
+				return cut, device(i, d), nil
+			},
 			Meet: func(ctx context.Context, m service.GroupSpec) (service.StepGroup, error) { return hub.meet(ctx, m, i) },
 		})
 		if err != nil {
@@ -113,6 +125,33 @@ func TestHeter(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOwnFirstValues wants heter-trainers with first values of their own to begin with those of the first.
+func TestOwnFirstValues(t *testing.T) {
+	set, keys := keyedSet(t)
+	cfg := keyedConfig(keys)
+	cfg.Servers.Consistency, cfg.Epochs, cfg.Heter = "bsp", 1, Heter{Count: 2, Micros: 2}
+	var values [2][]float32
+	splitOn(t, 2, cfg, set, nil, func(i int, d heter.Device) heter.Device {
+		c := &heter.Callbacks{Start: heter.StartOwn, OnRun: d.Run, OnUpdate: d.Update, OnClose: d.Close}
+		c.Memory.Gradients, c.Memory.Values, values[i] = d.Gradients(), d.Values(), d.Values()
+		c.OnSync = func(action heter.SyncAction) error {
+			if action == heter.ResetGradients {
+				d.Reset()
+			} else {
+				d.Gradients() // zeros without a Run
+			}
+			return nil
+		}
+		for k := range values[i] {
+			values[i][k] += 100 * float32(i)
+		}
+		return c
+	})
+	if !slices.Equal(values[0], values[1]) || slices.Max(values[0]) > 50 {
+		t.Errorf("the parameters are %v and %v", values[0], values[1])
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // Start is the source of a device's first parameter values.
-type Start uint8
+type Start int32
 
 // The sources. With StartOwn the parameters are not those of the cut: trainers can neither set nor
 // save them.
@@ -53,22 +53,11 @@ type hostCopy struct {
 	lent    bool // a caller may have written to it
 }
 
-// StartOf returns the source of a device's first values.
-func StartOf(d Device) Start {
-	if c, is := d.(*Callbacks); is {
-		return c.Start
-	}
-	return StartSeed
-}
+// Source returns Start.
+func (d *Callbacks) Source() Start { return d.Start }
 
-// CopyError returns the error of a device's last copy to host memory: Gradients, Values and State
-// return none.
-func CopyError(d Device) error {
-	if c, is := d.(*Callbacks); is {
-		return c.err
-	}
-	return nil
-}
+// Err returns the first error of OnSync.
+func (d *Callbacks) Err() error { return d.err }
 
 func (d *Callbacks) sync(action SyncAction) {
 	if d.err == nil {
@@ -85,26 +74,22 @@ func (d *Callbacks) lend(c *hostCopy, read SyncAction) {
 }
 
 // push copies back values that a caller may have written.
-func (d *Callbacks) push() error {
-	for _, x := range []struct {
-		copy  *hostCopy
-		write SyncAction
-	}{{&d.state, WriteState}, {&d.gradients, WriteGradients}} {
-		if x.copy.lent {
-			d.sync(x.write)
-			x.copy.lent = false
-		}
+func (d *Callbacks) push(c *hostCopy, write SyncAction) {
+	if c.lent {
+		d.sync(write)
+		c.lent = false
 	}
-	return d.err
 }
 
 // Run calls OnRun.
 func (d *Callbacks) Run(m *MicroBatch) error {
-	if err := d.push(); err != nil {
-		return err
-	}
+	d.push(&d.state, WriteState)
 	if !m.Eval {
+		d.push(&d.gradients, WriteGradients)
 		d.gradients.current = false
+	}
+	if d.err != nil {
+		return d.err
 	}
 	return d.OnRun(m)
 }
@@ -138,8 +123,10 @@ func (d *Callbacks) Update(rate float64, scale float32) error {
 	if err := finite(g); err != nil {
 		return err
 	}
-	if err := d.push(); err != nil {
-		return err
+	d.push(&d.state, WriteState)
+	d.push(&d.gradients, WriteGradients)
+	if d.err != nil {
+		return d.err
 	}
 	d.state.current = false
 	if err := d.OnUpdate(rate, scale); err != nil {

@@ -32,6 +32,11 @@ type Device interface {
 	Update(rate float64, scale float32) error
 	// Reset discards the gradients of all Runs since the last Update.
 	Reset()
+	// Source returns the source of the parameters' first values.
+	Source() Start
+	// Err returns the first error of a copy between the device and this process's memory, because
+	// Gradients, Values, State and Reset return none.
+	Err() error
 	Close()
 }
 
@@ -174,6 +179,12 @@ func (d *CPU) Reset() {
 	d.params.ZeroGrads()
 	d.ran = false
 }
+
+// Source returns StartSeed.
+func (d *CPU) Source() Start { return StartSeed }
+
+// Err returns nil: the device has no separate memory.
+func (d *CPU) Err() error { return nil }
 
 // Close ends the threads of the tape and of the optimizer.
 func (d *CPU) Close() {

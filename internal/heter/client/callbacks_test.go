@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/heter"
+	"github.com/ringo-ml/ringo/internal/heter/message"
 	"github.com/ringo-ml/ringo/internal/heter/service"
 )
 
@@ -82,6 +83,23 @@ func TestLentBehindFunctions(t *testing.T) {
 	r.checkEnds()
 }
 
+// A step of a single stateless trainer copies its gradients once, from the device.
+func TestCopiesOfLent(t *testing.T) {
+	var copies [5]int
+	r := newLentRig(t, 1, 1, changed(func(c *heter.Callbacks, _ int) {
+		sync := c.OnSync
+		c.OnSync = func(a heter.SyncAction) error {
+			copies[a]++
+			return sync(a)
+		}
+	}))
+	r.runLent(4, false, func(int, string) {})
+	r.checkEnds()
+	if reads, writes := copies[heter.ReadGradients], copies[heter.WriteGradients]; reads != r.steps || writes != 0 {
+		t.Errorf("gradients were read %d times and written %d times in %d steps", reads, writes, r.steps)
+	}
+}
+
 // The error of a function ends the job, and every trainer's error has its text, with the step and the micro-batch.
 func TestErrorsOfFunctions(t *testing.T) {
 	failed := errors.New("the module's result is [32 3], the cut has [32 2]")
@@ -94,15 +112,7 @@ func TestErrorsOfFunctions(t *testing.T) {
 		"gradients": {func(c *heter.Callbacks) { failSync(c, heter.ReadGradients, failed) }, "step 1: micro-batch 1 of trainer "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 2, 1, func(s *service.Config) {
-				behind(s)
-				open := s.Open
-				s.Open = func(about []byte) (*heter.Cut, heter.Device, error) {
-					cut, d, err := open(about)
-					c.spoil(d.(*heter.Callbacks))
-					return cut, d, err
-				}
-			})
+			r := newRig(t, 2, 1, changed(func(d *heter.Callbacks, _ int) { c.spoil(d) }))
 			r.all(func(i int) error {
 				tr := side(t, r.spec, r.cut, 2, r.dial(i))
 				for _, b := range r.batches(i) {
@@ -124,6 +134,47 @@ func TestErrorsOfFunctions(t *testing.T) {
 				t.Errorf("the heter-trainer ends with %v", err)
 			}
 		})
+	}
+}
+
+// An error of the copy at open names the copy, and ends the heter-trainer.
+func TestErrorOfTheFirstCopy(t *testing.T) {
+	failed := errors.New("out of memory")
+	r := newRig(t, 1, 1, changed(func(c *heter.Callbacks, _ int) { failSync(c, heter.ReadState, failed) }))
+	const want = "reading the state of a new device: out of memory"
+	if _, err := Dial(t.Context(), r.config); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a trainer ends with %v", err)
+	}
+	if err := <-r.ends[0]; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the heter-trainer ends with %v", err)
+	}
+}
+
+// TestLongDescription wants a description above the limit refused before a connection.
+func TestLongDescription(t *testing.T) {
+	r := newRig(t, 1, 1, nil)
+	cfg := r.config
+	cfg.About = make([]byte, message.MaxAbout+1)
+	if _, err := Dial(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "has 4194305 bytes, the limit is 4194304: leave fewer layers") {
+		t.Error(err)
+	}
+	cfg.About = cfg.About[:message.MaxAbout]
+	c, err := Dial(t.Context(), cfg)
+	must(t, err)
+	must(t, c.Leave())
+	must(t, <-r.ends[0])
+}
+
+// changed makes devices callbacks, changed by do with the number of the heter-trainer.
+func changed(do func(c *heter.Callbacks, index int)) func(*service.Config) {
+	return func(s *service.Config) {
+		behind(s)
+		open, index := s.Open, s.Index
+		s.Open = func(about []byte) (*heter.Cut, heter.Device, error) {
+			cut, d, err := open(about)
+			do(d.(*heter.Callbacks), index)
+			return cut, d, err
+		}
 	}
 }
 

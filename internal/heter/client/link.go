@@ -66,6 +66,9 @@ func (c *Client) reach(ctx context.Context, i int, addr string) (*link, error) {
 // reachAll connects to each heter-trainer. Heter-trainers lost before are marked as lost, if at
 // least one remains.
 func (c *Client) reachAll(ctx context.Context) error {
+	if n := len(c.cfg.About); n > message.MaxAbout {
+		return fmt.Errorf("heter: the description of the heter-trainers' stage has %d bytes, the limit is %d: leave fewer layers to heter-trainers", n, message.MaxAbout)
+	}
 	var missed error
 	for i, addr := range c.cfg.Addrs {
 		k, err := c.reach(ctx, i, addr)

@@ -143,10 +143,11 @@ type Hello struct {
 
 const helloSize = 32 + 32
 
-const maxAbout = 256 << 10
+// MaxAbout is the maximum Hello.About in bytes.
+const MaxAbout = 4 << 20
 
 // MaxHello is the maximum Hello in bytes.
-const MaxHello = helloSize + maxAbout
+const MaxHello = helloSize + MaxAbout
 
 // Append appends h to b.
 func (h Hello) Append(b []byte) []byte {

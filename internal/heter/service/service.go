@@ -238,10 +238,17 @@ func (s *Server) open(about []byte) error {
 	if err != nil {
 		return err
 	}
-	s.about, s.cut, s.device, s.values = bytes.Clone(about), cut, device, len(device.Values())
+	values, state := len(device.Values()), 0
 	for _, x := range device.State() {
-		s.state += len(x)
+		state += len(x)
 	}
+	if err := device.Err(); err != nil {
+		device.Close()
+		err = fmt.Errorf("reading the state of a new device: %w", err)
+		s.fail(err) // no other trainer would open another device
+		return err
+	}
+	s.about, s.cut, s.device, s.values, s.state = bytes.Clone(about), cut, device, values, state
 	return nil
 }
 

@@ -52,6 +52,8 @@ func (d *slope) Values() []float32    { return d.w }
 func (d *slope) State() [][]float32   { return [][]float32{d.w} }
 func (d *slope) Reset()               { d.g[0] = 0 }
 func (d *slope) Close()               { d.closed = true }
+func (d *slope) Source() heter.Start  { return heter.StartSeed }
+func (d *slope) Err() error           { return nil }
 
 func (d *slope) Update(rate float64, scale float32) error {
 	if rate == panics {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/ringo-ml/ringo/internal/bytesview"
-	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/heter/message"
 	"github.com/ringo-ml/ringo/internal/wire"
 )
@@ -104,10 +103,10 @@ func (s *Server) loadParams(t *task) {
 	own := &c.borrowed
 	if s.summing != c && !t.micro.Eval {
 		s.saveSum()
-		if g := s.device.Gradients(); own.summed {
-			copy(g, own.sum)
+		if own.summed {
+			copy(s.device.Gradients(), own.sum)
 		} else {
-			clear(g)
+			s.device.Reset()
 		}
 		s.summing = c
 	}
@@ -146,15 +145,15 @@ func (s *Server) collected(t *task) error {
 	if s.owner == c { // the next step has new parameters
 		s.belong(nil)
 	}
-	own, g := &c.borrowed, s.device.Gradients()
+	own := &c.borrowed
 	to := own.sharedSum
 	if to == nil {
-		own.sum = bytesview.Sized(own.sum, len(g))
+		own.sum = bytesview.Sized(own.sum, s.values)
 		to = own.sum
 	}
 	switch {
 	case s.summing == c:
-		copy(to, g)
+		copy(to, s.device.Gradients())
 		s.summing = nil
 	case own.summed:
 		copy(to, own.sum)
@@ -162,7 +161,7 @@ func (s *Server) collected(t *task) error {
 		clear(to)
 	}
 	own.summed = false
-	if err := heter.CopyError(s.device); err != nil {
+	if err := s.device.Err(); err != nil {
 		return fmt.Errorf("the gradients for trainer %d: %w", c.hello.Trainer, err)
 	}
 	s.mu.Lock()

@@ -8,7 +8,6 @@ import (
 
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/cluster/rendezvous"
-	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/heter/message"
 	"github.com/ringo-ml/ringo/internal/panics"
 	"github.com/ringo-ml/ringo/internal/quantity"
@@ -357,7 +356,7 @@ func (s *Server) syncState(e message.End, members []int) error {
 		return fmt.Errorf("step %d: %w", e.Step, errNobody)
 	}
 	news := s.device.State()
-	if err := heter.CopyError(s.device); err != nil {
+	if err := s.device.Err(); err != nil {
 		return &deviceError{fmt.Errorf("step %d: reading the state: %w", e.Step, err)}
 	}
 	for i, x := range news {

@@ -85,7 +85,7 @@ func (s *Server) do(t *task) error {
 			return s.collected(t)
 		}
 		t.frame = s.readState(t.ask, t.frame)
-		if err := heter.CopyError(s.device); err != nil {
+		if err := s.device.Err(); err != nil {
 			return fmt.Errorf("step %d: reading the state: %w", t.step, err)
 		}
 		t.conn.out <- t
@@ -115,7 +115,7 @@ func (s *Server) do(t *task) error {
 			return fmt.Errorf("step %d: %w", t.step, err)
 		}
 	}
-	if err := heter.CopyError(s.device); err != nil {
+	if err := s.device.Err(); err != nil {
 		return fmt.Errorf("step %d: micro-batch %d of trainer %d: %w", t.step, t.head.Number, t.conn.hello.Trainer, err)
 	}
 	s.mu.Lock()

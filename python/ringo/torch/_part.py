@@ -372,7 +372,7 @@ def serve_part(
     module takes the inputs of the cut and returns the model's output. loss takes the output, and labels or targets, and returns the mean
     over the samples; None: the loss of the ranks' model. The ranks' learning rate replaces that of the optimizer's first group, and
     others keep their ratio to it. If the module's parameters have the names or else the order, and the shapes, of the stage's, rank 0
-    sends their first values, and checkpoints have them. Others begin as they are, need sync bsp, and ranks cannot save them.
+    sends their first values, and checkpoints have them. Others begin as the first heter-trainer's, need sync bsp, and ranks cannot save them.
 
     By hand: size is the number of ranks, addresses those of all heter-trainers, index the place of this one among them, and ticket or
     ticket_file the job's secret. Otherwise the variables of `ringo train --set heter.device=FILE.py` place it and have the ranks'
