@@ -62,14 +62,19 @@ func (c *heterRole) execute(cmd *cobra.Command) (err error) {
 	if usesTorch(c.Spec) {
 		return c.becomeTorch()
 	}
-	cfg := ringo.Config{Times: c.Times, Network: c.Network, Collective: c.Collective, ServersOnly: c.ContinueOnLoss()}
-	if c.Transport == ringo.TransportTCP {
-		cfg.Transport = c.Transport
-	}
+	cfg := ringo.Config{Times: c.Times, Network: c.Network, Collective: c.Collective, Transport: c.transport(), ServersOnly: c.ContinueOnLoss()}
 	if !c.launched {
 		cfg.HeterTrainer, cfg.Size, cfg.Rank, cfg.Heters, cfg.TicketFile = true, c.Ranks, c.index, c.HeterAddresses, c.TicketFile
 	}
 	return ringo.Run(cmd.Context(), cfg, func(me *ringo.Job) error { return c.serve(cmd, me) })
+}
+
+// transport returns tcp, or "" for memory shared with processes of this host.
+func (c *heterRole) transport() string {
+	if c.Transport == ringo.TransportTCP {
+		return c.Transport
+	}
+	return ""
 }
 
 func startedAsHeter() (launched bool, err error) {

@@ -65,7 +65,8 @@ func checkTorch(ctx context.Context, s *job.Spec) error {
 func (c *heterRole) becomeTorch() error {
 	training := c.Training(0)
 	settings, err := json.Marshal(bindings.PartSettings{
-		Stateless: c.Sync != job.BSP, TrainerThreads: training.Servers.Threads, ContinueOnLoss: c.ContinueOnLoss(), Times: c.Times, Network: c.Network,
+		Stateless: c.Sync != job.BSP, TrainerThreads: training.Servers.Threads, ContinueOnLoss: c.ContinueOnLoss(),
+		Transport: c.transport(), Algorithm: c.Collective.Algorithm, Timeout: c.Collective.Timeout, Times: c.Times, Network: c.Network,
 	})
 	if err != nil {
 		return err
@@ -89,12 +90,17 @@ func (c *heterRole) becomeTorch() error {
 			args = append(args, "--quiet")
 		}
 	}
-	env := append(os.Environ(), bindings.PartSettingsVar+"="+string(settings))
+	env := map[string]string{bindings.PartSettingsVar: string(settings)}
 	if !c.launched {
-		env = append(env, launch.HeterVar+"="+strconv.Itoa(c.index), launch.HetersVar+"="+strings.Join(c.HeterAddresses, ","), launch.WorldSizeVar+"="+strconv.Itoa(c.Ranks))
+		env[launch.HeterVar], env[launch.HetersVar], env[launch.WorldSizeVar] = strconv.Itoa(c.index), strings.Join(c.HeterAddresses, ","), strconv.Itoa(c.Ranks)
 		if c.TicketFile != "" {
-			env = append(env, launch.TicketFileVar+"="+c.TicketFile)
+			env[launch.TicketFileVar], env[launch.TicketVar] = c.TicketFile, ""
 		}
 	}
-	return fmt.Errorf("starting %s: %w", path, syscall.Exec(path, args, env))
+	for name, value := range env { // replaces exported variables: of two with one name, the first counts
+		if err := os.Setenv(name, value); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("starting %s: %w", path, syscall.Exec(path, args, os.Environ()))
 }
