@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -12,6 +15,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ringo-ml/ringo/internal/cli"
 	"github.com/ringo-ml/ringo/internal/freeport"
@@ -99,14 +105,23 @@ func TestKeeperKilledOften(t *testing.T) {
 	line := "train mlp:20 --data synthetic --epochs 45 --batch 16 --train-limit 640 --eval-limit 33 --threads 1 --progress none --np 2 "
 	want := runSummary(t, line+"--transport mem --collective-algorithm naive")["params_sha256"]
 	dir := t.TempDir()
-	p := start(t, line+"--servers 1 --sync bsp --ps-durability wal --set ps.checkpoint-every=20ms --set job.max-restarts=9 --ps-dir "+dir)
-	for i := range 6 {
-		p.await(&p.out, fmt.Sprintf("epoch %2d/", 2+3*i))
-		if err := syscall.Kill(p.keeper(0), syscall.SIGKILL); err != nil {
-			t.Fatal(err)
+	steps := newPipe(t)
+	p := start(t, line+"--servers 1 --sync bsp --ps-durability wal --set ps.checkpoint-every=20ms --set job.max-restarts=9 --ps-dir "+dir+" --log-every 1 --json "+steps.Name())
+	lines := bufio.NewScanner(steps) // rank 0 waits for it, so that the job cannot end before the kills
+	for epochs, kills := 0, 0; kills < 6 && lines.Scan(); {
+		if !strings.Contains(lines.Text(), `"event":"epoch"`) {
+			continue
+		}
+		if epochs++; epochs == 2+3*kills {
+			kills++
+			if err := syscall.Kill(p.keeper(0), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			p.await(&p.errs, fmt.Sprintf("it is started again (%d of 9)", kills))
 		}
 	}
-	p.checkEnd(0, "it is started again (6 of 9)")
+	go func() { _, _ = io.Copy(io.Discard, steps) }()
+	p.checkEnd(0)
 	if got := sha(t, p.out.String()); got != want {
 		t.Errorf("sha256 %s, want %s", got, want)
 	}
@@ -137,6 +152,21 @@ func TestKeeperKilledOften(t *testing.T) {
 		"server 0 of 1: checkpoint 2 has ", " records of the log more\n")
 	checkHolds(t, "ringo ps recover", second(command(t, "ps recover "+dir)), "server 0 of 1: its checkpoint 2 has all\n")
 	checkRefused(t, exitFailed, "ps export --out x "+dir, "has no tables, arrays only")
+}
+
+// newPipe returns a named pipe, which holds 64 KiB and has an end when the test has one.
+func newPipe(t *testing.T) *os.File {
+	path := filepath.Join(t.TempDir(), "pipe")
+	err := unix.Mkfifo(path, 0o600)
+	f, openErr := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0)
+	if err = errors.Join(err, openErr); err == nil {
+		err = f.SetReadDeadline(time.Now().Add(patience))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
 }
 
 func second(_ int, out, _ string) string { return out }
