@@ -61,7 +61,7 @@ func (n Network) Validate() error {
 }
 
 // Settings returns the setting rows of n's fields. All need ranks that are processes. All except
-// TLS also need a job that ends when a rank is lost.
+// TLS also need connections among ranks, which jobs that continue without a lost rank do not have.
 func (n *Network) Settings() []setting.Row {
 	processes := setting.NotEquals("job.transport", "mem")
 	connects := setting.All(setting.NotEquals("job.transport", "mem"), setting.NotEquals("ps.failure-policy", string(engine.ContinueJob)))

@@ -81,9 +81,9 @@ type Selector interface {
 
 // Selection is a Selector with its state.
 type Selection interface {
-	// Select adds grad to residual and moves the entries to send to s: it appends base+i and the
-	// value, in ascending order, and sets residual[i] to zero. The lengths are equal. grad does not
-	// change. A NaN in the sum is always moved and is detected in s.
+	// Select adds grad to residual and moves to s the entries that are to be sent: it appends
+	// base+i and the value, in ascending order, and sets residual[i] to zero. The lengths are
+	// equal. grad does not change. A NaN in the sum is always moved and is detected in s.
 	Select(w *Workspace, s *Sparse, base int, residual, grad []float32)
 	// Last describes the last Select.
 	Last() Pick

@@ -46,7 +46,7 @@ func (m Model) Count(c *Counts, p Pass, training bool) {
 	}
 }
 
-// NewWords returns empty words for Samples: a slice for each metric that has Metric.Samples.
+// NewWords returns empty slices for Samples to append to, one per metric with Metric.Samples.
 func (m Model) NewWords() (out [][]uint64) {
 	for _, x := range m.Metrics {
 		if x.Samples != nil {

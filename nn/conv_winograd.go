@@ -83,7 +83,8 @@ func (w *worker) pointsIn(i, points, tiles, channels int) plane {
 	return plane{w.floats(i, size), ld, point}
 }
 
-// tiles is the view of the plane from a tile on, for transforms between side x side points.
+// tiles is the view of the plane that begins at a tile, for a Winograd transform from or to tiles
+// of side x side points.
 func (p plane) tiles(tile, side int) simd.Tiles {
 	return simd.Tiles{Data: p.data[tile*p.ld:], Tile: p.ld, Row: side * p.point, Col: p.point}
 }

@@ -191,10 +191,10 @@ func (r addends) appendTo(b []byte) []byte {
 	return b
 }
 
-// addUp adds numbers over all ranks, in rank order: equal addends have equal sums on all ranks. The
-// result has the words of all ranks; each rank has the same number of slices. Sums and words are
-// from one meeting, and so from the same ranks. others are further addends of this rank, with as
-// many numbers and slices.
+// addUp replaces each number of x by its sum over all ranks, in rank order: all have the same bits.
+// It returns own, slices of words such as those for AUC, joined over the ranks, which pass equally
+// many. One gather carries both, so sums and words are of the same ranks. others are further
+// addends of this rank, with as many numbers and slices.
 func addUp(p communicator, x []*float64, own [][]uint64, others ...addends) (words [][]uint64, err error) {
 	b := addends{x, own}.appendTo(nil)
 	for _, r := range others {

@@ -60,7 +60,7 @@ func words(a arrow.Array, value func(i int) string) table.Vector {
 	return table.Vector{Words: out}
 }
 
-// times returns dates or times, as numbers of a unit of seconds.
+// times marks v as dates or times, in units of the given number of seconds, such as 86400 for days.
 func times(v table.Vector, seconds float64) table.Vector {
 	v.Seconds = seconds
 	return v

@@ -176,7 +176,7 @@ func (f Profile) Sends(code string, p Payload, ranks, hosts, servers int) []Send
 	return out
 }
 
-// Contention is the mutual slowdown of the exchanges of Sends and the computation.
+// Contention is the mutual slowdown of computation and an exchange by the link that Sends chooses.
 func (f Profile) Contention(code string, p Payload, ranks, hosts, servers int) Contention {
 	for _, l := range f.Links {
 		if l.carries(code, p, ranks, hosts, servers) {

@@ -16,7 +16,7 @@ type LaunchSpec struct {
 	Command string `json:"command"`
 	// Settings are the assignments that the launcher was given.
 	Settings []setting.Assignment `json:"settings"`
-	// Start, if not nil, describes how parameter servers take part in checkpoints.
+	// Start, if not nil, identifies this start of the job for the servers' part of checkpoints.
 	Start *Attempt `json:"attempt,omitempty"`
 	// URLs are the original remote addresses of settings that now hold local paths, by setting
 	// path.

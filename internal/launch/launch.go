@@ -71,7 +71,7 @@ type Config struct {
 	TailLines int
 	// Grace is the time after a death until SIGTERM, and 2 s later SIGKILL. 0 means 5 s.
 	Grace time.Duration
-	// Times must equal the processes' Times.
+	// Times are the timeouts of the cluster, equal to those of the processes.
 	Times cluster.Times
 	// SlowAfter is the delay of other ranks above which a rank is reported as slow. 0 means 5 s.
 	SlowAfter time.Duration

@@ -174,7 +174,7 @@ func (b panels) from(p, nr int) panels {
 	return b
 }
 
-// packB returns the block of B, packed, or with source set for the first tile to pack.
+// packB returns the block of B, packed, or with source for the first tile that reads it to pack.
 func (g *product) packB(k0, kc, n0, nc int) panels {
 	nr := g.k.nr
 	if g.packed != nil {

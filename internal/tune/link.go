@@ -305,7 +305,7 @@ func misses(run []point) []float64 {
 }
 
 // runs cuts points, in the order of sizes, at changes of the algorithm. A run has at least two
-// points, unless all points are a single point.
+// points, unless there is only one point.
 func runs(points []point) (out [][]point) {
 	for i, p := range points {
 		if i == 0 || p.algorithm != points[i-1].algorithm {

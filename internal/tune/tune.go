@@ -28,8 +28,8 @@ type Candidate struct {
 	Chain *compress.Chain
 	// Density is the share of values sent by a chain with a selection.
 	Density float64
-	// Every is the number of selections per exact selection for a chain with reused thresholds;
-	// otherwise 1 or 0.
+	// Every is the number of selections per exact selection, if the strategy reuses thresholds. For
+	// other strategies it is 1 or 0.
 	Every int
 	// Clipped reports whether the whole gradient's norm is bounded, so that no bucket is updated
 	// before the last bucket's exchange.

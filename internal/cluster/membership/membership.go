@@ -126,8 +126,8 @@ func (m *Membership) coordinate(ctx context.Context, env launch.RankEnv) (err er
 	return err
 }
 
-// lookup returns a function that reads rank 0's address from the backend, and the ticket if
-// missing. lookup returns nil without a backend and in the publishing process.
+// lookup returns a function that reads rank 0's address from the backend, and the ticket if env has
+// none. lookup returns nil without a backend and in the publishing process.
 func (m *Membership) lookup(ctx context.Context, env launch.RankEnv) func() (string, transport.Ticket, error) {
 	if m.backend == nil || m.withdraw != nil {
 		return nil

@@ -97,7 +97,7 @@ func (c *conn) collect(b []byte) error {
 	}
 }
 
-// loadParams loads a micro-batch's parameters, and its sum unless Eval, onto the device.
+// loadParams loads a micro-batch's parameters and, unless Eval, its connection's sum.
 func (s *Server) loadParams(t *task) {
 	c := t.conn
 	own := &c.borrowed

@@ -86,8 +86,8 @@ func (t *Trainer) push(table int, keys []uint64, values []float32) error {
 	return nil
 }
 
-// pushSums sends the step's sums: means over the batches or, for a table with counts, the sums
-// themselves, which servers divide by the shows.
+// pushSums sends the step's sums of rows' gradients: divided by the number of batches or, for a
+// table that counts shows and clicks, as they are, because servers divide by the row's shows.
 func (t *Trainer) pushSums() error {
 	for i := range t.sums {
 		s := &t.sums[i]

@@ -218,7 +218,7 @@ func (f *taking) lookUp(word, some reg.GPVirtual, eights int) {
 	ADDL(U32(8*eights), f.base.As32())
 }
 
-// valueAt is the address of the value for the position at index.
+// valueAt is the address of the value of list entry index: f.value is the distance of the lists.
 func (f *taking) valueAt(index reg.GPVirtual) Mem { return Mem{Base: index, Index: f.value, Scale: 1} }
 
 // move moves the listed values and leaves zeros.

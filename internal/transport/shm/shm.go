@@ -44,7 +44,7 @@ type Config struct {
 // Neighbour is a rank on this machine.
 type Neighbour struct {
 	Rank int
-	// Near reports whether the rank is also on this rank's host: see Mesh.Hosts.
+	// Near reports whether the rank is also on this rank's host: a machine may have several.
 	Near bool
 	// CPUs are the numbers of the processors available to the rank, ascending.
 	CPUs []int

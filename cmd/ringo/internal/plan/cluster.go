@@ -134,8 +134,7 @@ func (c cluster) abroad() float64 {
 }
 
 const (
-	// entryTime is the seconds to code, decode, merge or add an entry, as exchange.Choose's at 1
-	// Gbit/s.
+	// entryTime is the seconds to code, decode, merge or add an entry, as in exchange.Choose.
 	entryTime = 8e-9
 	// planLength is the vector length used for costs in general: large enough to ignore headers,
 	// and without integer overflow for any --np.
