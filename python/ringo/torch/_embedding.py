@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,7 +25,8 @@ class Embedding(nn.Module):  # type: ignore[misc]
     the servers' rule moves the rows. Tables connects it, and names the device of the rows and of results.
 
     name is that of its table, dim the weights of a row. rule, lr, settings, init, value and seed are those of ringo.Table. mode: "sum" or "mean"
-    of each row of a matrix of indices, or of the bags that begin at offsets; None: every index has its row in the result. Indices are int64, on the CPU.
+    of each row of a matrix of indices, or of the bags that begin at offsets; None: every index has its row in the result. Indices are int64,
+    on the CPU.
     """
 
     def __init__(
@@ -70,9 +71,8 @@ class Embedding(nn.Module):  # type: ignore[misc]
             self._ahead = None
         rows, places = batch.arrive()
         if training:
-            rows.requires_grad_()
             distinct = batch.distinct
-            rows.register_hook(lambda grad: tables.push(self, distinct, grad))
+            rows = _Pushed.apply(torch.empty(0, requires_grad=True), rows, lambda grad: tables.push(self, distinct, grad))
         if self.mode is None:
             return functional.embedding(places, rows)
         offsets = offsets if offsets is None else offsets.to(rows.device)
@@ -82,6 +82,20 @@ class Embedding(nn.Module):  # type: ignore[misc]
         if self._tables is None:
             raise RuntimeError(f"embedding {self.table.name!r} has no servers yet: ringo.torch.Tables(model) connects all of a model")
         return self._tables
+
+
+class _Pushed(torch.autograd.Function):  # type: ignore[misc]
+    """The rows of a batch, with gradients that are pushed: no later backward adds to them while they are copied."""
+
+    @staticmethod
+    def forward(ctx: Any, leaf: Tensor, rows: Tensor, push: Callable[[Tensor], None]) -> Tensor:
+        ctx.push = push
+        return rows.view_as(rows)
+
+    @staticmethod
+    def backward(ctx: Any, gradients: Tensor) -> tuple[None, None, None]:
+        ctx.push(gradients)
+        return None, None, None
 
 
 class _Batch:
@@ -113,7 +127,10 @@ class _Batch:
 
     def arrive(self) -> tuple[Tensor, Tensor]:
         """Waits for the rows, and returns them and the places of the keys among them, where they are used."""
-        self._work.wait()
+        if self._tables.outbox is None:
+            self._work.wait()
+        else:
+            self._tables.outbox.wait(self._work)
         place, cache = self._tables.place, self._cache
         with torch.no_grad(), self._tables.memory("pull", self._name, tuple(self._pulled.shape)):
             rows = pulled = place.up(self._pulled, self._memory)
@@ -138,7 +155,7 @@ class Tables:
     device is where rows are used, and results are. cache is the number of rows of each table that stay there for later batches. sync is then
     the servers' mode, "bsp", "ssp" or "async": servers of another one reject this rank. A row of the cache is used in evaluations until the next
     step, in bsp with the same bits. It is used in as many later steps of training as reuse, and may lack these steps' gradients, of this rank
-    and, beyond the bound of the mode, of other ranks; in bsp reuse is 0.
+    and, beyond the bound of the mode, of other ranks, and with prefetch those of one more step of this rank; in bsp reuse is 0.
     """
 
     def __init__(
@@ -160,7 +177,7 @@ class Tables:
         self._check_cache(cache, reuse)
         self.place = Place(device, self._rank)
         self.rows: Rows = group._group.job.tables(*known.values(), settings={"sync": sync} if sync else None)
-        self.outbox = None if self.place.device is None else Outbox()  # gradients and ends of steps on a device leave through it
+        self.outbox = None if self.place.device is None else Outbox(group._group.job.fail)  # gradients and ends of steps on a device leave through it
         if self.outbox is not None:
             group.before_close.append(self.outbox.finish)
         self.next_step = 1  # what the next forward belongs to
@@ -197,13 +214,12 @@ class Tables:
     def push(self, embedding: Embedding, keys: Tensor, gradients: Tensor) -> None:
         """Sends gradients of an embedding's rows; backward does so. Errors: values that are not finite, on a device at a later call."""
         dense, step, name = gradients.detach().to(torch.float32).contiguous(), self.next_step, embedding.table.name
-        where = self.named("push", name)
+        where = f"{self.named('push', name)}: gradients {described([gradients])}"
 
         def send(host: Tensor) -> None:
             bad = int((~torch.isfinite(host)).sum())
             if bad:
-                text = f"{where}: gradients {described([gradients])}: {bad} values are not finite: lower the learning rate, or clip gradients"
-                raise InvalidError(text, "push", self._rank)
+                raise InvalidError(f"{where}: {bad} values are not finite: lower the learning rate, or clip gradients", "push", self._rank)
             self.rows.push(name, step, keys.numpy(), host.numpy())
 
         if self.outbox is None:
@@ -238,6 +254,8 @@ class Tables:
 
     def close(self) -> None:
         """Leaves the servers in good order; destroy_process_group does so, too."""
-        if self.outbox is not None:
-            self.outbox.drain()
-        self.rows.close()
+        try:
+            if self.outbox is not None:
+                self.outbox.close()
+        finally:
+            self.rows.close()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .._work import Work
 from ._device import device_of
 from ._staging import Pool, viewed
 
@@ -68,24 +71,27 @@ class Place:
 
 
 class Outbox:
-    """Outbox calls functions in order, on a thread. The first error ends it: later calls raise it."""
+    """Outbox calls functions in order, on a thread. The first error ends it, and the job by fail: later calls raise it."""
 
-    def __init__(self) -> None:
-        self._queue: SimpleQueue[Callable[[], Any] | threading.Event] = SimpleQueue()
+    def __init__(self, fail: Callable[[str], Any]) -> None:
+        self._queue: SimpleQueue[Callable[[], Any] | threading.Event | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._fail = fail
         self._error: Exception | None = None
+        self._sent = True  # no call since the last drain
         self._ends: deque[threading.Event] = deque()
 
     def put(self, send: Callable[[], Any]) -> None:
         self.check()
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():  # the thread of a fork, whose calls fail, is a new one
             self._thread = threading.Thread(target=self._run, name="ringo sends gradients", daemon=True)
             self._thread.start()
+            atexit.register(self.finish)  # it runs before the job is left, as that was registered first
         self._queue.put(send)
+        self._sent = False
 
     def _run(self) -> None:
-        while True:
-            send = self._queue.get()
+        while (send := self._queue.get()) is not None:
             if isinstance(send, threading.Event):
                 send.set()
             elif self._error is None:
@@ -93,6 +99,8 @@ class Outbox:
                     send()
                 except Exception as error:
                     self._error = error
+                    with suppress(RuntimeError):  # the job has failed already
+                        self._fail(f"{type(error).__name__}: {error}")  # other ranks wait for the end of this step
             del send
 
     def end_step(self, send: Callable[[], None]) -> None:
@@ -105,17 +113,36 @@ class Outbox:
         self.check()
 
     def drain(self) -> None:
-        """Waits until all was sent."""
-        if self._thread is not None:
-            sent = threading.Event()
+        """Waits until all was sent. A fork has no thread, and nothing to send."""
+        if not self._sent and self._thread is not None and self._thread.is_alive():
+            self._sent, sent = True, threading.Event()
             self._queue.put(sent)
             sent.wait()  # it ends, as sends have the job's timeouts
         self.check()
 
-    def finish(self) -> None:
-        """Waits as drain does, and logs an error: the process group ends, where nobody would see it raised."""
+    def wait(self, work: Work) -> None:
+        """Waits for a pull, which ends only if the steps before are sent. An error of these is the first."""
+        try:
+            while not work.wait(1):
+                self.check()
+        except RuntimeError:
+            self.check()
+            raise
+
+    def close(self) -> None:
+        """Waits as drain does, and ends the thread."""
         try:
             self.drain()
+        finally:
+            if self._thread is not None:
+                self._queue.put(None)
+            self._thread = None
+            atexit.unregister(self.finish)
+
+    def finish(self) -> None:
+        """Closes it, and logs an error: the process group or the process ends, where it would not be seen if raised."""
+        try:
+            self.close()
         except Exception as error:
             logging.getLogger("ringo.torch").error("gradients of embeddings were not sent: %s", error)
 
