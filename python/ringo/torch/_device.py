@@ -26,6 +26,16 @@ class Cuda:
         """The stream of the calling thread."""
         return torch.cuda.current_stream(self.places[0])
 
+    def mark(self, timed: bool) -> Any:
+        """An event after all that the current stream has to do. timed: seconds_since takes it."""
+        return self.current().record_event(torch.cuda.Event(enable_timing=True) if timed else None)
+
+    def seconds_since(self, mark: Any) -> float:
+        """The seconds between an event and the end of all that the current stream has to do, which it waits for."""
+        end = self.mark(True)
+        end.synchronize()
+        return float(mark.elapsed_time(end)) / 1e3
+
     def on(self, stream: Any) -> Any:
         """A context in which stream is the current one."""
         return torch.cuda.stream(stream)

@@ -98,6 +98,16 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
     def _work(self, parts: Sequence[Any], result: list[Tensor], finish: Callable[[], None] | None = None) -> Work:
         return Work(parts, result, self._completer, finish, self._limit)
 
+    def _together(self, works: Sequence[Work], result: list[Tensor]) -> Work:
+        """One work of several, which are not used after this."""
+        finishes = [w._finish for w in works if w._finish is not None]
+
+        def finish() -> None:
+            for each in finishes:
+                each()
+
+        return self._work([p for w in works for p in w._parts], result, finish)
+
     # ---- reductions ----
 
     def allreduce(self, tensors: Tensors = (), opts: Any = None, *, tensor: Tensors = (), op: Any = None) -> Work:
@@ -114,7 +124,7 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> Work:
         works = [self.allreduce([t], opts) for t in tensors]
-        return self._work(works, tensors)
+        return self._together(works, tensors)
 
     def _bitwise(self, t: Tensor, function: Callable[[Tensor, Tensor], Tensor]) -> Work:
         """libringo has no such reductions: each rank computes it of all ranks' values."""
@@ -141,7 +151,9 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         part = self._start("reduce", x, x.numel(), kind, number, root)
         return self._work([part], tensors, (lambda: restore(t, _as(t, x))) if root == self.rank() else None)
 
-    def reduce_scatter(self, output_tensors: Tensors, input_tensors: Any = None, opts: Any = None, *, input_tensor: Any = None, op: Any = None) -> Work:
+    def reduce_scatter(
+        self, output_tensors: Tensors, input_tensors: Any = None, opts: Any = None, *, input_tensor: Any = None, op: Any = None
+    ) -> Work:
         inputs, opts = input_tensors if input_tensor is None else input_tensor, opts if op is None else op
         parts = inputs if isinstance(output_tensors, Tensor) else _one(inputs, "reduce_scatter")
         output = _one(_listed(output_tensors), "reduce_scatter")
@@ -202,7 +214,7 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> Work:
         self._each(outputs, "allgather_coalesced")
         works = [self.allgather([[of_rank[i] for of_rank in outputs]], [t]) for i, t in enumerate(inputs)]
-        return self._work(works, [t for of_rank in outputs for t in of_rank])
+        return self._together(works, [t for of_rank in outputs for t in of_rank])
 
     def gather(
         self, output_tensors: Any, input_tensors: Tensors = (), opts: Any = None, *, input_tensor: Tensors = (), root: int | None = None
@@ -289,10 +301,10 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
     # ---- names of PyTorch 2.x ----
 
     def allgather_into_tensor_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work:
-        return self._work([self._allgather_base(o, i, opts) for o, i in zip(outputs, inputs)], outputs)
+        return self._together([self._allgather_base(o, i, opts) for o, i in zip(outputs, inputs)], outputs)
 
     def reduce_scatter_tensor_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work:
-        return self._work([self._reduce_scatter_base(o, i, opts) for o, i in zip(outputs, inputs)], outputs)
+        return self._together([self._reduce_scatter_base(o, i, opts) for o, i in zip(outputs, inputs)], outputs)
 
     all_gather_single = _allgather_base
     reduce_scatter_single = _reduce_scatter_base

@@ -35,6 +35,7 @@ class BatchShare:
         self._group = group
         self._step = self._drawn = 0  # steps that have ended, and batches that the sampler has yielded
         self._parts: dict[int, list[int]] = {}  # sizes of the batches that were drawn for steps to come
+        self._drawing = 0  # the number of the sampler's last iterator
         self._seconds: list[float] = []  # a sample, by step
         _times.begin_step()
 
@@ -69,7 +70,7 @@ class BatchShare:
         self._step += 1
         if len(self._seconds) == self.steps:
             self._agree()
-        _times.begin_step()
+        _times.begin_step(len(self._rounds) <= ROUNDS)
 
     def _agree(self) -> None:
         """Computes the shares of all ranks, from the same rates on each."""
@@ -120,8 +121,14 @@ class ShareSampler(Sampler):  # type: ignore[misc]
         if self._shuffle:
             order = torch.randperm(self._samples, generator=torch.Generator().manual_seed(self._seed + self._epoch))
         share._drawn, share._parts = share._step, {}
+        share._drawing = mine = share._drawing + 1
         first = 0
         for end in self._ends():
+            if share._drawing != mine:
+                raise RuntimeError(
+                    f"batch_share: batch {share._drawn} is drawn in step {share._step + 1} by an iterator that began before another one of this "
+                    "share: end the first iterator before the second one begins, or make a batch_share for each loader"
+                )
             number = share._drawn
             sizes = share.sizes_of(number)
             if end - first != share.batch:

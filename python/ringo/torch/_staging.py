@@ -146,9 +146,9 @@ class Staged:
         self._rank = rank
         self._landed = threading.Event()
         self._fault: Exception | None = None
+        self.ready = _times.operation_begins(operation, device)
         if device is None:
             return
-        self.ready = device.current().record_event()
         for arguments in pieces[:1]:  # pieces share their memory
             reads, writes = self.roles(arguments)
             for places, stream in ((reads, device.down), (writes, device.up)):
@@ -217,6 +217,7 @@ class Lane:
         pieces = self._pieces(operation, arguments) if self._cut else [arguments]
         with self._lock:
             if device is None and len(pieces) == 1 and not self._waiting:
+                _times.operation_begins(operation)
                 return self._launch(operation, arguments)
             return self._put(Staged(operation, self._rank, device, pieces))
 
@@ -248,7 +249,6 @@ class Lane:
         return [(part, part.numel(), kind, *more) for part in flat.split(step)]
 
     def _launch(self, operation: str, arguments: Sequence[Any]) -> Any:
-        _times.operation_begins(operation)
         return self._library(operation, arguments, *(_address(a) for a in arguments))
 
     def _begin(self) -> None:

@@ -16,6 +16,11 @@ from ringo.torch import _device, _staging
 class Event:
     def __init__(self) -> None:
         self._done = threading.Event()
+        self.at = 0.0
+
+    def end(self) -> None:
+        self.at = time.perf_counter()
+        self._done.set()
 
     def query(self) -> bool:
         return self._done.is_set()
@@ -48,7 +53,7 @@ class Stream:
 
     def record_event(self) -> Event:
         event = Event()
-        self.put(event._done.set)
+        self.put(event.end)
         return event
 
     def wait_event(self, event: Event) -> None:
@@ -63,7 +68,7 @@ class Host:
 
     def record_event(self) -> Event:
         event = Event()
-        event._done.set()
+        event.end()
         return event
 
     def wait_event(self, event: Event) -> None:
@@ -85,6 +90,14 @@ class Device:
 
     def current(self) -> Any:
         return getattr(HERE, "stream", None) or Host()
+
+    def mark(self, timed: bool) -> Event:
+        return self.current().record_event()
+
+    def seconds_since(self, mark: Event) -> float:
+        end = self.mark(True)
+        end.synchronize()
+        return end.at - mark.at
 
     @contextmanager
     def on(self, stream: Any) -> Iterator[None]:

@@ -12,7 +12,7 @@ import ringo.torch
 import torch
 import torch.distributed as dist
 from forked import ranks
-from ringo.torch import _staging
+from ringo.torch import _staging, _times
 from ringo.torch._share import divided
 from simulated import force
 from torch import nn
@@ -130,6 +130,33 @@ def measured() -> tuple[list[int], str, list[float]]:
     return share.sizes, out.getvalue(), share.rates
 
 
+def computed() -> None:
+    """A step ends when the operand of its last reduction is computed, although pieces wait for pinned memory, and for rank 1."""
+    x = torch.ones(_staging.limit())
+    if dist.get_rank() == 1:
+        time.sleep(0.6)
+    _times.begin_step()
+    dist.all_reduce(x)
+    assert dist.get_rank() == 1 or _times.step_seconds() < 0.3
+
+
+def counted_once() -> None:
+    """Operations that are one work are one wait, and can be asked whether they have ended."""
+    group, x, y = dist.group.WORLD, torch.ones(3), torch.ones(5)
+    if dist.get_rank() == 1:
+        dist.recv(torch.empty(1), 0)
+        time.sleep(0.2)
+    _times.begin_step()
+    begin = time.perf_counter()
+    work = group.allreduce_coalesced([x, y])
+    if dist.get_rank() == 0:
+        assert not work.is_completed()
+        dist.send(torch.empty(1), 1)
+    work.wait()
+    assert 0 < _times._waited < time.perf_counter() - begin
+    assert x.tolist() == [2] * 3 and y.tolist() == [2] * 5
+
+
 def differ() -> str:
     try:
         ringo.torch.batch_share(256 if dist.get_rank() < dist.get_world_size() - 1 else 128)
@@ -147,6 +174,7 @@ def refused() -> None:
         (lambda: ringo.torch.batch_share(8, group=object()), 'not of backend "ringo"'),
         (lambda: share.sampler(1), "1 samples: want at least one for each"),
         (lambda: share.sampler(40 + r), f"rank 0 has a data set of length 40, rank 1 has a data set of length 41"),
+        (lambda: list(zip(*[share.sampler(40)] * 2)), "batch 1 is drawn in step 1 by an iterator that began before another one of this share"),
         (lambda: list(share.sampler(40)), "batch 3 is drawn in step 1, before its shares are measured in 3 steps: pass ahead=N"),
     ):
         try:
@@ -187,6 +215,10 @@ class Share(unittest.TestCase):
                 self.assertIn(f"rank {r} {size} ({rates[r]:.4g} samples/s)", text)
             self.assertLess(rates[1], 0.6 * rates[0], rates)
             self.assertLess(sizes[1], sizes[0], sizes)
+
+    def test_what_counts_as_computation(self) -> None:
+        ranks(2, computed, prepare=lambda _: force(chunk=4096))
+        ranks(2, counted_once)
 
     def test_divided(self) -> None:
         for rates, want in (([1, 1, 1], [4, 3, 3]), ([1, 3], [3, 7]), ([1e-9, 1, 1], [1, 5, 4]), ([1e9, 1, 1, 1], [7, 1, 1, 1])):
