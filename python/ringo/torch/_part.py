@@ -119,7 +119,9 @@ class State:
 class Module:
     """A module with its optimizer and loss, as the functions of a ringo_part: for one cut, on one device."""
 
-    def __init__(self, cut: Cut, module: nn.Module, optimizer: torch.optim.Optimizer, loss: Loss | None, device: torch.device, stateless: bool) -> None:
+    def __init__(
+        self, cut: Cut, module: nn.Module, optimizer: torch.optim.Optimizer, loss: Loss | None, device: torch.device, stateless: bool
+    ) -> None:
         self.cut, self.module, self.optimizer, self.device = cut, module.to(device), optimizer, device
         self.loss = loss or cut.loss()
         self._refuse()
@@ -138,7 +140,7 @@ class Module:
         groups = [g for g in optimizer.param_groups if "lr" in g]
         first = float(groups[0]["lr"]) if groups else 0.0
         if groups and not first > 0:
-            raise ValueError(f"the learning rate of the optimizer's first group is {first}: want one above 0, to which those of other groups relate")
+            raise ValueError(f"the learning rate of the optimizer's first group is {first}: want one above 0, to which those of others relate")
         self._rates = [(g, float(g["lr"]) / first) for g in groups]
         shared = self._lane is None
         self.host_values = self.values if shared else self._pinned(self.n)
@@ -181,22 +183,8 @@ class Module:
         memory: Tensor = self._lane.pinned(4 * n).view(torch.float32)
         return memory.zero_()
 
-    def _copy(self, dst: Tensor, src: Tensor, up: bool) -> None:
-        """Copies between host and device, after all that the current stream has to do, and waits for it."""
-        lane = self._lane
-        if lane is None:
-            if dst.data_ptr() != src.data_ptr():
-                dst.copy_(src)
-            return
-        stream = lane.up if up else lane.down
-        stream.wait_event(lane.current().record_event())
-        lane.run(stream, lambda: dst.copy_(src, non_blocking=True))
-        stream.record_event().synchronize()
-
     def _up(self, host: Tensor, *shape: int) -> Tensor:
-        there = torch.empty(shape, dtype=host.dtype, device=self.device)
-        self._copy(there, host.view(shape), True)
-        return there
+        return host.view(shape).to(self.device, copy=True)
 
     def _forward(self, x: list[Tensor], labels: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The module's result and the loss. Errors: a module that does not fit, with both shapes."""
@@ -205,7 +193,8 @@ class Module:
         try:
             y = self.module(*x)
         except (TypeError, RuntimeError, ValueError, IndexError) as fault:
-            raise ValueError(f"the module does not take the {len(x)} inputs of the cut of {cut.model}, {given}: {type(fault).__name__}: {fault}") from fault
+            text = f"the module does not take the {len(x)} inputs of the cut of {cut.model}, {given}"
+            raise ValueError(f"{text}: {type(fault).__name__}: {fault}") from fault
         want = f"{[n, *cut.out]} float32"
         if _kind(y) != want:
             raise ValueError(f"the module's result is {_kind(y)}, the cut of {cut.model} has {want}, for inputs {given}")
@@ -213,8 +202,8 @@ class Module:
         try:
             loss = self.loss(y, *wanted)
         except (TypeError, RuntimeError, ValueError, IndexError) as fault:
-            told = ", ".join(map(_kind, (y, *wanted)))
-            raise ValueError(f"the loss does not take the module's result and the labels or targets, {told}: {type(fault).__name__}: {fault}") from fault
+            text = f"the loss does not take the module's result and the labels or targets, {', '.join(map(_kind, (y, *wanted)))}"
+            raise ValueError(f"{text}: {type(fault).__name__}: {fault}") from fault
         if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.is_floating_point():
             raise ValueError(f"the loss is {_kind(loss)}: want a tensor with one value, the mean over the samples")
         return y, loss.reshape(())
@@ -231,7 +220,8 @@ class Module:
             raise ValueError(f"the loss of the module's result and the labels or targets ({_kind(labels)}) has no backward pass: {fault}") from fault
         for c, t in zip(cut.inputs, x):
             if c["Grad"] and t.grad is None:
-                raise ValueError(f"input {c['Name']} {c['Shape']} of the module gets no gradient, which layers before the stage need: is it used, and not detached?")
+                text = f"input {c['Name']} {c['Shape']} of the module gets no gradient, which layers before the stage need"
+                raise ValueError(f"{text}: is it used, and not detached?")
         self.gradients.zero_()
 
     def _labels(self, host: Tensor, n: int) -> Tensor:
@@ -254,8 +244,8 @@ class Module:
         for i, (c, t) in enumerate(zip(cut.inputs, x)):
             if training and c["Grad"]:
                 to = _array(m.gradients[i], t.numel())
-                to.zero_() if t.grad is None else self._copy(to.view(t.shape), t.grad, False)
-        self._copy(_array(m.out, y.numel()).view(y.shape), y.detach(), False)
+                to.zero_() if t.grad is None else to.view(t.shape).copy_(t.grad)
+        _array(m.out, y.numel()).view(y.shape).copy_(y.detach())
         m.loss, m.terms, m.correct = loss.item(), n * max(1, cut.labels), 0
         if cut.labels == 1 and y.dim() == 2:
             right = y.argmax(1) == labels if y.shape[1] > 1 else (y[:, 0] > 0) == (labels == 1)
@@ -278,7 +268,7 @@ class Module:
                 (self.state.write if action == WRITE_STATE else self.state.read)(self.host_state)
 
     def _between(self, host: Tensor, there: Tensor, up: bool) -> None:
-        self._copy(there if up else host, host if up else there, up)
+        (there if up else host).copy_(host if up else there)
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Writes the parameters as safetensors, with the names of the cut if they are its parameters."""
@@ -376,8 +366,9 @@ def serve_part(
 
     By hand: size is the number of ranks, addresses those of all heter-trainers, index the place of this one among them, and ticket or
     ticket_file the job's secret. Otherwise the variables of `ringo train --set heter.device=FILE.py` place it and have the ranks'
-    settings, or RINGO_HETER_INDEX, RINGO_HETER_ADDRS and RINGO_WORLD_SIZE place it. sync and trainer_threads are the ranks' --sync and ps.trainer-threads. device is a GPU, by index, or the CPU where
-    there is none. export is a file for the parameters at the end, as safetensors.
+    settings, or RINGO_HETER_INDEX, RINGO_HETER_ADDRS and RINGO_WORLD_SIZE place it. sync and trainer_threads are the ranks' --sync and
+    ps.trainer-threads. device is a GPU, by index, or the CPU where there is none. export is a file for the parameters at the end, as
+    safetensors.
     """
     settings = {"addresses": list(addresses), "stateless": sync != "bsp", "trainer_threads": trainer_threads}
     options = placed(size, index, 0, join_timeout, {"ticket": ticket, "ticket_file": ticket_file})

@@ -74,7 +74,8 @@ class Stage(nn.Module):
         super().__init__()
         for o in cut.stage:
             if o["Op"] not in OPERATIONS:
-                raise ValueError(f"model {cut.model}: PyTorch has no operation {o['Op']} of the stage: serve an own module by serve_part, or use heter.device=cpu")
+                missing = f"PyTorch has no operation {o['Op']} of the stage"
+                raise ValueError(f"model {cut.model}: {missing}: serve an own module by serve_part, or use heter.device=cpu")
         self._operations = cut.stage
         self._named: dict[str, nn.Parameter] = {}
         for s in cut.slots:
@@ -99,7 +100,7 @@ class Stage(nn.Module):
 def optimizer_of(cut: Cut, named: dict[str, nn.Parameter], rule: dict[str, Any]) -> torch.optim.Optimizer:
     """The optimizer of ringo's name and settings, with the rates of the cut's parameters."""
     decay = rule.get("weight_decay", 0.0)
-    groups = []
+    groups: list[dict[str, Any]] = [{"params": [], "lr": rule["lr"]}]  # the group to which the rates of others relate
     for s in cut.slots:
         p = named[s["Name"]]
         exempt = rule["name"] == "adamw" and p.dim() == 1
