@@ -21,8 +21,8 @@ Floats = npt.NDArray[np.float32]
 
 
 class Strategy:
-    """Averages gradients over a group by a strategy of `ringo train`: "dlgs", "dgc", "lags", "sparseTopK", "sparseThreshold", "int8", "fp16", "bf16", "fp32",
-    or "auto", which is fp32 until tune.
+    """Averages gradients over a group by a strategy of `ringo train`: "dlgs", "dgc", "lags", "sparseTopK", "sparseThreshold", "int8", "fp16",
+    "bf16", "fp32", or "auto", which is fp32 until tune.
 
     lengths has how many values each parameter has, by name. density is the share of values that are sent, or sparseThreshold's
     threshold; 0: the default. What is not sent is kept by parameter and added to its next gradient. All ranks open the same

@@ -23,7 +23,19 @@ from ._process_group import ProcessGroup
 from ._share import BatchShare, batch_share
 from ._start import Options, device
 
-__all__ = ["BatchShare", "DistributedOptimizer", "Embedding", "Hook", "Options", "ProcessGroup", "Tables", "batch_share", "device", "hook", "serve_part"]
+__all__ = [
+    "BatchShare",
+    "DistributedOptimizer",
+    "Embedding",
+    "Hook",
+    "Options",
+    "ProcessGroup",
+    "Tables",
+    "batch_share",
+    "device",
+    "hook",
+    "serve_part",
+]
 
 
 def _register() -> None:

@@ -54,7 +54,8 @@ class Exchanger:
             name, density = "sparseThreshold", LEAST  # of what was selected
         for n, p in wanted.items():
             if p.dtype not in (DTYPES if self._selector else DTYPES[:1]):
-                raise ValueError(f"parameter {n} is of {p.dtype}: strategies are for float32, and for float16 and bfloat16 on a GPU by {', '.join(SELECTS)}")
+                halves = f"for float16 and bfloat16 on a GPU by {', '.join(SELECTS)}"
+                raise ValueError(f"parameter {n} is of {p.dtype}: strategies are for float32, and {halves}")
         self.names = {id(p): n for n, p in wanted.items()}
         strategy = Strategy(group._group, name, lengths, density)
 

@@ -28,10 +28,10 @@ Names = tuple[str, ...]
 
 @dataclass
 class Threshold:
-    """A bucket's threshold, with the steps until the next exact selection and the entries sent too many, in multiples of k."""
+    """A bucket's threshold, with the entries sent too many, in multiples of k."""
 
     value: float = 0.0
-    left: int = 0
+    left: int = 0  # dlgs: steps until the next exact selection; dgc: the offset of the sample, below SAMPLED
     over: float = 0.0
 
 

@@ -69,7 +69,9 @@ def create(backend: Any, pg_options: Options | None) -> ProcessGroup:
         job, _prepared = _prepared, None
         _served = weakref.ref(job) if job.servers else None
         if options.transport == "tcp" and job.transport == "shm":
-            raise ValueError("init_process_group: transport 'tcp': the launcher's ranks use 'shm': set RINGO_TRANSPORT=tcp, or ringo run --transport tcp")
+            raise ValueError(
+                "init_process_group: transport 'tcp': the launcher's ranks use 'shm': set RINGO_TRANSPORT=tcp, or ringo run --transport tcp"
+            )
         if job.size > 1 and options.algorithm not in ("", job.world.algorithm):
             raise ValueError(
                 f"init_process_group: algorithm {options.algorithm!r}: the launcher's ranks use {job.world.algorithm!r}: "
@@ -146,7 +148,8 @@ def _count(store: Any, key: str, more: int = 0) -> int:
     try:
         return int(store.add(key, more))
     except RuntimeError as fault:
-        raise RuntimeError(f"init_process_group: PyTorch's store, which the process of rank 0 has, does not answer: has that ended? ({fault})") from fault
+        text = "PyTorch's store, which the process of rank 0 has, does not answer: has that ended?"
+        raise RuntimeError(f"init_process_group: {text} ({fault})") from fault
 
 
 _SLOW = 10.0  # seconds after which a wait is reported
