@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Compares ringo's training step with PyTorch's: alternating runs, medians, a table of ratios.
 
-usage: bench/compare.py [--rounds N] [--models LIST] [--threads N] [--np N] [--memory | --scaling] [--json FILE]
+usage: bench/compare.py [--rounds N] [--models LIST] [--threads N] [--np N] [--precision LIST] [--chroot DIR] [--memory | --scaling] [--json FILE]
 
 A ratio above 1 says that ringo is better. Each round runs both sides once for each model,
 in turns, the order changing from round to round; a side's time is the median of its steps,
 a ratio the median over rounds of the ratio within a round. Both sides are bound to the same
 cores, as many as np x threads. See bench/README.md for how to install the peer.
 """
-import argparse, dataclasses, json, math, os, re, statistics, subprocess, sys, tempfile, time
+import argparse, dataclasses, json, math, os, re, shutil, statistics, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -32,6 +32,7 @@ CASES = (
     Case("lstm", "lstm", 20, 5),
     Case("ctr400", "ctr-dnn", 512, 60),
     Case("ctr4096", "ctr-dnn-4096", 512, 8),
+    Case("gpt-mini", "gpt-mini", 12, 60),
 )
 
 
@@ -47,6 +48,8 @@ def options():
     ap.add_argument("--channels-last", action="store_true", help="let PyTorch keep images channels-last")
     ap.add_argument("--ringo", default="", help="the binary (default: built from this tree)")
     ap.add_argument("--python", default="", help="a python3 that has torch (default: found)")
+    ap.add_argument("--chroot", default="", help="a folder with a system that has PyTorch, such as Debian 13: see bench/README.md")
+    ap.add_argument("--precision", default="fp32", help="fp32, bf16 (PyTorch: autocast) or fp32,bf16")
     ap.add_argument("--json", default="", help="write all figures to this file")
     o = ap.parse_args()
     known = {c.name: c for c in CASES}
@@ -58,7 +61,9 @@ def options():
         ap.error("--rounds, --np and --threads must be at least 1")
     if o.memory and o.np > 1 or o.memory and o.scaling or o.scaling and o.np > 1:
         ap.error("--memory is of one rank, --scaling of one and two: leave the others out")
-    o.cases = [known[n] for n in names]
+    o.cases, o.precision = [known[n] for n in names], o.precision.split(",")
+    if set(o.precision) - {"fp32", "bf16"} or o.precision != ["fp32"] and (o.memory or o.scaling):
+        ap.error("--precision is fp32, bf16 or both, and fp32 alone with --memory and --scaling")
     return o
 
 
@@ -91,13 +96,20 @@ def find_python(named):
 
 class Torch:
     def __init__(self, o):
-        self.python, self.channels_last = find_python(o.python), o.channels_last
-        self.seen = None
+        self.channels_last, self.seen, peers = o.channels_last, None, os.path.join(HERE, "peers")
+        if o.chroot:
+            if not os.path.exists(os.path.join(o.chroot, "proc", "self")):
+                raise SystemExit(f"{o.chroot} has no /proc: mount --bind /proc {o.chroot}/proc")
+            shutil.copytree(peers, os.path.join(o.chroot, "tmp", "peers"), dirs_exist_ok=True)
+            self.command = ["chroot", o.chroot, "/usr/bin/python3", "/tmp/peers/torch_step.py"]
+        else:
+            self.command = [find_python(o.python), os.path.join(peers, "torch_step.py")]
 
-    def step(self, case, np, threads, cpus, steps=None):
-        command = [self.python, os.path.join(HERE, "peers", "torch_step.py"), case.name, "--batch", str(case.batch),
+    def step(self, case, np, threads, cpus, steps=None, precision="fp32"):
+        command = self.command + [case.name, "--batch", str(case.batch),
                    "--np", str(np), "--threads", str(threads), "--steps", str(steps or case.steps)]
         command += ["--channels-last"] if self.channels_last else []
+        command += ["--autocast"] if precision == "bf16" else []
         env = dict(os.environ, **{k: str(threads) for k in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")})
         r = json.loads(output(command, cpus, env).splitlines()[-1])
         self.check(r)
@@ -107,8 +119,8 @@ class Torch:
         """Tells once what the peer is, and refuses a peer that is not itself."""
         if self.seen:
             return
-        self.seen = {k: r[k] for k in ("version", "build", "blas", "blas_core", "mkldnn")}
-        note(f"peer: PyTorch {r['version']} ({r['build']})\n      BLAS {r['blas']} {r['blas_core']}\n      oneDNN {'on' if r['mkldnn'] else 'OFF'}")
+        self.seen = {k: r[k] for k in ("version", "build", "blas", "blas_core", "mkldnn", "mkldnn_bf16")}
+        note(f"peer: PyTorch {r['version']} ({r['build']})\n      BLAS {r['blas']} {r['blas_core']}\n      oneDNN {'on' if r['mkldnn'] else 'OFF'}, bf16 {'on' if r['mkldnn_bf16'] else 'OFF'}")
         if not r["blas_is_fast"]:
             raise SystemExit(
                 f"\nREFUSED: PyTorch computes with {r['blas']}, not with a BLAS that anyone would train with.\n"
@@ -144,12 +156,12 @@ class Ringo:
         self.version = output([self.binary, "--version"]).strip()
         note(f"ringo: {self.version}")
 
-    def command(self, case, np, threads, steps=None):
-        return [self.binary, "bench", "step", case.ringo, "--batch", str(case.batch), "--np", str(np),
+    def command(self, case, np, threads, steps=None, precision="fp32"):
+        return [self.binary, "bench", "step", case.ringo, "--batch", str(case.batch), "--np", str(np), "--precision", precision,
                 "--threads", str(threads), "--steps", str(steps or case.steps), "--progress", "none", "--json", "-"]
 
-    def step(self, case, np, threads, cpus, steps=None):
-        return json.loads(output(self.command(case, np, threads, steps), cpus).splitlines()[-1])
+    def step(self, case, np, threads, cpus, steps=None, precision="fp32"):
+        return json.loads(output(self.command(case, np, threads, steps, precision), cpus).splitlines()[-1])
 
 
 # --- what is compared ----------------------------------------------------------------------
@@ -181,22 +193,26 @@ def alternate(round_number, first, second):
 
 def same_model(case, theirs, ours):
     """The same number of parameters and the same optimizer."""
-    if ours.get("optimizer", "sgd") != "sgd":
-        raise SystemExit(f"REFUSED: {case.name} is trained by sgd in PyTorch and by {ours['optimizer']} in ringo")
+    if theirs["optimizer"] != ours["optimizer"]:
+        raise SystemExit(f"REFUSED: {case.name} is trained by {theirs['optimizer']} in PyTorch and by {ours['optimizer']} in ringo")
     if theirs["params"] != ours["params"]:
         raise SystemExit(f"REFUSED: {case.name} has {theirs['params']} parameters in PyTorch and {ours['params']} in ringo: not one model")
 
 
 def compare_steps(o, torch, ringo):
     cpus = choose_cpus(o, o.np * o.threads)
-    rounds = {c.name: [] for c in o.cases}
+    runs = [(c, p) for c in o.cases for p in o.precision]
+    rounds = {run: [] for run in runs}
     for i in range(o.rounds):
-        for c in o.cases:
-            a, b = alternate(i, lambda: torch.step(c, o.np, o.threads, cpus), lambda: ringo.step(c, o.np, o.threads, cpus))
+        for c, p in runs:
+            a, b = alternate(i, lambda: torch.step(c, o.np, o.threads, cpus, precision=p), lambda: ringo.step(c, o.np, o.threads, cpus, precision=p))
             same_model(c, a, b)
-            rounds[c.name].append((a["step_ms"], b["step_ms"]))
-            note(f"round {i + 1}  {c.name:<9} {a['step_ms']:>10.2f} {b['step_ms']:>10.2f} ms")
-    return table(o, rounds, "ms per step", f"{o.np} rank(s) x {o.threads} thread(s), cores {sorted(cpus)}")
+            rounds[c, p].append((a["step_ms"], b["step_ms"]))
+            note(f"round {i + 1}  {c.name:<9} {p} {a['step_ms']:>10.2f} {b['step_ms']:>10.2f} ms")
+    out = {}
+    for p in o.precision:
+        out[p] = table(o, {c.name: rounds[c, p] for c in o.cases}, "ms per step", f"{p}, {o.np} rank(s) x {o.threads} thread(s), cores {sorted(cpus)}")
+    return out
 
 
 def compare_memory(o, torch, ringo):

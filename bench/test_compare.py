@@ -18,9 +18,13 @@ class Options(unittest.TestCase):
         self.assertEqual([c.ringo for c in self.options("--models ctr400,mnist").cases], ["ctr-dnn", "mnist"])
 
     def test_what_cannot_be_is_refused(self):
-        for line in ("--models lenet", "--rounds 0", "--np 0", "--memory --np 2", "--scaling --np 2", "--memory --scaling"):
+        for line in ("--models lenet", "--rounds 0", "--np 0", "--memory --np 2", "--scaling --np 2", "--memory --scaling", "--precision fp16", "--precision bf16 --memory"):
             with self.subTest(line), self.assertRaises(SystemExit):
                 self.options(line)
+
+    def test_precisions(self):
+        self.assertEqual(self.options("").precision, ["fp32"])
+        self.assertEqual(self.options("--precision fp32,bf16").precision, ["fp32", "bf16"])
 
     def test_cores(self):
         o = argparse.Namespace(cpus="3,5,7")
@@ -55,15 +59,16 @@ class Models(unittest.TestCase):
                                                "      data mnist, batch 64\n\n  --data DIR  a folder\n"), {"mlp", "mnist-cnn", "mnist"})
 
     def test_another_model_is_refused(self):
-        compare.same_model(MNIST, {"params": 7}, {"params": 7, "optimizer": "sgd"})
+        sgd = {"params": 7, "optimizer": "sgd"}
+        compare.same_model(MNIST, sgd, sgd)
         with self.assertRaisesRegex(SystemExit, "7 parameters in PyTorch and 8 in ringo"):
-            compare.same_model(MNIST, {"params": 7}, {"params": 8})
+            compare.same_model(MNIST, sgd, {**sgd, "params": 8})
         with self.assertRaisesRegex(SystemExit, "by adamw in ringo"):
-            compare.same_model(MNIST, {"params": 7}, {"params": 7, "optimizer": "adamw"})
+            compare.same_model(MNIST, sgd, {**sgd, "optimizer": "adamw"})
 
     def test_a_slow_peer_is_refused(self):
         torch = compare.Torch.__new__(compare.Torch)
-        seen = {"version": "2", "build": "x", "blas": "libblas", "mkldnn": True, "blas_is_fast": True, "blas_core": "SkylakeX"}
+        seen = {"version": "2", "build": "x", "blas": "libblas", "mkldnn": True, "mkldnn_bf16": True, "blas_is_fast": True, "blas_core": "SkylakeX"}
         torch.flags = lambda: {"avx2", "avx512f"}
         for wrong in ({"blas_is_fast": False}, {"mkldnn": False}, {"blas_core": "Prescott"}):
             torch.seen = None
@@ -78,7 +83,7 @@ class Models(unittest.TestCase):
         torch = compare.Torch.__new__(compare.Torch)
         torch.seen, torch.flags = None, lambda: {"sse3"}
         with contextlib.redirect_stderr(io.StringIO()):
-            torch.check({"version": "2", "build": "x", "blas": "libblas", "mkldnn": True, "blas_is_fast": True, "blas_core": "Prescott"})
+            torch.check({"version": "2", "build": "x", "blas": "libblas", "mkldnn": True, "mkldnn_bf16": True, "blas_is_fast": True, "blas_core": "Prescott"})
         self.assertEqual(torch.seen["blas_core"], "Prescott")
 
 

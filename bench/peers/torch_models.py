@@ -100,6 +100,30 @@ class CTRDNN(nn.Module):
         return self.dense(torch.cat([self.embedding(ids).flatten(1), numbers], 1))
 
 
+class GPTMini(nn.Module):
+    """Blocks of attention and a feed-forward layer, each after a layer norm and added; the output has the embedding's weights."""
+
+    def __init__(self, vocabulary=256, context=64, layers=4, width=128, heads=4):
+        super().__init__()
+        self.heads = heads
+        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+        self.blocks = nn.ModuleList(nn.ModuleDict({
+            "norm1": nn.LayerNorm(width), "qkv": nn.Linear(width, 3 * width), "mix": nn.Linear(width, width),
+            "norm2": nn.LayerNorm(width), "expand": nn.Linear(width, 4 * width), "contract": nn.Linear(4 * width, width),
+        }) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, ids):
+        n, steps = ids.shape
+        x = self.tokens(ids) + self.places(torch.arange(steps))
+        for b in self.blocks:
+            qkv = b["qkv"](b["norm1"](x)).view(n, steps, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+            y = F.scaled_dot_product_attention(*qkv, is_causal=True)
+            x = x + b["mix"](y.transpose(1, 2).flatten(2))
+            x = x + b["contract"](F.gelu(b["expand"](b["norm2"](x)), approximate="tanh"))
+        return F.linear(self.norm(x), self.tokens.weight).flatten(0, 1)
+
+
 def build(name, batch):
     """The model, its inputs (a tuple) and its labels."""
     if name == "mnist":
@@ -118,7 +142,9 @@ def build(name, batch):
     if name in ("ctr400", "ctr4096"):
         model = CTRDNN() if name == "ctr400" else CTRDNN((4096, 2048, 1024))
         return model, (torch.randint(0, 1000001, (batch, 26)), torch.rand(batch, 13)), torch.randint(0, 2, (batch,))
+    if name == "gpt-mini":
+        return GPTMini(), (torch.randint(0, 256, (batch, 64)),), torch.randint(0, 256, (batch * 64,))
     raise SystemExit(f"unknown model {name!r}: know {', '.join(MODELS)}")
 
 
-MODELS = ("mnist", "resnet20", "vgg16", "resnet50", "lstm", "ctr400", "ctr4096")
+MODELS = ("mnist", "resnet20", "vgg16", "resnet50", "lstm", "ctr400", "ctr4096", "gpt-mini")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Times the whole training step of a model in PyTorch on the CPU; prints one line of JSON.
 
-usage: torch_step.py MODEL [--batch N] [--np N] [--threads N] [--steps N] [--channels-last]
+usage: torch_step.py MODEL [--batch N] [--np N] [--threads N] [--steps N] [--channels-last] [--autocast]
 
-MODEL is mnist, resnet20, vgg16, resnet50, lstm, ctr400 or ctr4096. SGD with momentum 0.9,
-without for the two ctr models (embeddings with sparse gradients). With --np ranks are
+MODEL is mnist, resnet20, vgg16, resnet50, lstm, ctr400, ctr4096 or gpt-mini. SGD with momentum
+0.9, without for the two ctr models (embeddings with sparse gradients); AdamW for gpt-mini. With --np ranks are
 processes, DistributedDataParallel over gloo on loopback.
 
 The line says what the figures were taken with: PyTorch's build, the BLAS library that is
@@ -21,6 +21,7 @@ def options():
     ap.add_argument("--threads", type=int, default=1, help="threads per rank")
     ap.add_argument("--steps", type=int, default=20, help="steps to measure, after a tenth as many (at least 3) to warm up")
     ap.add_argument("--channels-last", action="store_true", help="images and weights channels-last")
+    ap.add_argument("--autocast", action="store_true", help="forward and loss under torch.autocast in bfloat16")
     return ap.parse_args()
 
 
@@ -119,14 +120,17 @@ def measure(rank, o, port):
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
         dist.init_process_group("gloo", rank=rank, world_size=o.np)
         model = torch.nn.parallel.DistributedDataParallel(model)
-    momentum = 0.0 if o.model.startswith("ctr") else 0.9
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.005, momentum=momentum)
+    if o.model == "gpt-mini":
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.005, momentum=0.0 if o.model.startswith("ctr") else 0.9)
     warm, ms = max(3, o.steps // 10), []
     for i in range(warm + o.steps):
         start = time.perf_counter()
         optimizer.zero_grad(set_to_none=True)
-        out = model(*inputs)
-        loss = F.cross_entropy(out[0] if isinstance(out, tuple) else out, labels)
+        with torch.autocast("cpu", torch.bfloat16, enabled=o.autocast):
+            out = model(*inputs)
+            loss = F.cross_entropy(out[0] if isinstance(out, tuple) else out, labels)
         loss.backward()
         optimizer.step()
         if i >= warm:
@@ -136,8 +140,9 @@ def measure(rank, o, port):
         print(json.dumps({
             "peer": "pytorch", "version": torch.__version__, "model": o.model, "batch": o.batch, "np": o.np,
             "threads": o.threads, "step_ms": step, "samples_per_s": 1e3 * o.batch * o.np / step, "params": params,
-            "steps": o.steps, "loss": loss.item(), "growth_mib": memory_mib("VmHWM") - before,
+            "optimizer": type(optimizer).__name__.lower(), "steps": o.steps, "loss": loss.item(), "growth_mib": memory_mib("VmHWM") - before,
             "blas": library, "blas_is_fast": fast, "blas_core": openblas_core(), "mkldnn": torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled,
+            "mkldnn_bf16": getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)(),
             "build": " ".join(re.findall(r"MKL-DNN v\S+|CPU capability usage: \S+|BLAS_INFO=\w+|GCC \S+", torch.__config__.show())),
         }), flush=True)
     if o.np > 1:
