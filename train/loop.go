@@ -101,8 +101,8 @@ func (l *epochLoop) trainEpoch(at *position) (err error) {
 		} else if err != nil {
 			return err
 		}
-		if !l.cut && l.saver.due((at.epoch-1)*l.data.steps+at.step, false) {
-			if start, err = l.saver.saveMidEpoch(at, start); err != nil {
+		for _, save := range l.saver.after(at) {
+			if start, err = l.saver.saveMidEpoch(at, start, save); err != nil {
 				return err
 			}
 		}
@@ -161,7 +161,10 @@ type epochStep struct{ epoch, step int }
 
 // stoppable lets stop requests end the run, which begins at a position.
 func (l *epochLoop) stoppable(at position) {
-	l.saver.saved, l.saver.room.saved = epochStep{at.epoch, at.step}, l.resumption.found.Step // position of the resumption, or the beginning
+	found := &l.resumption.found
+	if l.saver.room.saved = found.OnDisk; found.Step == found.OnDisk { // else from a snapshot
+		l.saver.saved = epochStep{at.epoch, at.step} // position of the resumption, or the beginning
+	}
 	if dir := l.cfg.Checkpoint.Dir; dir != "" {
 		l.stops = l.job.Stoppable(dir, int64((at.epoch-1)*l.data.steps+at.step))
 	}

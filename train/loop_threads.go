@@ -62,11 +62,11 @@ type threadPool struct {
 	rounds          int
 }
 
-// advance does the epoch's steps up to the next checkpoint. A *ringo.StoppedError reports that all
-// ranks stop at the returned position.
+// advance does the epoch's steps up to the next checkpoint or snapshot. A *ringo.StoppedError
+// reports that all ranks stop at the returned position.
 func (l *epochLoop) advance(at *position) error {
 	until := at.step + 1
-	for until < l.data.steps && !l.saver.due((at.epoch-1)*l.data.steps+until, false) {
+	for until < l.data.steps && !l.saver.pauses((at.epoch-1)*l.data.steps+until) {
 		until++
 	}
 	first, _ := l.data.span(at.step)

@@ -26,8 +26,9 @@ const maxRanks = 1 << 16
 type checkpointInfo struct {
 	File    string                `json:"file"` // "" without a checkpoint
 	Step    int64                 `json:"step"`
-	Epoch   int                   `json:"epoch"` // complete epochs
-	Done    int                   `json:"done"`  // steps of the next epoch
+	OnDisk  int64                 `json:"on_disk"` // step of the last file, below a snapshot's
+	Epoch   int                   `json:"epoch"`   // complete epochs
+	Done    int                   `json:"done"`    // steps of the next epoch
 	NP      int                   `json:"np"`
 	Past    runHistory            `json:"past"`
 	Setup   *distopt.Setup        `json:"setup"`
@@ -138,7 +139,7 @@ func (r *resumption) resume() (position, error) {
 // open opens the last checkpoint, if any, and checks that this run can resume from it. After a
 // whole epoch the number of ranks may differ.
 func (r *resumption) open() (checkpointInfo, error) {
-	head, err := openSaved(r.cfg.Checkpoint.Dir)
+	head, err := r.openLast()
 	if errors.Is(err, checkpoint.ErrNone) {
 		return checkpointInfo{}, nil
 	}
@@ -175,7 +176,7 @@ func openSaved(path string) (checkpointInfo, error) {
 	if err != nil {
 		return checkpointInfo{}, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
 	}
-	head := checkpointInfo{Servers: part, File: path, Step: h.Step, Epoch: int(h.Epoch), Done: int(h.Position), NP: h.NP, Params: paramsIn(f), file: f}
+	head := checkpointInfo{Servers: part, File: path, Step: h.Step, OnDisk: h.Step, Epoch: int(h.Epoch), Done: int(h.Position), NP: h.NP, Params: paramsIn(f), file: f}
 	if h.NP < 1 || h.NP > maxRanks || h.Epoch < 0 || h.Position < 0 || h.Epoch > math.MaxInt32 || h.Position > math.MaxInt32 {
 		err = fmt.Errorf("%s: %d ranks, %d epochs and %d steps: out of range: the file is damaged", path, h.NP, h.Epoch, h.Position)
 	} else {

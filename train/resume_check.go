@@ -152,7 +152,7 @@ func (r *run) readEarlier() error {
 	}
 	var e earlierData
 	if r.job.Rank() == 0 {
-		head, err := openSaved(r.cfg.Checkpoint.Dir)
+		head, err := r.openLast()
 		if err != nil && !errors.Is(err, checkpoint.ErrNone) {
 			return fmt.Errorf("resuming: %w", err)
 		}

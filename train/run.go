@@ -103,6 +103,9 @@ func runOn(ctx context.Context, job *ringo.Job, cfg Config, set *data.Dataset) (
 		return Summary{}, err
 	}
 	r.loop.stoppable(at)
+	if err := r.saver.beginSnapshots(at); err != nil {
+		return Summary{}, err
+	}
 	r.obs.Start(r.info())
 	now := r.job.Traffic() // traffic of earlier work, such as another seed's run
 	r.reports.payload0, r.reports.wire0 = now.PayloadSent, now.WireSent

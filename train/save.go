@@ -81,6 +81,7 @@ type saver struct {
 	finishing *pendingCheckpoint
 	room      diskState
 	saved     epochStep // position of the last checkpoint
+	snapshots snapshots
 }
 
 // takeFolder locks the folder on rank 0, which writes the checkpoints.
@@ -319,11 +320,12 @@ func (r *Replica) tallyArrays(bits []uint64) (out []checkpoint.Array) {
 	return out
 }
 
-// saveMidEpoch saves a run whose training clock started at start and returns the clock's new start.
-func (s *saver) saveMidEpoch(p *position, start time.Time) (time.Time, error) {
+// saveMidEpoch calls save on a run whose training clock started at start, and returns the clock's
+// new start.
+func (s *saver) saveMidEpoch(p *position, start time.Time, save func(position) error) (time.Time, error) {
 	p.tally.trainS += time.Since(start).Seconds()
 	s.reports.countTraffic(&p.tally)
-	err := s.save(*p)
+	err := save(*p)
 	s.job.SetStatus(fmt.Sprintf("training epoch %d", p.epoch))
 	return time.Now(), err
 }
@@ -334,7 +336,7 @@ func (s *saver) saveLast(at *position, start time.Time, why error) error {
 	if s.saved == (epochStep{at.epoch, at.step}) {
 		return why
 	}
-	if _, err := s.saveMidEpoch(at, start); err != nil {
+	if _, err := s.saveMidEpoch(at, start, s.save); err != nil {
 		return err
 	}
 	return why

@@ -30,10 +30,14 @@ func workersRuns() map[string]Config {
 func workersOn(t *testing.T, np int, cfg Config) (Summary, []Epoch) {
 	t.Helper()
 	sum, rec := onRanks(t, np, cfg)
-	for i := range rec.epochs {
-		rec.epochs[i].StepBytesSent, rec.epochs[i].Density = 0, 0
+	return sum, sameOnAnyRanks(rec.epochs)
+}
+
+func sameOnAnyRanks(epochs []Epoch) []Epoch {
+	for i := range epochs {
+		epochs[i].StepBytesSent, epochs[i].Density = 0, 0
 	}
-	return sum, rec.epochs
+	return epochs
 }
 
 // A run of virtual workers has the same bits and metrics for any number of ranks, also if the

@@ -253,7 +253,7 @@ func (f *jobFlags) coresEach() int {
 }
 
 func (g *commandSettings) roles(ranks launch.Role, self string) launch.Config {
-	cfg := launch.Config{Roles: []launch.Role{ranks}, Times: g.Times, TLS: g.Network.TLS}
+	cfg := launch.Config{Roles: []launch.Role{ranks}, Times: g.Times, TLS: g.Network.TLS, Snapshots: g.snapshots}
 	if g.part != nil {
 		cfg.Part, cfg.Roles[0].Count, cfg.Roles[0].Mesh = g.part, g.each, false
 		return cfg

@@ -21,6 +21,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 	"github.com/ringo-ml/ringo/internal/placement"
 	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/snapshot"
 )
 
 // commandSettings holds a command's settings. Flags win over --set, and --set wins over the job
@@ -41,6 +42,7 @@ type commandSettings struct {
 	unused         map[setting.Path]bool // settings reported as without effect
 	worker         bool                  // launched rank or aggregation server
 	restarted      bool                  // ranks are started again after a loss
+	snapshots      *snapshot.Memory      // memory for the job's snapshots, or nil
 	checkpointPath string                // checkpoint or folder of a command that only reads
 
 	ranks            bool            // external launchers may start the ranks

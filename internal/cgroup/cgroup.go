@@ -74,10 +74,7 @@ const noLimit = 1 << 60
 // MemoryOf returns the memory of this process's groups, from the leaf to the root.
 func MemoryOf(root fs.FS) (out []Memory) {
 	for _, g := range groups(root, "memory") {
-		m := Memory{Group: g.name, Limit: int64(number(root, g.folder+"/memory.max") + number(root, g.folder+"/memory.limit_in_bytes"))}
-		if m.Limit >= noLimit || m.Limit < 0 {
-			m.Limit = 0
-		}
+		m := memoryOf(root, g)
 		two, one := counters(root, g.folder+"/memory.events"), counters(root, g.folder+"/memory.oom_control")
 		m.Kills, m.Hits = two["oom_kill"]+one["oom_kill"], two["oom"]+number(root, g.folder+"/memory.failcnt")
 		if m.Counted = two != nil || one != nil; m.Counted || m.Limit > 0 {
@@ -85,6 +82,15 @@ func MemoryOf(root fs.FS) (out []Memory) {
 		}
 	}
 	return out
+}
+
+// memoryOf returns the name and the limit of a group.
+func memoryOf(root fs.FS, g group) Memory {
+	m := Memory{Group: g.name, Limit: int64(number(root, g.folder+"/memory.max") + number(root, g.folder+"/memory.limit_in_bytes"))}
+	if m.Limit >= noLimit || m.Limit < 0 {
+		m.Limit = 0
+	}
+	return m
 }
 
 // Limit returns the group with the smallest memory limit, or a Limit of 0.
@@ -95,6 +101,26 @@ func Limit(all []Memory) (least Memory) {
 		}
 	}
 	return least
+}
+
+// Free returns the free memory, with memory that the system reclaims from files, and all of it: of
+// the host, or of the group with the least free memory. 0 of 0 means unknown.
+func Free(root fs.FS) (free, all int64) {
+	host := counters(root, "proc/meminfo")
+	free, all = int64(host["MemAvailable:"])<<10, int64(host["MemTotal:"])<<10
+	for _, g := range groups(root, "memory") {
+		m := memoryOf(root, g)
+		if m.Limit == 0 {
+			continue
+		}
+		stat := counters(root, g.folder+"/memory.stat")
+		used := int64(number(root, g.folder+"/memory.current") + number(root, g.folder+"/memory.usage_in_bytes"))
+		files := int64(max(stat["inactive_file"], stat["total_inactive_file"]))
+		if left := max(0, m.Limit-used+files); all == 0 || left < free {
+			free, all = left, m.Limit
+		}
+	}
+	return free, all
 }
 
 // Shortage detects kills for lack of memory, by the kernel's counters. Call Explain once for each

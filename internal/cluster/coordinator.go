@@ -42,6 +42,9 @@ type CoordinatorConfig struct {
 	SlowAfter time.Duration
 	// StuckAfter is the time without progress that makes an operation stuck; 0 means 30 s.
 	StuckAfter time.Duration
+	// Early shortens Times.DeadAfter for ranks that use no processor time, by the rhythm of their
+	// heartbeats, for jobs that continue after a loss.
+	Early bool
 	// Report, if set, is called with one line for each notable event that does not end the job:
 	// slow ranks, refused connections, and reports of the ranks. Report must not block for long.
 	Report func(line string)
@@ -116,6 +119,7 @@ type memberState struct {
 	last     string            // last operation before leaving
 	at       time.Time         // arrival time of status
 	detector liveness.Detector // silence since the last message
+	rhythm   rhythm
 
 	reported bool // the silence was reported
 

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ringo-ml/ringo/internal/liveness"
@@ -37,6 +38,49 @@ func (c *pauseClock) lateMillis() int64 {
 
 // stalled reports whether this process was stopped for most of a tick: its data on peers are old.
 func (c *pauseClock) stalled(counts time.Duration) bool { return 2*counts < c.beat && c.late > c.beat }
+
+// rhythm holds the last intervals of a member's heartbeats.
+type rhythm struct {
+	last time.Time
+	gaps []time.Duration
+}
+
+const (
+	fewGaps      = 4  // intervals before an estimate
+	maxGaps      = 16 // intervals of an estimate
+	leastEarly   = 4 * time.Second
+	spreadFactor = 4
+)
+
+// heard records a heartbeat.
+func (r *rhythm) heard(now time.Time) {
+	if !r.last.IsZero() {
+		r.gaps = append(r.gaps[max(0, len(r.gaps)-maxGaps+1):], now.Sub(r.last))
+	}
+	r.last = now
+}
+
+// early returns the silence that proves the loss of a process that does not run: the median of the
+// intervals and several times their spread, at least leastEarly; 0 before an estimate. The spread
+// is the largest distance from the median, because rare long intervals are the ones to survive.
+func (r *rhythm) early() time.Duration {
+	if len(r.gaps) < fewGaps {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(r.gaps))
+	median := sorted[len(sorted)/2]
+	spread := max(sorted[len(sorted)-1]-median, median-sorted[0])
+	return max(leastEarly, median+spreadFactor*spread)
+}
+
+// heard records a message of a member. The caller holds mu.
+func (c *Coordinator) heard(s *memberState, now time.Time, late time.Duration) {
+	s.detector.HeardAt(now, late)
+	if c.cfg.Early && s.used != nil {
+		s.rhythm.heard(now)
+		s.detector.Early = s.rhythm.early()
+	}
+}
 
 // graceFactor is the multiple of DeadAfter until silence on the control connection alone proves a
 // loss: links to the coordinator may be cut for 15 s, and TCP needs as long again to recover.

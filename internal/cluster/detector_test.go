@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,5 +133,89 @@ func TestSilenceOfAProcessThatRuns(t *testing.T) {
 			a.close()
 			co.Close()
 		})
+	}
+}
+
+// TestEarlyLoss: in a job that goes on after a loss, a silent rank without processor time is lost
+// within 5 s after regular heartbeats, later after irregular ones, and as before while its process
+// runs. The time is from its last heartbeat.
+func TestEarlyLoss(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		early       bool
+		beats       int           // heartbeats before the silence
+		more        time.Duration // every third one is later by this
+		runs        time.Duration // for how long the process runs in the silence
+		above, upTo time.Duration // it is lost
+	}{
+		{"stopped", true, 20, 0, 0, 4 * time.Second, 5 * time.Second},
+		{"stopped in a tick", true, 20, 0, 900 * time.Millisecond, 4 * time.Second, 5 * time.Second},
+		{"no such job", false, 20, 0, 0, 10 * time.Second, 11 * time.Second},
+		{"few heartbeats", true, 3, 0, 0, 10 * time.Second, 11 * time.Second},
+		{"irregular", true, 20, 1200 * time.Millisecond, 0, 5800 * time.Millisecond, 7 * time.Second},
+		{"very irregular", true, 20, 4 * time.Second, 0, 10 * time.Second, 11 * time.Second},
+		{"runs, and is stopped", true, 20, 0, 7 * time.Second, 11 * time.Second, 13 * time.Second},
+		{"hangs in a loop", true, 20, 0, time.Hour, 40 * time.Second, 41 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := CoordinatorConfig{Listener: nowhere{}, WorldSize: 1, HostRank: -1, Early: c.early}
+			cfg.setDefaults()
+			co := newCoordinator(cfg)
+			a, b := pipes()
+			start := time.Now().Add(time.Hour)
+			co.Process(0, func() time.Duration { return max(0, min(time.Since(start), c.runs)) })
+			time.Sleep(300 * time.Millisecond)
+			go co.seat(0, b, nil)
+			a.send(message{Kind: kindJoin, Peer: -1, Addr: "nowhere:1"}, time.Second)
+			for i := range c.beats {
+				time.Sleep(time.Second)
+				if i%3 == 0 {
+					time.Sleep(c.more)
+				}
+				a.send(message{Kind: kindStatus, Peer: -1}, time.Second)
+			}
+			synctest.Wait()
+			start = time.Now()
+			if err := co.Err(); err != nil {
+				t.Fatalf("%s: %v before the silence", c.name, err)
+			}
+			<-co.Lost()
+			if took := time.Since(start); took < c.above || took > c.upTo {
+				t.Errorf("%s: lost after %v, want %v to %v", c.name, took, c.above, c.upTo)
+			}
+			a.close()
+			co.Close()
+		})
+	}
+}
+
+// TestNoEarlyLossOnABusyHost: random heartbeats never make a loss, late by up to 1.9 s, or by up to
+// 9 s while the process gets processor time.
+func TestNoEarlyLossOnABusyHost(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		runs := random.IntN(2) == 0
+		lateness := time.Duration(1+random.IntN(1900)) * time.Millisecond
+		if runs {
+			lateness = time.Duration(1+random.IntN(9000)) * time.Millisecond
+		}
+		now := time.Unix(0, 0)
+		clock, s, r := pauseClock{beat: time.Second, last: now}, liveness.Detector{Limit: 10 * time.Second}, rhythm{}
+		next, tick := now, now
+		for range 2000 {
+			if next.Before(tick) {
+				now = next
+				s.HeardAt(now, 0)
+				r.heard(now)
+				s.Early = r.early()
+				next = now.Add(time.Second + time.Duration(random.Int64N(int64(lateness))))
+				continue
+			}
+			now = tick
+			if s.Pass(now, clock.tick(now), runs); s.Lost() {
+				t.Fatalf("seed %d: lost after %v with heartbeats up to %v late; limit %v", seed, s.Lasts(), lateness, s.Early)
+			}
+			tick = now.Add(time.Second + time.Duration(random.Int64N(int64(lateness)/8+1)))
+		}
 	}
 }

@@ -226,7 +226,7 @@ func (c *Coordinator) handle(rank int, m message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := &c.members[rank]
-	s.detector.HeardAt(time.Now(), time.Duration(m.LateMillis)*time.Millisecond)
+	c.heard(s, time.Now(), time.Duration(m.LateMillis)*time.Millisecond)
 	switch m.Kind {
 	case kindStatus:
 		if m.Moved > s.status.Moved {

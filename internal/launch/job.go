@@ -16,6 +16,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/cgroup"
 	"github.com/ringo-ml/ringo/internal/cluster"
+	"github.com/ringo-ml/ringo/internal/snapshot"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -149,6 +150,9 @@ func (j *job) newProcess(c *roleGroup, index int) *process {
 	}
 	p.memory, p.memoryLack = j.memory(), j.shortage.Explain
 	p.command(c, c.hostIndex(index))
+	if files := j.cfg.Snapshots.Files(); c.isMain && files != nil {
+		p.give(snapshot.FDVar, files...)
+	}
 	p.cmd.Env = slices.Concat(withoutOurs(j.cfg.Env), j.addresses(), j.place(p), p.cmd.Env)
 	return p
 }
@@ -157,21 +161,21 @@ func (j *job) newProcess(c *roleGroup, index int) *process {
 func (p *process) command(c *roleGroup, seat int) {
 	p.cmd = exec.Command(c.program, c.Command[1:]...)
 	p.cmd.Args[0] = c.Command[0]
-	give := func(name string, f *os.File) {
-		p.cmd.Env = append(p.cmd.Env, name+"="+strconv.Itoa(firstDescriptor+len(p.cmd.ExtraFiles)))
-		if f != nil {
-			p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, f)
-		}
-	}
 	if c.Listens {
-		give(ListenFDVar, c.sockets[seat])
+		p.give(ListenFDVar, c.sockets[seat])
 	}
 	if p.memory != nil {
-		give(RecordFDVar, p.memory)
+		p.give(RecordFDVar, p.memory)
 	}
 	if !c.Mesh {
-		give(ExitFDVar, nil) // number of the report pipe's descriptor: see openReportPipe
+		p.give(ExitFDVar) // number of the report pipe's descriptor: see openReportPipe
 	}
+}
+
+// give passes descriptors to the process, and the number of the first one in a variable.
+func (p *process) give(name string, files ...*os.File) {
+	p.cmd.Env = append(p.cmd.Env, name+"="+strconv.Itoa(firstDescriptor+len(p.cmd.ExtraFiles)))
+	p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, files...)
 }
 
 // place returns the variables with a process's place in the job.
@@ -214,7 +218,7 @@ func (j *job) addresses() []string {
 
 // withoutOurs returns env without the variables of another job, such as a parent launcher's.
 func withoutOurs(env []string) []string {
-	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, TicketFileVar, CoordinatorVar, ColumnsVar, PlacementVar, MetricsVar, ListenFDVar, ExitFDVar, RecordFDVar, JobVar}
+	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, TicketFileVar, CoordinatorVar, ColumnsVar, PlacementVar, MetricsVar, ListenFDVar, ExitFDVar, RecordFDVar, snapshot.FDVar, JobVar}
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		ofRole := strings.HasPrefix(name, varPrefix) && (strings.HasSuffix(name, indexSuffix) || strings.HasSuffix(name, addrsSuffix))

@@ -20,6 +20,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/cgroup"
 	"github.com/ringo-ml/ringo/internal/cluster"
 	"github.com/ringo-ml/ringo/internal/faults"
+	"github.com/ringo-ml/ringo/internal/snapshot"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -123,6 +124,9 @@ type Config struct {
 	Part *RankEnv
 	// Sight, if set, exposes the job's processes and their records while the job runs.
 	Sight *ProcessTable
+	// Snapshots, if set, is memory that all ranks get for snapshots (package snapshot), because the
+	// job continues after the loss of a rank.
+	Snapshots *snapshot.Memory
 	// Guard is the command line of a process that calls Watchdog with its stdin; nil means none.
 	Guard []string
 }
@@ -217,7 +221,7 @@ func (c *Config) coordinate() (*cluster.Coordinator, error) {
 	members := c.members()
 	out, err := cluster.NewCoordinator(cluster.CoordinatorConfig{
 		Listener: listener, WorldSize: members, Servers: members - c.Roles[0].Count, HostRank: -1, Ticket: c.Ticket, TLS: c.TLS, Version: c.Version,
-		Times: c.Times, SlowAfter: c.SlowAfter, Report: c.Report,
+		Times: c.Times, SlowAfter: c.SlowAfter, Early: c.Snapshots != nil, Report: c.Report,
 	})
 	if err != nil {
 		_ = listener.Close()

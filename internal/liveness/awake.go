@@ -55,6 +55,8 @@ const longest = 4
 type Detector struct {
 	// Limit is the silence after which the other process counts as dead.
 	Limit time.Duration
+	// Early is a shorter limit for a process that does not run. 0 means Limit.
+	Early time.Duration
 
 	heard time.Time     // arrival of the last heartbeat; zero: already counted
 	lasts time.Duration // counted silence
@@ -67,7 +69,7 @@ func (s *Detector) Reset() { s.HeardAt(time.Time{}, 0) }
 
 // HeardAt records a heartbeat of a process with the given delay of ticks.
 func (s *Detector) HeardAt(now time.Time, late time.Duration) {
-	*s = Detector{Limit: s.Limit, heard: now, late: late}
+	*s = Detector{Limit: s.Limit, Early: s.Early, heard: now, late: late}
 }
 
 // Pass records this process's tick, the time that counts, and whether the other process ran.
@@ -95,9 +97,14 @@ func (s *Detector) Missed(ran bool) bool {
 func (s *Detector) Lasts() time.Duration { return s.lasts }
 
 // Most returns the current maximum silence: above the limit for a process that reported late ticks,
-// or that was seen to run within the last half limit; at most four times the limit.
+// or that was seen to run within the last half limit; at most four times the limit. Early counts
+// for a process that has not run since half of it.
 func (s *Detector) Most() time.Duration {
-	return min(max(s.Limit+2*s.late, s.ran+s.Limit/2), longest*s.Limit)
+	limit := s.Limit
+	if s.Early > 0 && s.ran <= s.Early/2 {
+		limit = min(limit, s.Early)
+	}
+	return min(max(limit+2*s.late, s.ran+limit/2), longest*s.Limit)
 }
 
 // Lost reports whether the silence has reached the maximum.
