@@ -202,7 +202,7 @@ def share(o: Any, device: Any) -> Rows:
              "ratio": measured / equal, "shares": str(divided.sizes)}]  # fmt: skip
 
 
-SERVED = [{"np": 2, "servers": 2, "mode": "bsp", "prefetch": p, "full": not p} for p in (0, 1)] + [
+SERVED = [{"np": 2, "servers": 2, "mode": "bsp", "prefetch": p, "full": True} for p in (0, 1)] + [
     {"np": 2, "servers": 2, "mode": "async", "prefetch": 1, "cache": c, "reuse": u, "full": u < 15}
     for c, u in ((0, 0), (4096, 3), (65536, 3), (65536, 15))
 ]

@@ -24,7 +24,7 @@ from simulated import force
 from test_start import environment
 from torch import nn
 
-CLICKS = "train ctr-dnn --data synthetic --servers 1 --verbose --threads 1 --batch 64 --set data.table-rows=5000 --seed 7 "
+CLICKS = "train ctr-dnn --data synthetic --servers 1 --verbose --threads 1 --batch 16 --set data.table-rows=5000 --seed 7 "
 OWN = """
 import sys, torch, ringo.torch
 from torch import nn
@@ -215,7 +215,7 @@ class Jobs(unittest.TestCase):
 
     def test_a_job_learns_the_same(self) -> None:
         """100 steps on heter-trainers of PyTorch have the losses of ringo's own, for built-in parts, a module, and a simulated device."""
-        steps = CLICKS + "--np 2 --sync bsp --epochs 1 --train-limit 12800 --eval-limit 5000 --log-every 1 --json - --optimizer sgd --lr 0.05 "
+        steps = CLICKS + "--np 2 --sync bsp --epochs 1 --train-limit 3200 --eval-limit 1000 --log-every 1 --json - --optimizer sgd --lr 0.05 "
         whole = self.ends(steps + "--heter 1")
         self.near(whole, self.ends(steps + "--heter 2 --set heter.device=torch-cpu"))
         self.near(whole, self.ends(steps + self.own(before="import simulated; simulated.force()", loss="nn.CrossEntropyLoss()", rule="SGD")))
@@ -223,12 +223,12 @@ class Jobs(unittest.TestCase):
     def test_models(self) -> None:
         for model, sync in (("wide-deep", "bsp"), ("deepfm", "async"), ("dcn-v2", "bsp")):
             with self.subTest(model):
-                line = CLICKS.replace("ctr-dnn", model).replace("--set data.table-rows=5000", "") + f"--np 1 --sync {sync} --epochs 1 --train-limit 640 --eval-limit 200 --json - --heter 1 "
+                line = CLICKS.replace("ctr-dnn", model).replace("--set data.table-rows=5000", "") + f"--np 1 --sync {sync} --epochs 1 --train-limit 160 --eval-limit 200 --json - --heter 1 "
                 a, b = self.ends(line), self.ends(line + "--set heter.device=torch-cpu")
                 self.assertAlmostEqual(summary(a)["eval_loss"], summary(b)["eval_loss"], 4)
 
     def test_killed_ones_are_started_again(self) -> None:
-        line = CLICKS + "--np 2 --epochs 20 --train-limit 640 --eval-limit 200 --heter 2 --set heter.device=torch-cpu --set job.max-restarts=1 --heartbeat-timeout 10s"
+        line = CLICKS + "--np 2 --epochs 30 --train-limit 160 --eval-limit 200 --heter 2 --set heter.device=torch-cpu --set job.max-restarts=1 --heartbeat-timeout 10s"
         with open(f"{self.folder}/log", "w") as log:
             path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
             job = subprocess.Popen(["ringo", *line.split()], cwd=self.folder, env=environment(PATH=path), stdout=log, stderr=log)
@@ -252,7 +252,7 @@ class Jobs(unittest.TestCase):
         self.fail("no heter-trainer was found")
 
     def test_checkpoints(self) -> None:
-        line = CLICKS + "--np 1 --train-limit 640 --eval-limit 200 --json - " + self.own(export="part.safetensors")
+        line = CLICKS + "--np 1 --train-limit 160 --eval-limit 200 --json - " + self.own(export="part.safetensors")
         whole = self.ends(line + "--epochs 4")
         self.ends(line + "--epochs 2 --checkpoint RUN")
         rest = self.ends(line + "--epochs 4 --checkpoint RUN --resume")
@@ -264,7 +264,7 @@ class Jobs(unittest.TestCase):
             self.assertIn(values.tobytes(), saved, name)
 
     def test_modules_that_do_not_fit(self) -> None:
-        line = CLICKS + "--np 2 --epochs 1 --train-limit 640 --eval-limit 200 "
+        line = CLICKS + "--np 2 --epochs 1 --train-limit 160 --eval-limit 200 "
         done = self.ends(line + self.own("nn.Linear(273, 3)"), 1)
         self.assertIn("the module's result is [2, 3] float32, the cut of ctr-dnn has [2, 2] float32, for inputs embeddingtable embedding [2, 273] float32", done.stderr)
         self.assertNotIn("rank 1 is lost", done.stderr)
@@ -275,7 +275,7 @@ class Jobs(unittest.TestCase):
 
     def test_numbers_that_are_not(self) -> None:
         layers = "nn.Linear(273, 2), type('Root', (nn.Module,), dict(forward=lambda self, x: (x - 9).sqrt()))()"
-        done = self.ends(CLICKS + "--np 1 --epochs 1 --train-limit 640 " + self.own(layers), 1)
+        done = self.ends(CLICKS + "--np 1 --epochs 1 --train-limit 160 " + self.own(layers), 1)
         self.assertIn("in step 1 of epoch 1: the loss is NaN", done.stderr)
 
     def test_missing_ones_are_refused(self) -> None:

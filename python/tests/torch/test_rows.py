@@ -91,7 +91,7 @@ for more, text in (
 with direct():
     tables = ringo.torch.Tables(bag, rows)
 keys = torch.ones(2, 3, dtype=torch.int64)
-for device in (False, True):
+for device in (True, False):
     tables = connected(tables, bag, rows, device=device)
     at = f"rank {r}: embedding 'bag', step {tables.next_step}:"
     for wrong, text in (
@@ -116,16 +116,14 @@ for device in (False, True):
                 raise AssertionError("it had memory")
     bag(keys).sum().backward()
     tables.step()
-    at = f"rank {r}: embedding 'bag', step {tables.next_step}:"
-    try:
-        (bag(keys) * float("nan")).sum().backward()
-        tables.step()
-        tables.save()
-    except ValueError as fault:
-        assert f"push: {at} gradients (1, 4) float32 on cpu: 4 values are not finite" in str(fault), fault
-    else:
-        raise AssertionError("it had pushed NaN")
-    tell("rank", r, "is right, device", device)
+at = f"rank {r}: embedding 'bag', step {tables.next_step}:"
+try:
+    (bag(keys) * float("nan")).sum().backward()
+except ValueError as fault:
+    assert f"push: {at} gradients (1, 4) float32 on cpu: 4 values are not finite" in str(fault), fault
+else:
+    raise AssertionError("it had pushed NaN")
+tell("rank", r, "is right")
 dist.destroy_process_group()
 """
 )
@@ -224,14 +222,10 @@ class Rows(unittest.TestCase):
         self.assertLess(time.monotonic() - began, 60, done.stdout)
         self.assertNotEqual(done.returncode, 0)
         for r in range(2):
-            self.assertRegex(done.stdout, f"rank {r} is told: .*push: rank 1: embedding 'bag', step 2: gradients .* are not finite")
+            self.assertRegex(done.stdout, f"rank {r} is told: .*push: rank 1: embedding 'bag', step 2: gradients .1, 4. float32 on cpu: 4 values are not finite")
 
     def test_errors(self) -> None:
-        """On the CPU, and then on a device, where an error of the thread ends the job."""
-        done = self.started(ERRORS, np=1)
-        for device in (False, True):
-            self.assertIn(f"rank 0 is right, device {device}", done.stdout)
-        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(self.output(ERRORS, np=1), ["rank 0 is right"])
 
 
 class Cache(unittest.TestCase):

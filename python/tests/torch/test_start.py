@@ -16,7 +16,7 @@ AGAIN = """
 import os, sys, time
 import torch, torch.distributed as dist
 import ringo.torch
-folder, late, how = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+folder, late, how = sys.argv[1:]
 for k in range(3):
     if k:
         open(f"{folder}/{k}-{r}", "w").close()
@@ -33,7 +33,7 @@ for k in range(3):
     if r == n - 1:
         dist.all_reduce(x, group=group)
     other = (r + 1) % n
-    while r == (late + k) % n and n > 1 and k < 2 and not os.path.exists(f"{folder}/{k + 1}-{other}"):
+    while n > 1 and k < 2 and r == int(late[k]) and not os.path.exists(f"{folder}/{k + 1}-{other}"):
         time.sleep(0.01)  # the other rank begins the next group first
     dist.destroy_process_group()
 print("rank", r, "of", n, "ends", flush=True)
@@ -57,11 +57,11 @@ class Start(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
-    def again(self, late: int, how: str) -> tuple[str, ...]:
-        """The command of AGAIN, in a folder of its own."""
-        return (sys.executable, "-c", AGAIN, tempfile.mkdtemp(dir=self.folder), str(late), how)
+    def again(self, late: str, how: str) -> tuple[str, ...]:
+        """The command of AGAIN, in a folder of its own. late has the rank that leaves each of the first two groups late."""
+        return (sys.executable, "-c", AGAIN, tempfile.mkdtemp(dir=self.folder), late, how)
 
-    def by_hand(self, late: int, how: str) -> list[tuple[int, str]]:
+    def by_hand(self, late: str, how: str) -> list[tuple[int, str]]:
         """Two ranks by PyTorch's variables: their exit status and output."""
         address, _, port = ringo.address().rpartition(":")
         command, started = self.again(late, how), []
@@ -73,20 +73,20 @@ class Start(unittest.TestCase):
 
     def test_groups_in_sequence_by_hand(self) -> None:
         """Each rank is once the one that leaves a group late."""
-        for rank, (status, text) in enumerate(self.by_hand(0, "stays")):
+        for rank, (status, text) in enumerate(self.by_hand("01", "stays")):
             self.assertEqual(status, 0, text)
             self.assertIn(f"rank {rank} of 2 ends", text)
 
     def test_a_rank_that_has_ended_is_named(self) -> None:
         for how in ("raises", "exits"):
             with self.subTest(how):
-                status, text = self.by_hand(1, how)[0]
+                status, text = self.by_hand("00", how)[0]
                 self.assertEqual(status, 1, text)
                 self.assertIn("init_process_group: rank 1: its process has ended", text)
 
     @unittest.skipUnless(shutil.which("ringo"), "there is no ringo")
     def test_groups_in_sequence_by_ringo_run(self) -> None:
-        for np, late in ((1, 0), (3, 2)):
+        for np, late in ((1, "00"), (3, "20")):
             with self.subTest(np=np, late=late):
                 done = run("ringo", "run", "--np", str(np), "--", *self.again(late, "stays"))
                 self.assertEqual(done.returncode, 0, done.stdout)
@@ -94,7 +94,7 @@ class Start(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("ringo"), "there is no ringo")
     def test_a_rank_that_has_ended_ends_ringo_run(self) -> None:
-        done = run("ringo", "run", "--np", "2", "--", *self.again(1, "raises"))
+        done = run("ringo", "run", "--np", "2", "--", *self.again("00", "raises"))
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("init_process_group: rank 1: its process has ended", done.stdout)
 
@@ -154,7 +154,7 @@ for k in range(2):
         self.assertIn("rank 1 has not called it within 3 s", done.stdout)
 
     def test_alone_is_a_job_of_one(self) -> None:
-        done = run(*self.again(0, "stays"))
+        done = run(*self.again("00", "stays"))
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertIn("rank 0 of 1 ends", done.stdout)
 
