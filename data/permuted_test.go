@@ -1,7 +1,12 @@
 package data
 
 import (
+	"encoding/base64"
 	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -100,7 +105,9 @@ func TestPlacesNameFilesAndLines(t *testing.T) {
 	for i := range 200 {
 		text += fmt.Sprintf("%d,w%d,%d\n", i, i%7, 2*i)
 	}
-	good := datatest.EncodePNG(datatest.Colourful(8, 8, 1))
+	plain := image.NewNRGBA(image.Rect(0, 0, 8, 8))
+	draw.Draw(plain, plain.Rect, image.NewUniform(color.NRGBA{200, 40, 90, 255}), image.Point{}, draw.Src)
+	good := datatest.EncodePNG(plain)
 	tree := map[string][]byte{}
 	for i := range 40 {
 		tree[fmt.Sprintf("c%d/%d.png", i%2, i)] = good
@@ -115,7 +122,7 @@ func TestPlacesNameFilesAndLines(t *testing.T) {
 		goal, _ := s.Encoder.Goal()
 		b := all(t, s.Eval)
 		samples := []int32{int32(b.N) - 1, 0, 7}
-		places, values := s.Places(samples)
+		places, values, _ := s.Places(samples)
 		for i, n := range samples {
 			row := int(goal.Value(b.Targets[n])/2 + 0.5)
 			want := fmt.Sprintf("%s: line %d", map[bool]string{true: filepath.Join(dir, "u.csv"), false: file}[c.EvalFile != ""], row+2)
@@ -128,14 +135,33 @@ func TestPlacesNameFilesAndLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if places, _ := s.Places([]int32{1}); places[0] != s.Eval.(*encoded).Pictures[1].Path || !strings.HasSuffix(places[0], ".png") {
+	places, _, pictures := s.Places([]int32{1})
+	if places[0] != s.Eval.(*encoded).Pictures[1].Path || !strings.HasSuffix(places[0], ".png") {
 		t.Errorf("image %q", places)
+	}
+	r, g, b, _ := decodePicture(t, pictures[0]).At(3, 5).RGBA()
+	for i, d := range []int{int(r>>8) - 200, int(g>>8) - 40, int(b>>8) - 90} {
+		if max(d, -d) > 1 {
+			t.Errorf("plane %d of the picture: %d off", i, d)
+		}
 	}
 	s, err = Open("mnist", Config{Dir: Synthetic, TrainLimit: 10, EvalLimit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if places, values := s.Places([]int32{1}); places[0] != "" || values[0] != nil {
+	places, values, pictures := s.Places([]int32{1})
+	if places[0] != "" || values[0] != nil || decodePicture(t, pictures[0]).Bounds().Dx() != 28 {
 		t.Errorf("generated: %q, %q", places, values)
 	}
+}
+
+// decodePicture returns the image of a data: URL.
+func decodePicture(t *testing.T, url string) image.Image {
+	t.Helper()
+	text, ok := strings.CutPrefix(url, "data:image/png;base64,")
+	m, err := png.Decode(base64.NewDecoder(base64.StdEncoding, strings.NewReader(text)))
+	if !ok || err != nil {
+		t.Fatalf("picture %.40q: %v", url, err)
+	}
+	return m
 }

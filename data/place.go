@@ -1,7 +1,13 @@
 package data
 
 import (
+	"bytes"
+	"encoding/base64"
 	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"slices"
 
 	"github.com/ringo-ml/ringo/data/table"
 )
@@ -41,15 +47,57 @@ const shownColumns = 8
 
 // Places returns the places of evaluation samples by number: file and line of a row, or the file of
 // an image; "" if unknown, as after skipped rows. values has the first columns of a table as
-// NAME=VALUE. Cost: a pass over a table.
-func (s *Dataset) Places(samples []int32) (places []string, values [][]string) {
+// NAME=VALUE, and pictures the samples that are images, as the data: URL of a PNG file. Cost: a
+// pass over a table.
+func (s *Dataset) Places(samples []int32) (places []string, values [][]string, pictures []string) {
 	places, values = s.rows[1].places(samples, shownColumns)
 	for i, n := range samples {
 		if places[i] == "" {
 			places[i] = placeOf(s.Eval, n, s.evalFile)
 		}
+		pictures = append(pictures, s.picture(n))
 	}
-	return places, values
+	return places, values, pictures
+}
+
+// maxPicture is the longest side of a picture, in pixels. Larger images are drawn from every second
+// or third pixel, and so on.
+const maxPicture = 48
+
+// picture returns the picture of an evaluation sample, "" if it is no image or cannot be read.
+// Values without a known normalisation are stretched from the smallest to the largest.
+func (s *Dataset) picture(n int32) string {
+	shape := s.Eval.Shape()
+	if len(shape.Values) != 3 || shape.Values[2] != 1 && shape.Values[2] != 3 {
+		return ""
+	}
+	var b Batch
+	if s.Eval.Fill(&b, []int32{n}, Draw{}) != nil {
+		return ""
+	}
+	h, w, planes := shape.Values[0], shape.Values[1], shape.Values[2]
+	mean, deviation, ok := s.Description().Normalisation()
+	if !ok {
+		low, high := slices.Min(b.Values), slices.Max(b.Values)
+		mean, deviation = slices.Repeat([]float32{-low / max(high-low, 1e-30)}, planes), slices.Repeat([]float32{1 / max(high-low, 1e-30)}, planes)
+	}
+	every := (max(h, w) + maxPicture - 1) / maxPicture
+	out := image.NewNRGBA(image.Rect(0, 0, (w+every-1)/every, (h+every-1)/every))
+	for y := range out.Rect.Max.Y {
+		for x := range out.Rect.Max.X {
+			at := func(plane int) uint8 {
+				plane = min(plane, planes-1)
+				v := b.Values[(y*every*w+x*every)*planes+plane]
+				return uint8(255*min(max(v*deviation[plane]+mean[plane], 0), 1) + 0.5)
+			}
+			out.SetNRGBA(x, y, color.NRGBA{at(0), at(1), at(2), 255})
+		}
+	}
+	var file bytes.Buffer
+	if png.Encode(&file, out) != nil {
+		return ""
+	}
+	return "data:image/png;base64," + base64.StdEncoding.EncodeToString(file.Bytes())
 }
 
 // placeOf returns the place (file and row) of a source's sample. Rows of arrays count from 0, as in

@@ -176,6 +176,7 @@ func (r *run) summary() (Summary, error) {
 		DistinctKeys: keys, ParamsSHA256: sum, WallS: r.wall(),
 	}
 	s.BestCheckpoint, s.LastCheckpoint = r.saver.files()
+	r.loop.placeWorst(&s.Report)
 	if r.ended != "" {
 		s.Epochs = last.Epoch
 	}

@@ -14,6 +14,14 @@ const (
 	savedTableWords = 1 << 26 // of a checkpoint
 )
 
+// The worst samples that a training run reports, for evaluations of at most shownWorstOf samples:
+// a report needs a sort of all losses after each epoch, and their places a pass over a table at
+// the end.
+const (
+	shownWorst   = 6
+	shownWorstOf = 1 << 16
+)
+
 // evaluation has the counters of a model on an evaluation set, or on a part of it.
 type evaluation struct {
 	counts model.Counts
@@ -57,10 +65,13 @@ func (l *epochLoop) tablePlan() (p evalmetrics.Plan) {
 	case l.spec.Task == model.Classify && classes > 1:
 		p.Kind, p.Classes, p.Names = evalmetrics.Classes, classes, l.data.set.Words
 	}
-	if p.Losses = l.judges; l.judges {
+	if p.Losses = l.judges || l.showsWorst() && p.Kind != evalmetrics.None; p.Losses {
 		each += 4 // loss and number, their order, and the sorted losses
 	}
-	if !l.permutes {
+	if p.Worst = shownWorst; l.judges {
+		p.Worst = 0
+	}
+	if l.judges && !l.permutes {
 		if p.Worst, p.By = l.cfg.Worst, l.groups; l.cfg.By != "" {
 			each += 2 // score and loss by group
 		}
@@ -68,6 +79,12 @@ func (l *epochLoop) tablePlan() (p evalmetrics.Plan) {
 	p.Samples = l.data.shares.eval <= l.tableWords/each
 	p.Scores = !l.permutes && p.Kind == evalmetrics.Classes && l.data.shares.eval <= l.tableWords/(1+classes)
 	return p
+}
+
+// showsWorst reports whether a training run's evaluations have the worst samples.
+func (l *epochLoop) showsWorst() bool {
+	shared := len(l.data.shares.ranks) == 0 || len(l.data.shares.ranks) == l.job.Size()
+	return l.tableWords == epochTableWords && shared && l.spec.Targets <= 1 && l.data.shares.eval <= shownWorstOf
 }
 
 // tablePass returns a pass for a Counter.

@@ -42,13 +42,16 @@ func evaluatedBy(t *testing.T, np int, cfg Config) SavedEvaluation {
 }
 
 // TestReportsAreEqualForAnyRanks evaluates models of each kind with 1, 2 and 3 ranks: the tables
-// have the same bits, those of the run, and agree with the metrics of the model.
+// and the worst samples have the same bits, those of the run, and agree with the metrics of the model.
 func TestReportsAreEqualForAnyRanks(t *testing.T) {
 	prices := Defaults(zoo("mlp"), houses(t, 600))
 	prices.Epochs, prices.Batch, prices.LR = 4, 32, 0.05
 	for name, cfg := range map[string]Config{"classes": custom(tinyNorm()), "clicks": custom(tinyClick()), "numbers": prices, "": custom(tinyLSTM())} {
 		cfg.Checkpoint.Dir = filepath.Join(t.TempDir(), "saved")
 		sum, _ := onRanks(t, 2, cfg)
+		if name != "" { // a run reports its worst samples
+			cfg.Worst = shownWorst
+		}
 		for np := 1; np <= 3; np++ {
 			if name == "" && np == 3 {
 				continue // more ranks than streams of text

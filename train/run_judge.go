@@ -61,14 +61,7 @@ func (l *epochLoop) judge(r *evalmetrics.Report) error {
 	if !r.MeanLoss.Known {
 		return fmt.Errorf("model %s has other outputs than one logit per class or click, or one number: worst samples, groups and importance need these", l.cfg.name())
 	}
-	samples := make([]int32, len(r.Worst))
-	for i, e := range r.Worst {
-		samples[i] = int32(e.Sample)
-	}
-	places, values := l.data.set.Places(samples)
-	for i := range r.Worst {
-		r.Worst[i].Place, r.Worst[i].Values = places[i], values[i]
-	}
+	l.placeWorst(r)
 	if l.cfg.Importance == 0 {
 		return nil
 	}
@@ -93,6 +86,19 @@ func (l *epochLoop) judge(r *evalmetrics.Report) error {
 		}
 		mean, sd := meanAndSD(rises)
 		r.Importance = append(r.Importance, evalmetrics.Importance{Input: input, Rise: mean, SD: sd, Repeats: len(rises)})
+	}
+}
+
+// placeWorst adds places, first columns and pictures to the worst samples.
+func (l *epochLoop) placeWorst(r *evalmetrics.Report) {
+	samples := make([]int32, len(r.Worst))
+	for i, e := range r.Worst {
+		samples[i] = int32(e.Sample)
+	}
+	places, values, pictures := l.data.set.Places(samples)
+	for i := range r.Worst {
+		e := &r.Worst[i]
+		e.Place, e.Values, e.Image = places[i], values[i], pictures[i]
 	}
 }
 

@@ -172,9 +172,11 @@ func TestEvalPrintsWorstSamplesAndImportance(t *testing.T) {
 	if err := os.WriteFile(table, []byte(rows), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if status, _, errs := command(t, "train mlp --data "+table+" --batch 16 --epochs 8 --progress none --checkpoint "+saved); status != 0 {
+	status, out, errs := command(t, "train mlp --data "+table+" --batch 16 --epochs 8 --progress none --json - --checkpoint "+saved)
+	if status != 0 {
 		t.Fatal(errs)
 	}
+	trained := lastObject(t, out)["worst"].([]any)
 	if status, _, errs := command(t, "eval "+saved+" --importance 7"); status != 2 || !strings.Contains(errs, "--importance 7: a number follows an equals sign") {
 		t.Errorf("status %d, %s", status, errs)
 	}
@@ -196,6 +198,9 @@ func TestEvalPrintsWorstSamplesAndImportance(t *testing.T) {
 	}
 	if first := records[0]["importance"].([]any)[0].(map[string]any); first["input"] != "x" || first["repeats"] != 2. || first["loss_rise"].(float64) <= 0 {
 		t.Errorf("most important is %v", first)
+	}
+	if len(trained) != 6 || !reflect.DeepEqual(trained[:3], records[0]["worst"]) {
+		t.Errorf("worst of the run %v, of its evaluation %v", trained, records[0]["worst"])
 	}
 	worst := records[0]["worst"].([]any)[0].(map[string]any)
 	lines := strings.Split(rows, "\n")

@@ -96,7 +96,7 @@ const (
 	jobFields     = commandtest.JobFields
 	runFields     = commandtest.RunFields
 	epochFields   = commandtest.EpochFields
-	summaryFields = commandtest.SummaryFields + " classes"
+	summaryFields = commandtest.SummaryFields + " classes worst"
 
 	timelineFields = commandtest.TimelineFields
 )

@@ -14,8 +14,9 @@ import (
 // flag is for what somebody types who begins with other weights, files or images (--init-from,
 // --partition, --image-size, --layout), who watches a job (--tensorboard, --http, --log-dir,
 // --verbose), who starts one on several hosts, of several kinds of processes or on a changing
-// number of ranks (--hosts, --heter, --workers, --min-np), or who chooses the arithmetic (--precision).
-const mostFlags = 68
+// number of ranks (--hosts, --heter, --workers, --min-np), who chooses the arithmetic
+// (--precision), or who asks how good a model is (--folds).
+const mostFlags = 69
 
 // Every flag of train is a setting, but for those that say where settings are, and how much to
 // print; they stay few.

@@ -17,6 +17,8 @@ type Example struct {
 	// Place is the file and the row, or the image; Values are the first columns as NAME=VALUE.
 	Place  string   `json:"place,omitempty"`
 	Values []string `json:"values,omitempty"`
+	// Image is the picture of a sample that is an image, as a data: URL.
+	Image string `json:"image,omitempty"`
 	// Prediction and Truth are names of classes, numbers in the unit of the target, or a
 	// probability and 0 or 1.
 	Prediction any `json:"prediction"`

@@ -62,7 +62,7 @@ func (s *Spec) jobSettings() []setting.Row {
 			"bsp (by all ranks' gradients, in step), ssp (as gradients come, no rank more than ps.staleness steps ahead), async (as they come), geo (ranks update copies and exchange the changes)",
 			Value: setting.Choice(&s.Sync, Syncs()...)},
 		{Path: "training.seeds", Unit: "seeds", About: "number of seeds to train sequentially, from training.seed on, with mean and spread printed", Value: setting.Int(&s.Seeds)},
-		{Path: "training.folds", Unit: "folds", About: "number of parts of a cross-validation: a run for each part evaluates on it and trains on the others, with mean and spread printed; 0: none", Value: setting.Int(&s.Folds)},
+		{Path: "training.folds", Flag: "folds", Unit: "folds", About: "number of parts of a cross-validation: a run for each part evaluates on it and trains on the others, with mean and spread printed; 0: none", Value: setting.Int(&s.Folds)},
 	}
 }
 

@@ -204,6 +204,12 @@ func (l *Log) Add(line []byte) error {
 	case "step", "epoch":
 		return l.record(fields)
 	case "summary", "evaluation":
+		if l.last() == nil && fields["event"] == "evaluation" { // a file of `ringo eval`
+			if err := l.record(fields); err != nil {
+				return err
+			}
+			l.last().Ended, l.last().Info.Model = true, fmt.Sprint(fields["model"])
+		}
 		if r := l.last(); r != nil {
 			r.Ended = r.Ended || fields["event"] == "summary"
 			if fields["classes"] != nil || fields["numbers"] != nil || fields["clicks"] != nil {

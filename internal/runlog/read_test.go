@@ -94,6 +94,15 @@ func TestReadOfOlderFiles(t *testing.T) {
 	}
 }
 
+// TestReadOfEvaluation: a file of `ringo eval` has a run with the values of one epoch.
+func TestReadOfEvaluation(t *testing.T) {
+	line := `{"event":"evaluation","model":"mlp","step":700,"epoch":10,"wall_s":0.5,"eval_accuracy":0.75,"classes":{},"worst":[{}]}`
+	all := must(t, "a", line+"\n")
+	if len(all) != 1 || !all[0].Ended || all[0].Info.Model != "mlp" || string(all[0].Evaluation) != line || !slices.Equal(all[0].Epochs.Column("eval_accuracy"), []float64{0.75}) {
+		t.Errorf("%+v", all)
+	}
+}
+
 func TestReadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"\n{]\n":                      "a:2: want a line of",

@@ -241,7 +241,7 @@ func TestInBrowser(t *testing.T) {
 		"parts": {"forward and backward 5 ms", "exposed exchange 15 ms"}, "density": {"steps 12%"}, "bytes": {"by a rank in a step 4.1 kB", "on the wire 235 kB"},
 		"ranks": {"rank 0", "10 ms", "rank 1 holds up the others: its step takes 3.00 ms of its own more than theirs; it computes 3.00 ms longer"}, "layers": {"fc1" + escaped, "25%", "0.125", "4"},
 		"faults": {"a remark: " + escaped}, "choices": {"dlgs fixed (2 buckets) 9.50 ms"}, "machine": {"host " + escaped}, "settings": {"training.batch 64", "data.dir " + escaped, "1 setting with default values"},
-		"metric-2": {"Top-5 accuracy", "test 90%"}, "evaluation": {"no" + escaped + " 6 1", "yes 0 3"}, "columns": {"age" + escaped, "number; 2 missing", "category: 2 words: Bern, Zug"},
+		"metric-2": {"Top-5 accuracy", "test 90%"}, "evaluation": {"no" + escaped + " 6 1", "yes 0 3"}, "worst": {"cats/" + escaped + ".png", "predicted no, true yes; loss 4.5"}, "columns": {"age" + escaped, "number; 2 missing", "category: 2 words: Bern, Zug"},
 		"waits": {"others wait longest for rank 1: 3 ms of a step", "all 1 looks", "most: rank 0, waited for rank 1: 3 ms"}, "buckets": {"Step 2 of rank 0", "predicted 9.5 ms a step, this one 10"},
 		"layer-times": {"share sent", "threshold", "norm of the residual", "most: fc1" + escaped + ", step 12: 4"},
 		"servers":     {"0 ids " + escaped + " 1,234", "75%", "1 it does not answer"},
@@ -253,9 +253,10 @@ func TestInBrowser(t *testing.T) {
 		}
 	}
 	b.sameAsRecords(h, run)
-	if len(panels) != 24 {
+	if len(panels) != 25 {
 		t.Errorf("%d panels: look at the new ones here, too", len(panels))
 	}
+	b.until(`document.querySelector("#panel-worst img").naturalWidth == 1`)
 	var bars []string
 	b.eval(`[...document.querySelectorAll("#panel-columns .bars span")].map((s) => s.title + " " + s.firstChild.style.height)`, &bars)
 	if got := strings.Join(bars, "|"); got != "16 to 24: 3 60%|24 to 32: 0 0%|32 to 40: 5 100%|Bern: 7 100%|Zug: 3 42.8571%" {
@@ -299,7 +300,7 @@ func TestInBrowser(t *testing.T) {
 	t.Logf("64 ribbons are drawn in %.1f ms", took)
 	go h.Close(errors.New("it failed: " + hostile))
 	b.until(`document.title.includes("ringo report") && document.body.innerText.includes("it failed: <script>")`)
-	b.until(`document.querySelectorAll("#charts figure canvas").length >= 4 && document.querySelectorAll("#charts .legend b").length >= 4 && document.querySelectorAll("#charts .heat td").length == 4 && document.querySelectorAll("#charts .card").length == 2`)
+	b.until(`document.querySelectorAll("#charts figure canvas").length >= 4 && document.querySelectorAll("#charts .legend b").length >= 4 && document.querySelectorAll("#charts .heat td").length == 4 && document.querySelectorAll("#charts .card").length == 3 && document.querySelector("#charts img").naturalWidth == 1`)
 	var saved []string
 	b.eval(`(() => { const out = []; HTMLAnchorElement.prototype.click = function () { out.push(this.download, this.href.slice(0, 22), String(this.href.length > 5000)); }; document.querySelector("#charts button").click(); return out; })()`, &saved)
 	if got := strings.Join(saved, " "); got != "step-loss.png data:image/png;base64, true" {

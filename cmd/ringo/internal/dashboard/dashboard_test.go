@@ -41,6 +41,9 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// onePixel is a PNG file.
+const onePixel = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
 // told are lines as a run of 2 ranks tells them, of so many epochs.
 func told(t testing.TB, epochs int) (lines []string) {
 	t.Helper()
@@ -67,7 +70,8 @@ func told(t testing.TB, epochs int) (lines []string) {
 			"eval_accuracy": 0.75 + 0.0501*float64(epoch), "eval_top5": 0.9, "samples_per_s": 1234, "step_ms": 10, "compute_ms": 6, "exposed_comm_ms": 3, "density": 0.04, "step_bytes_sent": 4096, "bytes_sent": 123456, "wire_bytes": 234567,
 			"layers": []map[string]any{{"name": "fc1" + hostile, "density": 0.25, "threshold": 0.125, "residual_norm": 2.5 + float64(epoch)/2}, {"name": "fc2", "density": 0.5, "threshold": 0.5, "residual_norm": 1}}})
 	}
-	add(map[string]any{"event": "evaluation", "classes": map[string]any{"per_class": []map[string]any{{"class": "no" + hostile, "support": 7}, {"class": "yes", "support": 3}}, "confusion": [][3]int{{0, 0, 6}, {0, 1, 1}, {1, 1, 3}}}})
+	add(map[string]any{"event": "evaluation", "classes": map[string]any{"per_class": []map[string]any{{"class": "no" + hostile, "support": 7}, {"class": "yes", "support": 3}}, "confusion": [][3]int{{0, 0, 6}, {0, 1, 1}, {1, 1, 3}}},
+		"worst": []map[string]any{{"sample": 3, "place": "cats/" + hostile + ".png", "prediction": "no", "truth": "yes", "loss": 4.5, "image": onePixel}}})
 	add(progress{"progress", "train", epochs, 3, 4, 4})
 	add(map[string]any{"event": "choice", "strategy": "dlgs", "plan": "fixed", "buckets": 2, "predicted_ms": 9.5, "why": "it is " + hostile, "predicted_timeline": map[string]any{
 		"forward_ms": 2, "compute_end_ms": 5, "step_ms": 9.5, "buckets": []map[string]any{{"bucket": 0, "select_start_ms": 3, "select_end_ms": 3.5, "send_start_ms": 3.5, "send_end_ms": 6}, {"bucket": 1, "select_start_ms": 5, "select_end_ms": 5, "send_start_ms": 6, "send_end_ms": 8.5}}}})

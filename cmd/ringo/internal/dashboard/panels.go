@@ -84,6 +84,7 @@ var panels = []panel{
 	{"metric-4", "Test figure", "lines", readMetric(3), "", false},
 	{"evaluation", "Last evaluation", "heat", readEvaluation, "", false},
 	{"reliability", "Reliability of the last evaluation", "lines", readReliability, "", false},
+	{"worst", "Samples with the largest loss", "cards", readWorst, "", false},
 	{"columns", "Columns of the table", "cards", readColumns, "", false},
 	{"progressive", "Last samples", "lines", readProgressive, "the model predicts no clicks, or none of its steps has been told yet", false},
 	{"rate", "Rate", "lines", readRate, "no step has been told yet", false},
@@ -179,6 +180,12 @@ func readReliability(h *Collector, f *panelData) {
 		f.Lines = *lines
 		f.Note = "A point for each tenth of the samples, by their predicted probability."
 	}
+}
+
+// readWorst reads the samples with the largest losses, with their pictures.
+func readWorst(h *Collector, f *panelData) {
+	f.Cards = plot.Worst(h.last().Evaluation)
+	f.Note = "Of the last evaluation: file and row, and the first columns."
 }
 
 // readColumns reads the columns of a table, with histograms.

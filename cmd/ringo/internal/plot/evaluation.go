@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
@@ -19,7 +20,7 @@ type Heat struct {
 	Counts     [][]int64 `json:"counts"`
 }
 
-// Card describes a column of a table, with bars for its values.
+// Card describes a column of a table, with bars for its values, or a sample, with its picture.
 type Card struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
@@ -27,6 +28,8 @@ type Card struct {
 	Labels  []string `json:"labels,omitempty"`
 	Counts  []int64  `json:"counts,omitempty"`
 	Missing float64  `json:"missing,omitempty"`
+	// Image is the picture, a data: URL of a PNG file.
+	Image string `json:"image,omitempty"`
 }
 
 // maxClasses limits the classes of a confusion matrix: the most frequent ones, and one row and
@@ -135,7 +138,42 @@ func (e *evaluation) confusion() *Heat {
 	return h
 }
 
-// maxCards limits the columns that are drawn.
+// Worst returns the cards of a record's samples with the largest losses.
+func Worst(record []byte) (out []Card) {
+	var e struct {
+		Worst []struct {
+			Sample     int      `json:"sample"`
+			Place      string   `json:"place"`
+			Values     []string `json:"values"`
+			Image      string   `json:"image"`
+			Prediction any      `json:"prediction"`
+			Truth      any      `json:"truth"`
+			Loss       float64  `json:"loss"`
+		} `json:"worst"`
+	}
+	if json.Unmarshal(record, &e) != nil {
+		return nil
+	}
+	text := func(v any) string {
+		if x, ok := v.(float64); ok {
+			return quantity.FloatDigits(x, 6)
+		}
+		return fmt.Sprint(v)
+	}
+	for _, w := range e.Worst[:min(len(e.Worst), maxCards)] {
+		c := Card{Name: cmp.Or(w.Place, fmt.Sprintf("sample %d", w.Sample)), Text: fmt.Sprintf("predicted %s, true %s; loss %s", text(w.Prediction), text(w.Truth), quantity.FloatDigits(w.Loss, 5))}
+		if len(w.Values) > 0 {
+			c.Text += "; " + strings.Join(w.Values, ", ")
+		}
+		if strings.HasPrefix(w.Image, "data:image/png;base64,") {
+			c.Image = w.Image
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// maxCards limits the columns and the samples that are drawn.
 const maxCards = 60
 
 // Cards returns the cards of a record's columns.

@@ -59,3 +59,19 @@ func TestCardsOfColumns(t *testing.T) {
 		t.Errorf("of a damaged record: %+v", got)
 	}
 }
+
+// TestWorstDrawsSamples: a card has place, prediction, truth and loss of a sample, its first
+// columns, and a picture that needs no other file.
+func TestWorstDrawsSamples(t *testing.T) {
+	got := Worst([]byte(`{"worst":[{"sample":3,"place":"a/1.png","prediction":"cat","truth":"dog","loss":2.5,"image":"data:image/png;base64,AA"},
+		{"sample":7,"prediction":1.25,"truth":3,"loss":3.0625,"values":["x=1","y=2"],"image":"https://example.com/a.png"}]}`))
+	want := []Card{{Name: "a/1.png", Text: "predicted cat, true dog; loss 2.5", Image: "data:image/png;base64,AA"}, {Name: "sample 7", Text: "predicted 1.25, true 3; loss 3.0625; x=1, y=2"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	for _, none := range []string{"", `{"worst":3}`, `{"event":"summary"}`} {
+		if got := Worst([]byte(none)); got != nil {
+			t.Errorf("%s: %+v", none, got)
+		}
+	}
+}

@@ -86,6 +86,9 @@ func (q question) evaluations() (out []figure) {
 		if reliability != nil {
 			out = append(out, figure{Name: fmt.Sprintf("reliability-%d", k), Title: "Reliability of the last evaluation" + of, Kind: "lines", Lines: *reliability})
 		}
+		if cards := plot.Worst(last.Evaluation); len(cards) > 0 {
+			out = append(out, figure{Name: fmt.Sprintf("worst-%d", k), Title: "Samples with the largest loss" + of, Kind: "cards", Cards: cards})
+		}
 	}
 	if cards := plot.Cards(q.groups[0].Runs[0].Info.Columns); len(cards) > 0 {
 		out = append(out, figure{Name: "columns", Title: "Columns of the table", Kind: "cards", Cards: cards})

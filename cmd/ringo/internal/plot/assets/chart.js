@@ -150,7 +150,7 @@ var plot = (function () {
     box.replaceChildren(scroll);
   }
 
-  // cards draws the columns of a table: name, kind, and bars of the values.
+  // cards draws the columns of a table: name, kind, and bars of the values; or samples with their pictures.
   function cards(box, all) {
     box.replaceChildren(el("div", "cards", null, ...all.map((c) => {
       const counts = c.counts || [], most = Math.max(1, ...counts);
@@ -161,7 +161,14 @@ var plot = (function () {
         place.title = c.labels[i] + ": " + n;
         return place;
       });
-      const card = el("div", "card", null, el("b", "", c.name), el("p", "", c.text), el("div", "bars", null, ...bars));
+      const card = el("div", "card", null, el("b", "", c.name), el("p", "", c.text));
+      if (bars.length) card.append(el("div", "bars", null, ...bars));
+      if (c.image) {
+        const picture = el("img");
+        picture.src = c.image;
+        picture.alt = c.name;
+        card.prepend(picture);
+      }
       if (c.missing) {
         const gap = el("i");
         gap.style.width = Math.max(1, 100 * c.missing) + "%";
