@@ -16,8 +16,9 @@ import (
 // division among ranks.
 type runData struct {
 	*runEnv
-	set    *data.Dataset
-	opened *data.Dataset // set, if this run opened it and closes it
+	set      *data.Dataset
+	opened   *data.Dataset // set, if this run opened it and closes it
+	openedAs keptSet
 
 	order          batches      // batches of this rank to train on
 	shard          *data.Loader // this rank's part of the evaluation set

@@ -177,7 +177,7 @@ func (r *run) readEarlier() error {
 // openContinued opens the set of a run. A resumed run with other data than its checkpoint has the
 // checkpoint's encoding, and the samples of before and further ones.
 func (d *runData) openContinued(cfg Config) (*data.Dataset, error) {
-	set, err := openSet(cfg)
+	set, err := d.openOrKept(cfg)
 	e := d.earlier
 	if e.Digest == nil || err == nil && nameOf(set.Fingerprint()) == e.Name || err != nil && e.About.Encoder == nil {
 		return set, err

@@ -92,7 +92,10 @@ func runOn(ctx context.Context, job *ringo.Job, cfg Config, set *data.Dataset) (
 		return Summary{}, err
 	}
 	r := newRun(ctx, job, cfg, set)
-	defer r.close()
+	defer func() {
+		r.keepSet(err)
+		r.close()
+	}()
 	defer func() { err = r.located(err) }()
 	r.setPosition("preparing", 0, 0)
 	if err := r.prepare(); err != nil {

@@ -223,22 +223,23 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, words []string) error {
 		return fmt.Errorf("cannot find this program's own file to start it again: %w", err)
 	}
 	command := slices.Concat([]string{self}, strings.Fields(cmd.CommandPath())[1:], words, otherFlags(cmd))
-	start := func() error {
-		ranks := launch.Ranks(f.Ranks, command...)
-		ranks.Bind, ranks.CoresEach = f.Bind, f.coresEach()
-		return f.launch(cmd, f.roles(ranks, self), self)
+	ranks := func() launch.Role {
+		r := launch.Ranks(f.Ranks, command...)
+		r.Bind, r.CoresEach = f.Bind, f.coresEach()
+		return r
 	}
+	cfg := f.roles(ranks(), self)
 	if f.MinRanks > 0 {
-		return f.untilDone(cmd, start)
+		return f.continueOnLoss(cmd, &cfg, ranks)(f.launch(cmd, cfg, self))
 	}
 	if f.Sync.UsesParameterServers() && f.Train.Checkpoint.Dir != "" {
 		end, err := f.findStart()
 		if err != nil {
 			return err
 		}
-		return errors.Join(start(), end())
+		return errors.Join(f.launch(cmd, cfg, self), end())
 	}
-	return start()
+	return f.launch(cmd, cfg, self)
 }
 
 // coresEach returns the number of cores that a rank keeps busy. 0 means the rank's share of its
@@ -253,7 +254,7 @@ func (f *jobFlags) coresEach() int {
 }
 
 func (g *commandSettings) roles(ranks launch.Role, self string) launch.Config {
-	cfg := launch.Config{Roles: []launch.Role{ranks}, Times: g.Times, TLS: g.Network.TLS, Snapshots: g.snapshots}
+	cfg := launch.Config{Roles: []launch.Role{ranks}, Times: g.Times, TLS: g.Network.TLS}
 	if g.part != nil {
 		cfg.Part, cfg.Roles[0].Count, cfg.Roles[0].Mesh = g.part, g.each, false
 		return cfg

@@ -30,6 +30,7 @@ import (
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/status"
 	"github.com/ringo-ml/ringo/cmd/ringo/internal/tracecmd"
 	"github.com/ringo-ml/ringo/internal/cli"
+	"github.com/ringo-ml/ringo/internal/cluster"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/models"
@@ -56,12 +57,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	stdout, stderr = out.under(stdout), errs.under(stderr)
 	out.broken = func(err error) { signalsOf(ctx).readerEnded("standard output", err, stderr) }
 	errs.broken = func(err error) { signalsOf(ctx).readerEnded("standard error", err, io.Discard) }
-	root := newRoot(stdout, stderr)
-	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		mangen.Complete(root, map[string][]string{"MODEL": models.Names()}) // never freed by cobra
+	places := launch.OpenPlaces(os.LookupEnv)
+	err := execute(ctx, args, stdout, stderr)
+	for cluster.IsVerdict(err) && ctx.Err() == nil && places.Next() { // another rank is lost
+		err = execute(ctx, args, stdout, stderr)
 	}
-	root.SetArgs(asWeWrite(args))
-	err := root.ExecuteContext(ctx)
 	status, text := outcome(ctx, err)
 	if err := out.fault(); status == 0 && err != nil {
 		status, text = exitFailed, fmt.Sprintf("the output is incomplete: %v", err)
@@ -73,6 +73,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "ringo:", remotepath.WithURLs(text))
 	}
 	return status
+}
+
+func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	root := newRoot(stdout, stderr)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		mangen.Complete(root, map[string][]string{"MODEL": models.Names()}) // never freed by cobra
+	}
+	root.SetArgs(asWeWrite(args))
+	return root.ExecuteContext(ctx)
 }
 
 // asWeWrite rewrites flags of MPI launchers: -np to --np, and the flags of asHosts.

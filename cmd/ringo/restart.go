@@ -1,12 +1,14 @@
 package main
 
 import (
-	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ringo-ml/ringo/checkpoint"
+	"github.com/ringo-ml/ringo/internal/job"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/setting"
@@ -17,35 +19,44 @@ import (
 // next checkpoint would never be done.
 const maxSameStart = 3
 
-// untilDone repeats start, which runs a job of virtual workers, while a rank is lost: each time
-// with a rank less, at least f.MinRanks, from the last checkpoint or snapshot. The result has the
-// same bits. A rank that reports an error ends the job, because the error would come again.
-func (f *jobFlags) untilDone(cmd *cobra.Command, start func() error) error {
+// continueOnLoss makes a job of virtual workers continue from its last checkpoint or snapshot when
+// a rank is lost. The result has the same bits. limited explains the error of a job with too many
+// losses.
+func (f *jobFlags) continueOnLoss(cmd *cobra.Command, cfg *launch.Config, ranks func() launch.Role) (limited func(error) error) {
 	memory, err := snapshot.Create()
 	if err != nil {
 		tells(cmd)(fmt.Sprintf("no snapshots in memory: %v: after the loss of a rank the job goes on from its last checkpoint", err))
 	} else {
-		f.snapshots = memory
-		defer memory.Close()
+		f.snapshots, cfg.Snapshots = memory, memory
 	}
 	from, starts := f.lastState(), 1
-	for {
-		err := start()
-		var lost *launch.LostProcessError
-		if !errors.As(err, &lost) || lost.Failed != "" || cmd.Context().Err() != nil {
-			return err
-		}
+	cfg.MinRanks = f.MinRanks
+	cfg.Continue = func(losses []*launch.LostProcessError, n int) (launch.Role, string, bool) {
 		at := f.lastState()
 		if starts++; at != from {
 			from, starts = at, 2
 		}
 		if starts > maxSameStart {
-			return fmt.Errorf("%w\n%d starts of the job from %s have ended before the next checkpoint or snapshot", err, maxSameStart, from)
+			return launch.Role{}, "", false
 		}
-		f.Ranks, f.restarted = max(f.Ranks-1, f.MinRanks), true
-		line := fmt.Sprintf("%s is lost (%s): the job goes on with %s from %s", lost.Name, lost.ExitStatus, quantity.Count(f.Ranks, "rank"), from)
+		f.Ranks, f.restarted, f.lost = n, true, job.Losses{At: time.Now()}
+		for _, l := range losses {
+			f.lost.Ranks = append(f.lost.Ranks, fmt.Sprintf("%s is lost (%s)", l.Name, l.ExitStatus))
+		}
+		spec, err := f.handed(cmd, f.progress)
+		return ranks(), spec, err == nil
+	}
+	cfg.OnContinue = func(after time.Duration) {
+		line := fmt.Sprintf("%s: the job goes on with %s from %s, after %v", strings.Join(f.lost.Ranks, ", "), quantity.Count(f.Ranks, "rank"), f.lastState(), quantity.Duration(after))
 		tells(cmd)(line)
 		f.hub.AddEvent(line)
+	}
+	return func(err error) error {
+		memory.Close()
+		if starts > maxSameStart {
+			err = fmt.Errorf("%w\n%d starts of the job from %s have ended before the next checkpoint or snapshot", err, maxSameStart, from)
+		}
+		return err
 	}
 }
 

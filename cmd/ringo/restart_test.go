@@ -7,39 +7,59 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
-// TestGoesOnWithFewerRanks kills a rank of a job of virtual workers with each start, and wants the
-// bits of an undisturbed job on another number of ranks.
+// TestGoesOnWithFewerRanks kills ranks of a job of virtual workers, and wants the bits of an
+// undisturbed job on another number of ranks. The other ranks continue in their processes.
 func TestGoesOnWithFewerRanks(t *testing.T) {
 	t.Parallel()
+	type kill struct {
+		processes []int // by their first ranks
+		wait      time.Duration
+		told      string
+	}
 	line := "train mnist --data synthetic --epochs 8 --batch 8 --train-limit 512 --eval-limit 33 --workers 4 --threads 1 --progress none "
 	for _, c := range []struct {
 		more  string
-		kills []int // rank to kill, by start
-		ranks []int // ranks afterwards
+		kills []kill // by epoch
 		sig   syscall.Signal
-		how   string
 		long  bool
 	}{
-		{"", []int{2, 0, 0}, []int{2, 1, 1}, syscall.SIGKILL, "killed by signal 9 (SIGKILL)", false},
-		{"--strategy topk --spars 0.05 --accumulate 2 ", []int{1}, []int{2}, syscall.SIGKILL, "killed by signal 9 (SIGKILL)", true},
-		{"--heartbeat-timeout 2s ", []int{1}, []int{2}, syscall.SIGSTOP, "no sign of life", true},
+		// Process 1 becomes rank 0, and is replaced at the end.
+		{"--min-np 1 ", []kill{{[]int{2}, 0, "rank 2 is lost (killed by signal 9 (SIGKILL)): the job goes on with 2 ranks"}, {[]int{0}, 0, "rank 0 is lost (killed by signal 9 (SIGKILL)): the job goes on with 1 rank"}, {[]int{1}, 0, "rank 0 is lost (killed by signal 9 (SIGKILL)): the job goes on with 1 rank"}}, syscall.SIGKILL, false},
+		{"--min-np 3 ", []kill{{[]int{1, 2}, 0, "the job goes on with 3 ranks"}, {[]int{0}, 0, "rank 0 is lost (killed by signal 9 (SIGKILL)): the job goes on with 3 ranks"}}, syscall.SIGKILL, false},
+		// The second is lost while the job continues after the loss of the first.
+		{"--min-np 2 ", []kill{{[]int{0, 2}, 30 * time.Millisecond, "the job goes on with 2 ranks"}}, syscall.SIGKILL, false},
+		{"--min-np 1 --strategy topk --spars 0.05 --accumulate 2 ", []kill{{[]int{1}, 0, "the job goes on with 2 ranks"}}, syscall.SIGKILL, true},
+		{"--min-np 1 --heartbeat-timeout 2s ", []kill{{[]int{1}, 0, "rank 1 is lost (no sign of life"}}, syscall.SIGSTOP, true},
 	} {
 		t.Run(c.more, func(t *testing.T) {
 			if c.long && testing.Short() {
 				t.Skip("two runs")
 			}
 			t.Parallel()
-			want := hashOf(t, line+c.more+"--np 2 ")
+			plain, _ := strings.CutPrefix(c.more, c.more[:len("--min-np 1 ")])
+			want := hashOf(t, line+plain+"--np 2 ")
 			dir := filepath.Join(t.TempDir(), "run")
 			out := filepath.Join(t.TempDir(), "json")
-			p := start(t, line+c.more+"--np 3 --min-np 1 --checkpoint "+dir+" --checkpoint-every 2 --log-every 1 --json "+out)
-			for i, rank := range c.kills {
+			p := start(t, line+c.more+"--np 3 --checkpoint "+dir+" --checkpoint-every 2 --log-every 1 --json "+out)
+			for i, k := range c.kills {
 				awaitStepsOf(p, out, i+1)
-				syscall.Kill(p.worker(rank), c.sig)
-				p.await(&p.errs, fmt.Sprintf("rank %d is lost (%s", rank, c.how))
-				p.await(&p.errs, fmt.Sprintf("the job goes on with %d rank", c.ranks[i]))
+				rest := p.processes()
+				for _, r := range k.processes {
+					pid := p.worker(r)
+					syscall.Kill(pid, c.sig)
+					delete(rest, pid)
+					time.Sleep(k.wait)
+				}
+				p.await(&p.errs, k.told)
+				now := p.processes()
+				for pid := range rest {
+					if now[pid] == nil {
+						t.Errorf("process %d has not continued", pid)
+					}
+				}
 			}
 			p.checkEnd(0, "the job goes on with")
 			if got := sha(t, p.out.String()); got != want {
@@ -62,7 +82,7 @@ func awaitStepsOf(p *program, file string, start int) {
 func TestSameStartEnds(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run")
-	p := start(t, endless+"--workers 2 --np 2 --min-np 2 --checkpoint "+dir+" --checkpoint-every 1000000 --log-every 1 --set training.epochs=1 --train-limit 100000000 ")
+	p := start(t, endless+"--workers 2 --np 2 --min-np 2 --checkpoint "+dir+" --checkpoint-every 1000000 --train-limit 100000 --batch 16000 ")
 	for i := range 3 {
 		eventually(t, "a rank 1", func() bool { return p.worker(1) != 0 })
 		syscall.Kill(p.worker(1), syscall.SIGKILL)

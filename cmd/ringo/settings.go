@@ -41,8 +41,9 @@ type commandSettings struct {
 	env            launch.RankEnv
 	unused         map[setting.Path]bool // settings reported as without effect
 	worker         bool                  // launched rank or aggregation server
-	restarted      bool                  // ranks are started again after a loss
+	restarted      bool                  // the job continues after a loss
 	snapshots      *snapshot.Memory      // memory for the job's snapshots, or nil
+	lost           job.Losses            // losses before the present start
 	checkpointPath string                // checkpoint or folder of a command that only reads
 
 	ranks            bool            // external launchers may start the ranks
@@ -187,6 +188,7 @@ func (g *commandSettings) resolve(cmd *cobra.Command, model string) error {
 	}
 	all := told.Settings
 	g.remote.urls = told.URLs
+	g.lost = told.Lost
 	g.quiet = told.Command == "ringo train" && !told.Verbose
 	g.colour = told.Colour || told.Command == "" && hasColours(cmd.OutOrStdout(), os.LookupEnv)
 	if told.Command == cmd.CommandPath() {
@@ -423,7 +425,7 @@ func (g *commandSettings) handed(cmd *cobra.Command, progress string) (string, e
 		decided("job.ranks", strconv.Itoa(g.Ranks))
 		decided("checkpoint.resume", "true")
 	}
-	return job.LaunchSpec{Command: cmd.CommandPath(), Settings: said, Start: g.start, URLs: g.remote.urls, Verbose: g.verbose, Colour: g.colour && g.Output.LogDir == ""}.Text()
+	return job.LaunchSpec{Command: cmd.CommandPath(), Settings: said, Start: g.start, Lost: g.lost, URLs: g.remote.urls, Verbose: g.verbose, Colour: g.colour && g.Output.LogDir == ""}.Text()
 }
 
 // blackBox returns the folder of records that explain a failed job; "" for none.

@@ -222,6 +222,9 @@ func (c *trainCommand) record() runlog.Job {
 			r.Changed = append(r.Changed, string(a.Path))
 		}
 	}
+	if r.Lost = c.lost.Ranks; len(r.Lost) > 0 {
+		r.LostS = time.Since(c.lost.At).Seconds()
+	}
 	return r
 }
 

@@ -89,6 +89,7 @@ type Coordinator struct {
 	ctx      context.Context // context of the handshakes; ends with Close
 	cancel   context.CancelFunc
 	lost     chan error
+	joined   chan struct{} // closed when all ranks have joined
 	idle     chan struct{} // token: a seat was freed
 	work     sync.WaitGroup
 	closed   sync.Once
@@ -167,6 +168,7 @@ func newCoordinator(cfg CoordinatorConfig) *Coordinator {
 	c := &Coordinator{
 		cfg: cfg, listener: cfg.Listener,
 		lost:    make(chan error, 1),
+		joined:  make(chan struct{}),
 		idle:    make(chan struct{}, 1),
 		members: make([]memberState, cfg.WorldSize),
 		ended:   make([]bool, cfg.WorldSize),
@@ -185,6 +187,16 @@ func (c *Coordinator) Addr() net.Addr { return c.listener.Addr() }
 // Lost receives the verdict when the job cannot continue, such as a *transport.LostError, a
 // *MissingError or a *setting.ConflictError, and is then closed. Err returns the verdict any time.
 func (c *Coordinator) Lost() <-chan error { return c.lost }
+
+// Complete returns a channel that is closed when all ranks have joined.
+func (c *Coordinator) Complete() <-chan struct{} { return c.joined }
+
+// HasJoined reports whether rank is in the job.
+func (c *Coordinator) HasJoined(rank int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.members[rank].state == seatJoined
+}
 
 // Err returns the verdict, or nil.
 func (c *Coordinator) Err() error {

@@ -181,6 +181,7 @@ func (c *Coordinator) announce() {
 		return
 	}
 	c.complete = true
+	close(c.joined)
 	for r := range c.members {
 		c.members[r].member.post(message{Kind: kindRoster, Peer: c.cfg.HostRank, Addrs: addrs})
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/ringo-ml/ringo/internal/setting"
 )
@@ -21,9 +22,17 @@ type LaunchSpec struct {
 	// URLs are the original remote addresses of settings that now hold local paths, by setting
 	// path.
 	URLs map[string]string `json:"urls,omitempty"`
+	// Lost are the losses after which a job of virtual workers continues.
+	Lost Losses `json:"lost,omitzero"`
 	// Verbose prints the starts and ends of processes, and Colour colours the lines of rank 0.
 	Verbose bool `json:"verbose,omitempty"`
 	Colour  bool `json:"colour,omitempty"`
+}
+
+// Losses are losses of ranks, as text, and the time of the first.
+type Losses struct {
+	At    time.Time `json:"at"`
+	Ranks []string  `json:"ranks"`
 }
 
 // maxLaunched is the longest environment variable that all supported systems accept, in bytes.

@@ -122,14 +122,17 @@ func (p *process) whyHung() string {
 	return p.hung
 }
 
-// openReportPipe creates the report pipe of a process outside the mesh and returns the process's
-// end, which the caller closes after the start; nil in the mesh.
-func (p *process) openReportPipe() (theirs *os.File, err error) {
-	if p.role.Mesh {
-		return nil, nil
-	}
-	if p.reportPipe, theirs, err = os.Pipe(); err == nil {
+// openPipe creates the report pipe of a process outside the mesh, or the pipe for the next places
+// of a rank, and returns the process's end, which the caller closes after the start; nil without.
+func (p *process) openPipe() (theirs *os.File, err error) {
+	switch {
+	case p.role.continues:
+		theirs, p.places, err = os.Pipe()
+	case !p.role.Mesh:
+		p.reportPipe, theirs, err = os.Pipe()
 		p.reportRead = make(chan struct{})
+	}
+	if theirs != nil {
 		p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, theirs)
 	}
 	return theirs, err

@@ -32,8 +32,11 @@ type job struct {
 	shortage    *cgroup.Shortage // memory shortage of this host
 	procs       []*process       // started processes, by number; a restarted process replaces the former one
 	exits       chan *process
-	blind       bool     // no memory for processes to record in
-	threads     []func() // functions that end the starting threads
+	blind       bool        // no memory for processes to record in
+	starts      chan func() // functions for the starting thread; nil before the first
+	epoch       epoch
+	closing     sync.WaitGroup // former coordinators that close
+	fault       error          // reason why the next epoch has not begun
 
 	// next and the fields below are used by supervise only.
 	next        *escalation
@@ -46,6 +49,8 @@ type job struct {
 
 	mu    sync.Mutex
 	first *process // first process that died uncommanded
+
+	placing sync.Mutex // held while processes change their numbers
 }
 
 func (j *job) run(ctx context.Context) error {
@@ -57,11 +62,10 @@ func (j *job) run(ctx context.Context) error {
 	for _, c := range j.crews {
 		starts += c.Count * (1 + c.Restarts)
 	}
-	j.exits = make(chan *process, starts)
+	j.exits, j.starts = make(chan *process, starts), make(chan func())
+	go startThread(j.starts)
 	defer func() {
-		for _, release := range j.threads {
-			release()
-		}
+		close(j.starts)
 		j.cfg.Sight.close()
 		for _, p := range j.procs {
 			_ = p.memory.Close()
@@ -74,7 +78,7 @@ func (j *job) run(ctx context.Context) error {
 	if ended := j.supervise(ctx); ended != nil {
 		return errors.Join(err, ended)
 	}
-	if err != nil {
+	if err = errors.Join(err, j.fault); err != nil {
 		return err
 	}
 	err = j.boxed(j.result(ctx))
@@ -82,18 +86,20 @@ func (j *job) run(ctx context.Context) error {
 	return err
 }
 
-// onOneThread calls fn on a thread with the lifetime of the job: the kernel treats the end of the
-// starting thread as the death of the children's parent.
+// onOneThread calls fn on the starting thread, which has the lifetime of the job: the kernel treats
+// the end of this thread as the death of the children's parent.
 func (j *job) onOneThread(fn func() error) error {
-	started, done := make(chan error), make(chan struct{})
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		started <- fn()
-		<-done
-	}()
-	j.threads = append(j.threads, func() { close(done) })
-	return <-started
+	done := make(chan error)
+	j.starts <- func() { done <- fn() }
+	return <-done
+}
+
+func startThread(starts <-chan func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for start := range starts {
+		start()
+	}
 }
 
 func (j *job) startAll() error {
@@ -153,6 +159,9 @@ func (j *job) newProcess(c *roleGroup, index int) *process {
 	if files := j.cfg.Snapshots.Files(); c.isMain && files != nil {
 		p.give(snapshot.FDVar, files...)
 	}
+	if c.continues {
+		p.give(PlacesFDVar) // number of the pipe's descriptor: see openPipe
+	}
 	p.cmd.Env = slices.Concat(withoutOurs(j.cfg.Env), j.addresses(), j.place(p), p.cmd.Env)
 	return p
 }
@@ -168,7 +177,7 @@ func (p *process) command(c *roleGroup, seat int) {
 		p.give(RecordFDVar, p.memory)
 	}
 	if !c.Mesh {
-		p.give(ExitFDVar) // number of the report pipe's descriptor: see openReportPipe
+		p.give(ExitFDVar) // number of the report pipe's descriptor: see openPipe
 	}
 }
 
@@ -218,7 +227,7 @@ func (j *job) addresses() []string {
 
 // withoutOurs returns env without the variables of another job, such as a parent launcher's.
 func withoutOurs(env []string) []string {
-	ours := []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, TicketFileVar, CoordinatorVar, ColumnsVar, PlacementVar, MetricsVar, ListenFDVar, ExitFDVar, RecordFDVar, snapshot.FDVar, JobVar}
+	ours := append([]string{ListenFDVar, ExitFDVar, RecordFDVar, PlacesFDVar, snapshot.FDVar}, placeVars...)
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		ofRole := strings.HasPrefix(name, varPrefix) && (strings.HasSuffix(name, indexSuffix) || strings.HasSuffix(name, addrsSuffix))
@@ -228,28 +237,33 @@ func withoutOurs(env []string) []string {
 
 // sink returns the destination of a process's output; nil bytes mark the end.
 func (j *job) sink(p *process) func(stream, []byte) {
-	if p.number == 0 {
-		return func(of stream, b []byte) {
-			if len(b) > 0 {
-				j.screen.raw(of, b)
-			}
-		}
-	}
-	prefix := fmt.Sprintf("[%s %d] ", p.role.Name, p.role.before+p.index)
-	if p.host != "" {
-		prefix = fmt.Sprintf("[%s: %s %d] ", p.host, p.role.Name, p.index)
-	}
 	var lines [2]splitter
 	for of := range lines {
-		lines[of].emit = func(line []byte) { j.screen.line(stream(of), prefix+string(line)) }
+		lines[of].emit = func(line []byte) { j.screen.line(stream(of), j.prefix(p)+string(line)) }
 	}
 	return func(of stream, b []byte) {
-		if b == nil {
+		switch {
+		case b == nil:
 			lines[of].flush()
-			return
+		case j.prefix(p) == "":
+			j.screen.raw(of, b)
+		default:
+			lines[of].write(b)
 		}
-		lines[of].write(b)
 	}
+}
+
+// prefix returns the prefix of a process's lines, "" for the first process.
+func (j *job) prefix(p *process) string {
+	j.placing.Lock()
+	defer j.placing.Unlock()
+	switch {
+	case p.number == 0:
+		return ""
+	case p.host != "":
+		return fmt.Sprintf("[%s: %s %d] ", p.host, p.role.Name, p.index)
+	}
+	return fmt.Sprintf("[%s %d] ", p.role.Name, p.role.before+p.index)
 }
 
 func (j *job) watch(p *process) {
@@ -257,10 +271,13 @@ func (j *job) watch(p *process) {
 	if p.remote == nil {
 		j.guard.note('-', p.cmd.Process.Pid)
 	}
+	j.placing.Lock()
+	p.gone = true
 	j.judge(p)
+	j.cfg.Sight.Set(p.number, p.info(true))
+	j.placing.Unlock()
 	p.drain()
 	_ = p.log.Close() // a nil log closes without effect
-	j.cfg.Sight.Set(p.number, p.info(true))
 	if j.cfg.OnExit != nil {
 		j.cfg.OnExit(p.number, p.how)
 	}
@@ -279,7 +296,7 @@ func (j *job) judge(p *process) {
 		j.coordinator.MarkEnded(p.number)
 	case j.stopped(p):
 		p.stopped = true
-	case !p.role.isMain && j.coordinator.HasLeft(p.number): // an aggregation server that is no longer needed
+	case (!p.role.isMain || j.cfg.MinRanks > 0) && j.coordinator.HasLeft(p.number): // not needed any more
 		p.continuedWithout = true
 		j.cfg.Report(p.loss() + "; it had already left the job, which does not need it")
 	default:
@@ -317,26 +334,29 @@ func (j *job) supervise(ctx context.Context) error {
 	defer j.late.Stop()
 	look := time.NewTicker(j.looks())
 	defer look.Stop()
-	lost, stopping := j.news()
 	done := ctx.Done()
 	j.running, j.leading = len(j.procs), min(len(j.procs), j.crews[0].Count)
 	for j.running > 0 {
 		select {
 		case p := <-j.exits:
 			j.exited(p, ctx.Err() != nil)
-		case err := <-lost:
-			lost = nil
-			j.killSilent(err)
-			j.next.begin(j.cfg.Grace)
+		case err := <-j.epoch.lost:
+			if j.epoch.lost = nil; !j.continues() {
+				j.killSilent(err)
+				j.next.begin(j.cfg.Grace)
+			}
+		case <-j.epoch.complete:
+			j.joined()
 		case <-done:
 			done = nil
 			j.cancelled()
 		case name := <-j.cfg.Stop:
 			j.told(name)
-		case at := <-stopping:
+		case at := <-j.epoch.stopping:
 			j.agreed(at)
 		case <-look.C:
 			j.endStopped()
+			j.replaceLate()
 		case <-j.late.C:
 			j.tooLate()
 		case <-j.cfg.Suspends:
@@ -348,16 +368,11 @@ func (j *job) supervise(ctx context.Context) error {
 				return err
 			}
 		}
+		if j.next.begun() {
+			j.closePlaces()
+		}
 	}
 	return nil
-}
-
-// news returns the coordinator's channels, or nil channels without a coordinator.
-func (j *job) news() (lost <-chan error, stopping <-chan cluster.StoppedError) {
-	if j.coordinator == nil {
-		return nil, nil
-	}
-	return j.coordinator.Lost(), j.coordinator.Stopping()
 }
 
 // killSilent kills a rank that is lost for missing heartbeats, because it would not end alone.

@@ -129,6 +129,16 @@ type Config struct {
 	Snapshots *snapshot.Memory
 	// Guard is the command line of a process that calls Watchdog with its stdin; nil means none.
 	Guard []string
+	// MinRanks, if not 0, makes a job of ranks of this host, without other roles, continue after
+	// losses of ranks: with fewer ranks, or with at least MinRanks by new processes. The ranks read
+	// their next places (Places) and join again. 0 means that the first loss ends the job.
+	MinRanks int
+	// Continue, needed with MinRanks, decides whether the job continues with a number of ranks,
+	// after the losses since all ranks had last joined. The result is their role and JobSpec.
+	Continue func(losses []*LostProcessError, ranks int) (role Role, jobSpec string, ok bool)
+	// OnContinue, needed with MinRanks, is called when all these ranks have joined, with the time
+	// since the first loss.
+	OnContinue func(after time.Duration)
 }
 
 // Validate returns all errors of the configuration.
@@ -142,6 +152,8 @@ func (c Config) Validate() error {
 	bad.If(c.SlowAfter < 0, "slow after %v: want at least 0", c.SlowAfter)
 	bad.If(c.StopWithin < 0, "stop within %v: want at least 0", c.StopWithin)
 	bad.If(c.Suspends != nil && c.Suspend == nil, "Suspends is given, which says when to suspend the job, and Suspend is not, which does it: want both")
+	bad.If(c.MinRanks < 0 || c.MinRanks > 0 && (c.Continue == nil || c.OnContinue == nil || len(c.Roles) != 1 || !c.Roles[0].Mesh || len(c.Hosts) > 0),
+		"at least %d ranks after losses: want the ranks of a mesh of this host, without other roles, and Continue and OnContinue", c.MinRanks)
 	bad.Add(c.Times.Validate())
 	return bad.Err()
 }
@@ -196,10 +208,10 @@ func Run(ctx context.Context, cfg Config) error {
 	cfg.tellPlaces(crews)
 	j := &job{cfg: cfg, crews: crews, screen: screen, shortage: cgroup.Watch(os.DirFS("/"))}
 	if cfg.members() > 0 {
-		if j.coordinator, err = cfg.coordinate(); err != nil {
+		if err := j.coordinate(); err != nil {
 			return err
 		}
-		defer j.coordinator.Close()
+		defer j.closeCoordinators()
 	}
 	return j.run(ctx)
 }

@@ -18,6 +18,7 @@ func (j *job) logged(p *process, sink func(stream, []byte)) func(stream, []byte)
 	}
 	f, err := os.OpenFile(filepath.Join(j.cfg.LogDir, fmt.Sprintf("%s-%d.log", p.role.Name, p.role.before+p.index)), mode, 0o666)
 	p.log = f
+	name := p.name()                   // the process may become another rank
 	return func(of stream, b []byte) { // one call at a time per stream; both streams may call concurrently
 		fault := err
 		if fault == nil && len(b) > 0 {
@@ -25,7 +26,7 @@ func (j *job) logged(p *process, sink func(stream, []byte)) func(stream, []byte)
 		}
 		if fault != nil {
 			p.unlogged.Do(func() {
-				j.cfg.Report(fmt.Sprintf("what %s prints is not all in a file: %v", p.name(), fault))
+				j.cfg.Report(fmt.Sprintf("what %s prints is not all in a file: %v", name, fault))
 			})
 		}
 		sink(of, b)

@@ -45,9 +45,11 @@ type process struct {
 	memory     *os.File      // memory for the record; nil: none
 	reportPipe *os.File      // pipe of the process's reports (exit_report.go); nil: none
 	reportRead chan struct{} // closed at the end of the reports
+	places     *os.File      // pipe for the process's next places; nil: none
 
 	continuedWithout bool // the job continues without this process
 	stopped          bool // ended as agreed by all ranks
+	gone             bool // ended and judged; job.placing is held
 
 	memoryLack func() string // returns the reason of a kill for lack of memory, or ""; nil: unknown
 
@@ -76,7 +78,7 @@ func (p *process) start(sink func(of stream, b []byte)) error {
 		}
 		p.pipes, ends = append(p.pipes, r), append(ends, w)
 	}
-	says, err := p.openReportPipe()
+	says, err := p.openPipe()
 	if err != nil {
 		closeAll(p.pipes)
 		return err
@@ -87,7 +89,7 @@ func (p *process) start(sink func(of stream, b []byte)) error {
 	p.cmd.Stdout, p.cmd.Stderr = ends[stdout], ends[stderr]
 	if err := p.cmd.Start(); err != nil {
 		closeAll(p.pipes)
-		_ = p.reportPipe.Close() // a nil pipe closes without effect
+		_ = errors.Join(p.reportPipe.Close(), p.places.Close()) // nil pipes close without effect
 		return err
 	}
 	for of, r := range p.pipes {

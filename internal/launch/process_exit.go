@@ -19,6 +19,7 @@ const lastWait = 2 * time.Second
 func (j *job) exited(p *process, told bool) {
 	ending := told || j.next.begun()
 	switch {
+	case !slices.Contains(j.procs, p) || !told && j.continues(): // of an earlier epoch
 	case p.stopped:
 	case p.how == "":
 		j.processDone(p)
@@ -28,6 +29,7 @@ func (j *job) exited(p *process, told bool) {
 		j.processDone(p)
 	case (!ending || j.leaving(told)) && p.restarts < p.role.Restarts && !(p.role.Interchangeable && p.isRequired()) && j.startAgain(p): // an interchangeable process is restarted unless it is the last
 		return
+	case p.role.continues && !ending && j.verdict() == nil: // the verdict follows
 	case p.role.serves():
 		j.serverLost(p, ending)
 	case j.endedByFirst(p):

@@ -37,6 +37,7 @@ const (
 	MetricsVar          = "RINGO_METRICS"   // folder of the metrics of this host's ranks; unset: no metrics; see metrics.Open
 	ExitFDVar           = "RINGO_EXIT_FD"   // descriptor for exit report and heartbeats of a process outside the mesh
 	RecordFDVar         = "RINGO_RECORD_FD" // descriptor of the memory for the process's record; unset: private memory
+	PlacesFDVar         = "RINGO_PLACES_FD" // descriptor of the pipe with a rank's next places, see Places; unset: none
 	// JobVar holds the settings of the whole job, the same text for each of its processes, or is
 	// unset. JobVar never holds the ticket: see JobSpecFromEnv.
 	JobVar = "RINGO_JOB"
@@ -48,6 +49,9 @@ const (
 	// formerTokenVar is AdminTokenVar of earlier versions, read until 1.0.
 	formerTokenVar = "RINGO_PS_HTTP_TOKEN"
 )
+
+// placeVars are the variables that the launcher sets anew for each place of a process.
+var placeVars = []string{RankVar, WorldSizeVar, ServersVar, RoleVar, LocalRankVar, RendezvousVar, TicketVar, TicketFileVar, CoordinatorVar, ColumnsVar, PlacementVar, MetricsVar, JobVar}
 
 const minToken = 16
 

@@ -133,6 +133,7 @@ func checkRoles(roles []Role) error {
 type roleGroup struct {
 	Role
 	isMain    bool           // first role: the job's work is done when all of its processes have ended
+	continues bool           // the processes continue without a lost one, see epoch
 	first     int            // number of the first process
 	before    int            // ranks with lower numbers, started by other launchers
 	program   string         // path of the program
@@ -151,7 +152,7 @@ func (c *Config) openRoles(lines []*agentConn) (crews []*roleGroup, err error) {
 	number := 0
 	ip := c.listensAt()
 	for i, r := range c.Roles {
-		one := &roleGroup{Role: r, isMain: i == 0, first: number}
+		one := &roleGroup{Role: r, isMain: i == 0, continues: i == 0 && c.MinRanks > 0, first: number}
 		if c.Part != nil {
 			one.before = c.Part.Rank
 		}

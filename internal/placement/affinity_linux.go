@@ -46,14 +46,14 @@ func BindThread(cpus []int) (undo func(), err error) {
 
 // BindProcess binds all threads with the process's own processors, and threads started later by
 // such threads. A thread bound separately keeps its processors.
-func BindProcess(cpus []int) error {
-	before, own := Allowed(), setOf(cpus)
+func BindProcess(pid int, cpus []int) error {
+	before, own := allowed(pid), setOf(cpus)
 	seen := map[int]bool{}
 	for more := true; more; { // a thread started during the loop may be unbound
 		more = false
-		threads, err := os.ReadDir("/proc/self/task")
+		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 		if err != nil {
-			return fmt.Errorf("listing this process's threads: %w", err)
+			return fmt.Errorf("listing the process's threads: %w", err)
 		}
 		for _, t := range threads {
 			id, _ := strconv.Atoi(t.Name())

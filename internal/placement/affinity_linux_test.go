@@ -53,7 +53,7 @@ func bindAll() int {
 			<-done
 		}()
 	}
-	if err := BindProcess(own); err != nil {
+	if err := BindProcess(os.Getpid(), own); err != nil {
 		return 2
 	}
 	started.Wait()

@@ -11,7 +11,7 @@ func Allowed() []int { return nil }
 func BindThread([]int) (undo func(), err error) { return nil, errElsewhere }
 
 // BindProcess binds a process to processors, on Linux only.
-func BindProcess([]int) error { return errElsewhere }
+func BindProcess(int, []int) error { return errElsewhere }
 
 // Prefer asks for memory of a NUMA node, on Linux only.
 func Prefer([]byte, int) error { return nil }

@@ -1,6 +1,9 @@
 package placement
 
-import "slices"
+import (
+	"os"
+	"slices"
+)
 
 // Process is a communicating process of a machine.
 type Process struct {
@@ -61,13 +64,13 @@ func (ps Processes) Bind(m Machine, mode Mode) (plan Plan, undo func(), err erro
 		return plan, nil, err
 	}
 	_, index := ps.me()
-	if refused := BindProcess(plan.Shares[index]); refused != nil {
+	if refused := BindProcess(os.Getpid(), plan.Shares[index]); refused != nil {
 		if mode == Core {
 			return plan, nil, refused
 		}
 		return LeftAlone(refused.Error()), nil, nil
 	}
-	undo = func() { _ = BindProcess(m.Numbers()) } // the old processors are allowed
+	undo = func() { _ = BindProcess(os.Getpid(), m.Numbers()) } // the old processors are allowed
 	n := 0
 	for i, p := range ps {
 		if p.Threads > 0 {

@@ -30,6 +30,10 @@ type Job struct {
 	// records of earlier versions.
 	Changed []string `json:"changed,omitempty"`
 	Machine Machine  `json:"machine"` // machine of rank 0
+	// Lost are the losses of ranks after which this start of the job continues, as text, and LostS
+	// is the time in seconds from the first to this record.
+	Lost  []string `json:"lost,omitempty"`
+	LostS float64  `json:"lost_s,omitempty"`
 }
 
 // Machine describes the host of a process. Unknown fields are empty.

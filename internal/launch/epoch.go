@@ -1,0 +1,235 @@
+package launch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/ringo-ml/ringo/internal/cluster"
+	"github.com/ringo-ml/ringo/internal/placement"
+	"github.com/ringo-ml/ringo/transport"
+)
+
+// With Config.MinRanks a job continues after the loss of a rank, in a new epoch with its own ticket
+// and coordinator: no connection of an earlier epoch is accepted. The other ranks leave the ended
+// epoch, read their next place from a pipe (Places), and join again in the same process. New
+// processes take the places without a rank.
+
+// epoch is the membership of the ranks between two losses.
+type epoch struct {
+	number   int
+	began    time.Time
+	losses   []*LostProcessError // losses since all ranks had last joined
+	lostAt   time.Time           // time of the first of them
+	killedAt time.Time           // time of the lost process's kill; zero: it had ended
+
+	lost     <-chan error // channels of the coordinator; nil channels without a coordinator
+	stopping <-chan cluster.StoppedError
+	complete <-chan struct{}
+	former   []*cluster.Coordinator // of earlier epochs: ranks that join late learn there that the epoch has ended
+}
+
+// nextPlaces returns the present rank of each rank of the next epoch, or -1 for a new process.
+// present are the remaining ranks of size; lost ones are gone, and the rest has finished. Ranks
+// keep their numbers if possible, and higher ones are moved to the first free places.
+func nextPlaces(size, lost, least int, present []int) []int {
+	next, moved := make([]int, max(size-lost, least)), []int(nil)
+	for i := range next {
+		next[i] = -1
+	}
+	for _, r := range present {
+		if r < len(next) {
+			next[r] = r
+		} else {
+			moved = append(moved, r)
+		}
+	}
+	for _, r := range moved {
+		next[slices.Index(next, -1)] = r
+	}
+	return next
+}
+
+// coordinate makes the coordinator of a new epoch.
+func (j *job) coordinate() error {
+	c, err := j.cfg.coordinate()
+	if err != nil {
+		return err
+	}
+	e := &j.epoch
+	if e.number++; j.coordinator != nil {
+		e.former = append(e.former, j.coordinator)
+	}
+	j.coordinator, e.began, e.killedAt = c, time.Now(), time.Time{}
+	e.lost, e.stopping, e.complete = c.Lost(), c.Stopping(), c.Complete()
+	return nil
+}
+
+// continues begins the next epoch if the verdict names a lost rank and the job can continue
+// without it. A lost process that still runs is killed, and its end begins the epoch. The result is
+// false if the job ends.
+func (j *job) continues() bool {
+	j.placing.Lock()
+	defer j.placing.Unlock()
+	var lost *transport.LostError
+	if j.cfg.MinRanks == 0 || j.next.begun() || j.interrupted || j.stopRequest != nil || !errors.As(j.verdict(), &lost) {
+		return false
+	}
+	p, e := j.procs[lost.Rank], &j.epoch
+	if len(e.losses) == 0 {
+		e.lostAt = time.Now()
+	}
+	if j.lostProcess(p, lost.Reason).Failed != "" {
+		return false // the error would come again
+	}
+	if !p.gone {
+		p.signal(syscall.SIGKILL)
+		e.killedAt = time.Now()
+		return true
+	}
+	var present []int
+	before := len(e.losses)
+	for _, q := range j.procs {
+		switch {
+		case !q.gone:
+			present = append(present, q.number)
+		case q == p:
+			e.losses = append(e.losses, j.lostProcess(q, lost.Reason))
+		case q.how != "" && !q.continuedWithout:
+			e.losses = append(e.losses, j.lostProcess(q, ""))
+		}
+	}
+	from := nextPlaces(len(j.procs), len(e.losses)-before, j.cfg.MinRanks, present)
+	role, spec, ok := j.cfg.Continue(e.losses, len(from))
+	if ok {
+		j.fault = j.begin(from, role, spec)
+	}
+	return ok && j.fault == nil
+}
+
+// begin begins an epoch, in which the process of rank from[r] becomes rank r. j.placing is held.
+func (j *job) begin(from []int, role Role, spec string) error {
+	j.screen.close() // ends an unfinished line of rank 0
+	c, old, rebind := j.crews[0], j.procs, len(from) != len(j.procs)
+	c.Role, j.cfg.Roles, j.cfg.JobSpec, j.cfg.Ticket = role, []Role{role}, spec, transport.NewTicket()
+	if err := errors.Join(j.coordinate(), c.settle()); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	j.first = nil
+	j.mu.Unlock()
+	j.procs = slices.Clone(old[:min(len(from), len(old))])
+	for rank, was := range from {
+		if was >= 0 {
+			j.procs[rank] = old[was]
+			j.move(old[was], rank, rebind)
+		}
+	}
+	for n := len(from); n < len(old); n++ {
+		j.cfg.Sight.Set(n, ProcessInfo{})
+	}
+	for rank, was := range from {
+		if was >= 0 {
+			continue
+		}
+		if err := j.startRank(rank); err != nil {
+			return err
+		}
+	}
+	for _, p := range old {
+		if p.gone {
+			_ = errors.Join(p.memory.Close(), p.places.Close()) // the job continues, so no black box needs the record
+		}
+	}
+	return nil
+}
+
+// startRank starts a new process as a rank of the present epoch.
+func (j *job) startRank(rank int) error {
+	return j.onOneThread(func() error {
+		p, err := j.start(j.crews[0], rank, j.epoch.number)
+		if err == nil {
+			j.procs[rank] = p
+			j.running, j.leading = j.running+1, j.leading+1
+		}
+		return err
+	})
+}
+
+// move makes a process rank rank of the present epoch.
+func (j *job) move(p *process, rank int, rebind bool) {
+	p.index, p.number = rank, rank
+	j.coordinator.Process(rank, p.used)
+	j.cfg.Sight.Set(rank, p.info(false))
+	if rebind {
+		cpus := placement.Allowed()
+		if p.role.plan.Bound() {
+			cpus = p.role.plan.Shares[rank]
+		}
+		_ = placement.BindProcess(p.pid(), cpus) // an ended process needs none
+	}
+	line, err := json.Marshal(append(j.place(p), JobVar+"="+j.cfg.JobSpec))
+	if err == nil {
+		_ = p.places.SetWriteDeadline(time.Now().Add(time.Second))
+		_, err = p.places.Write(append(line, '\n'))
+	}
+	if err != nil {
+		p.hang("it does not read its next place")
+	}
+}
+
+// joined ends the wait for the ranks of an epoch.
+func (j *job) joined() {
+	e := &j.epoch
+	e.complete = nil
+	for _, c := range e.former {
+		j.closing.Go(func() { _ = c.Close() })
+	}
+	if e.former = nil; len(e.losses) > 0 {
+		j.cfg.OnContinue(time.Since(e.lostAt))
+		e.losses = nil
+	}
+}
+
+// replaceLate replaces processes that do not leave the epoch before, such as during the loading of
+// data, by new ones, and ends the job if a lost process cannot be killed.
+func (j *job) replaceLate() {
+	e := &j.epoch
+	if !e.killedAt.IsZero() && time.Since(e.killedAt) > giveUp {
+		j.next.hurry()
+	}
+	if len(e.losses) == 0 || time.Since(e.began) < j.cfg.Grace {
+		return
+	}
+	j.placing.Lock()
+	defer j.placing.Unlock()
+	for rank, p := range j.procs {
+		if p.gone || p.restarts == e.number || j.coordinator.HasJoined(rank) {
+			continue
+		}
+		p.signal(syscall.SIGKILL)
+		j.cfg.Report(fmt.Sprintf("%s has not joined again within %v: a new process replaces it", p.name(), j.cfg.Grace))
+		if j.fault = j.startRank(rank); j.fault != nil {
+			j.next.hurry()
+			return
+		}
+	}
+}
+
+// closePlaces makes ranks that wait for their next place end.
+func (j *job) closePlaces() {
+	for _, p := range j.procs {
+		_ = p.places.Close() // again without effect
+	}
+}
+
+// closeCoordinators ends the coordinators of all epochs.
+func (j *job) closeCoordinators() {
+	for _, c := range append(j.epoch.former, j.coordinator) {
+		_ = c.Close()
+	}
+	j.closing.Wait()
+}

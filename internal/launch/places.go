@@ -1,0 +1,52 @@
+package launch
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// nextWait is the longest wait for the next place: longer than the launcher's wait for the end of a
+// killed process.
+const nextWait = 3 * giveUp
+
+// Places are the places of this process in the epochs after the first: see Config.MinRanks.
+type Places struct {
+	pipe *os.File
+	in   *json.Decoder
+}
+
+// OpenPlaces opens the launcher's pipe, or returns nil if this process has one place only.
+func OpenPlaces(lookup func(string) (string, bool)) *Places {
+	r := envReader{lookup: lookup}
+	fd := r.descriptor(PlacesFDVar)
+	if fd == 0 || unix.SetNonblock(fd, true) != nil {
+		return nil
+	}
+	unix.CloseOnExec(fd)
+	pipe := os.NewFile(uintptr(fd), "places")
+	return &Places{pipe, json.NewDecoder(pipe)}
+}
+
+// Next waits for the next place, and sets this process's variables to it. The result is false if
+// the job has ended, and after nextWait.
+func (p *Places) Next() bool {
+	if p == nil || p.pipe.SetReadDeadline(time.Now().Add(nextWait)) != nil {
+		return false
+	}
+	var env []string
+	if p.in.Decode(&env) != nil {
+		return false
+	}
+	for _, name := range placeVars {
+		_ = os.Unsetenv(name)
+	}
+	for _, kv := range env {
+		name, value, _ := strings.Cut(kv, "=")
+		_ = os.Setenv(name, value) // without zero bytes
+	}
+	return true
+}
