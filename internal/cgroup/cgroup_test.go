@@ -87,3 +87,23 @@ func TestLimit(t *testing.T) {
 		t.Errorf("here: %+v", got)
 	}
 }
+
+// TestFree: the group with the least free memory counts, and files that can be reclaimed are free.
+func TestFree(t *testing.T) {
+	const host = "MemTotal: 8192 kB\nMemAvailable: 4096 kB\n"
+	two := map[string]string{"proc/meminfo": host, "proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "3145728\n",
+		"sys/fs/cgroup/a/memory.current": "2097152\n", "sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 524288\n", "sys/fs/cgroup/memory.max": "max\n"}
+	one := map[string]string{"proc/meminfo": host, "proc/self/cgroup": "4:memory:/a\n", "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "3145728\n",
+		"sys/fs/cgroup/memory/a/memory.usage_in_bytes": "4194304\n", "sys/fs/cgroup/memory/a/memory.stat": "total_inactive_file 524288\n"}
+	for name, c := range map[string]struct {
+		files     map[string]string
+		free, all int64
+	}{
+		"host": {map[string]string{"proc/meminfo": host}, 4 << 20, 8 << 20}, "version 2": {two, 3 << 19, 3 << 20},
+		"version 1, full": {one, 0, 3 << 20}, "unknown": {nil, 0, 0},
+	} {
+		if free, all := Free(files(c.files)); free != c.free || all != c.all {
+			t.Errorf("%s: %d of %d, want %d of %d", name, free, all, c.free, c.all)
+		}
+	}
+}
