@@ -140,7 +140,7 @@ func TestFewTilesAreWindows(t *testing.T) {
 		{1, 4, 4, true, true}, {1, 4, 4, false, true}, {1, 2, 2, true, true}, {1, 8, 8, true, false}, {1, 8, 8, false, true},
 		{1, 32, 32, false, false}, {32, 4, 4, true, false}, {32, 4, 4, false, false}, {64, 2, 2, false, false},
 	} {
-		if got := newTileGrid(c.images, c.h, c.w).few(c.images*c.h*c.w, c.made); got != c.few {
+		if got := newTileGrid(nil, c.images, c.h, c.w).few(c.images*c.h*c.w, c.made); got != c.few {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}

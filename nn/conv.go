@@ -84,7 +84,7 @@ func (t *Tape) Conv2D(x *Tensor, l Layer, cfg Conv) *Tensor {
 	}
 	o.algo = implicitGEMM{}
 	if winogradPays(win, o.out, cfg) {
-		o.grid = newTileGrid(x.Shape[0], h, w)
+		o.grid = newTileGrid(t.k.Single(), x.Shape[0], h, w)
 		if !t.eval || !o.grid.few(x.Shape[0]*h*w, t.packedWeights != nil) {
 			o.algo = winograd{}
 		}

@@ -23,17 +23,18 @@ func winogradPays(win simd.Windows, out int, cfg Conv) bool {
 
 // tileGrid divides images into tiles. A row of tiles is within one image.
 type tileGrid struct {
-	m, points  int // outputs of a tile's side, points of a tile
+	k          *simd.Kernels // kernels of transforms and products
+	m, points  int           // outputs of a tile's side, points of a tile
 	images     int
 	high, wide int // tiles of an image
 }
 
-func newTileGrid(images, h, w int) tileGrid {
+func newTileGrid(k *simd.Kernels, images, h, w int) tileGrid {
 	m := 4
 	if h <= 2 && w <= 2 {
 		m = 2
 	}
-	return tileGrid{m: m, points: (m + 2) * (m + 2), images: images, high: (h + m - 1) / m, wide: (w + m - 1) / m}
+	return tileGrid{k: k, m: m, points: (m + 2) * (m + 2), images: images, high: (h + m - 1) / m, wide: (w + m - 1) / m}
 }
 
 // few reports whether windows are faster for a pass over this number of places, because tiles are
@@ -128,7 +129,7 @@ func (g tileGrid) transform(w *worker, op simd.WinogradOp, v plane, tile int, im
 		c := im.channels
 		at := ((s*im.height+y)*im.width + first*g.m - pad) * c
 		src := simd.Tiles{Data: im.data[at:], Tile: g.m * c, Row: im.width * c, Col: c}
-		w.k.Winograd(&w.gemm, op, g.m, v.tiles(tile+first, g.m+2), src, c, last-first, simd.WinogradEpilogue{})
+		g.k.Winograd(&w.gemm, op, g.m, v.tiles(tile+first, g.m+2), src, c, last-first, simd.WinogradEpilogue{})
 	}
 	g.copied(w, op, v, tile, im, s, y, pad, side, last, g.wide)
 }
@@ -142,7 +143,7 @@ func (g tileGrid) copied(w *worker, op simd.WinogradOp, v plane, tile int, im im
 	strip := w.floats(bufStrip, side*columns*im.channels)
 	im.strip(strip, s, y, lo*g.m-pad, side, columns)
 	src := simd.Tiles{Data: strip, Tile: g.m * im.channels, Row: columns * im.channels, Col: im.channels}
-	w.k.Winograd(&w.gemm, op, g.m, v.tiles(tile+lo, g.m+2), src, im.channels, hi-lo, simd.WinogradEpilogue{})
+	g.k.Winograd(&w.gemm, op, g.m, v.tiles(tile+lo, g.m+2), src, im.channels, hi-lo, simd.WinogradEpilogue{})
 }
 
 // output writes the outputs of tile row r, channels c0 and following, from the products on.
@@ -152,13 +153,13 @@ func (g tileGrid) output(w *worker, im image, c0, channels, r int, products plan
 	if (g.high*g.m == im.height) && g.wide*g.m == im.width {
 		at := ((s*im.height+y)*im.width)*im.channels + c0
 		dst := simd.Tiles{Data: im.data[at:], Tile: g.m * im.channels, Row: im.width * im.channels, Col: im.channels}
-		w.k.Winograd(&w.gemm, simd.WinogradOutput, g.m, dst, src, channels, g.wide, e)
+		g.k.Winograd(&w.gemm, simd.WinogradOutput, g.m, dst, src, channels, g.wide, e)
 		return
 	}
 	columns := g.wide * g.m
 	strip := w.floats(bufStrip, g.m*columns*channels)
 	dst := simd.Tiles{Data: strip, Tile: g.m * channels, Row: columns * channels, Col: channels}
-	w.k.Winograd(&w.gemm, simd.WinogradOutput, g.m, dst, src, channels, g.wide, e)
+	g.k.Winograd(&w.gemm, simd.WinogradOutput, g.m, dst, src, channels, g.wide, e)
 	for i := range min(g.m, im.height-y) {
 		at := ((s*im.height+y+i)*im.width)*im.channels + c0
 		w.k.CopyRows(im.data[at:], im.channels, strip[i*columns*channels:], channels, im.width, channels)
@@ -193,16 +194,30 @@ func (winograd) forward(o *convOp, t *Tape) {
 
 func (winograd) backward(o *convOp, t *Tape) {
 	t.watch.turn(t, "weights")
-	o.winogradWeights(t)
+	k := o.gradKernels(t)
+	o.winogradWeights(t, k)
 	o.biasGrad(t)
 	if o.dx == nil {
 		return
 	}
 	t.watch.turn(t, "input")
 	p := winogradPass{from: o.outputs(o.y.grad), to: o.inputs(o.dx), pad: 2 - o.win.Pad, turned: true}
-	p.grid = newTileGrid(o.x.Shape[0], o.win.Height, o.win.Width)
+	p.grid = newTileGrid(k, o.x.Shape[0], o.win.Height, o.win.Width)
 	o.wino = p
 	o.winogradRun(t)
+}
+
+// roundedChannels is the least number of channels whose products repay the rounding of points.
+const roundedChannels = 64
+
+// gradKernels returns the kernels of the gradients. With bf16 and many channels they round points:
+// products of bfloat16 have half as many instructions. The result itself is never rounded, because
+// rounded points have about five times the error of rounded windows.
+func (o *convOp) gradKernels(t *Tape) *simd.Kernels {
+	if min(o.win.Channels, o.out) < roundedChannels {
+		return t.k.Single()
+	}
+	return t.k
 }
 
 // winogradRun computes a pass. With more tiles than channels, the weights' points are computed
@@ -226,9 +241,14 @@ func (o *convOp) winogradRun(t *Tape) {
 		p.stride = (out+width-1)/width*width*in | lineValues
 		w.u = sized(w.u, p.grid.points*p.stride)
 		for q := range p.grid.points {
-			t.k.Single().PanelsIn(&w.points[q], w.u[q*p.stride:], in, out)
+			p.grid.k.PanelsIn(&w.points[q], w.u[q*p.stride:], in, out)
 		}
-		o.job.share(t, o, winogradWeightPanels, (out+width-1)/width*p.blocks(), 1, 1)
+		if p.rounded() {
+			p.stride = width*in | lineValues
+			o.job.share(t, o, winogradRoundedPanels, out, width, 1)
+		} else {
+			o.job.share(t, o, winogradWeightPanels, (out+width-1)/width*p.blocks(), 1, 1)
+		}
 	}
 	o.job.share(t, o, winogradTiles, p.grid.rows(), 1, p.grid.block(in+out))
 }
@@ -246,6 +266,24 @@ type sharedPlane struct{ data []float32 }
 // blocks is the number of blocks of input channels for the points of a panel of weights, each at
 // least a cache line.
 func (p *winogradPass) blocks() int { return min(4, (p.from.channels+lineValues-1)/lineValues) }
+
+// rounded reports whether operands of products are pairs of bfloat16 values.
+func (p *winogradPass) rounded() bool { return p.grid.k != p.grid.k.Single() }
+
+// winogradRoundedPanels computes the points of output channels lo to hi-1 of the weights, rounded.
+func winogradRoundedPanels(o *convOp, w *worker, _, lo, hi int) {
+	p := &o.wino
+	in, width := p.from.channels, w.k.PanelWidth()
+	for c := lo; c < hi; c += width {
+		n := min(width, p.to.channels-c)
+		u := w.floats(bufCols, p.grid.points*p.stride)
+		o.panel(w, c, 0, in, u)
+		for q := range p.grid.points {
+			p.grid.k.PanelsOf(&w.panels[0], &o.w.points[q], c, c+n)
+			p.grid.k.PackB(&w.panels[0], false, in, n, u[q*p.stride:], width)
+		}
+	}
+}
 
 // winogradWeightPanels computes the points of blocks lo to hi-1 of the weights, panel by panel.
 func winogradWeightPanels(o *convOp, w *worker, _, lo, hi int) {
@@ -270,7 +308,7 @@ func (o *convOp) panel(w *worker, c, i, rows int, u []float32) {
 	taps := o.l.W.Shape[2] * o.l.W.Shape[3]
 	if !p.turned {
 		src := simd.Tiles{Data: o.l.W.Data[i*o.out+c:], Tile: o.out, Row: 3 * taps, Col: taps}
-		w.k.Winograd(&w.gemm, simd.WinogradWeights, p.grid.m, dst, src, n, rows, simd.WinogradEpilogue{})
+		p.grid.k.Winograd(&w.gemm, simd.WinogradWeights, p.grid.m, dst, src, n, rows, simd.WinogradEpilogue{})
 		return
 	}
 	size := width * rows
@@ -280,7 +318,7 @@ func (o *convOp) panel(w *worker, c, i, rows int, u []float32) {
 		w.k.Single().PackB(&w.panels[0], true, rows, n, o.l.W.Data[q*taps+c*in+i:], in)
 	}
 	src := simd.Tiles{Data: turned, Tile: width, Row: 3 * size, Col: size}
-	w.k.Winograd(&w.gemm, simd.WinogradWeights, p.grid.m, dst, src, width, rows, simd.WinogradEpilogue{})
+	p.grid.k.Winograd(&w.gemm, simd.WinogradWeights, p.grid.m, dst, src, width, rows, simd.WinogradEpilogue{})
 }
 
 // winogradTiles computes rows lo to hi-1 of tiles with the weights' points.
@@ -304,7 +342,7 @@ func winogradTiles(o *convOp, w *worker, _, lo, hi int) {
 			Packed: o.w.points[:g.points],
 			C:      d.data, LDC: d.ld, CStep: d.point,
 		}
-		w.k.Single().GemmPoints(&w.gemm, &w.points)
+		g.k.GemmPoints(&w.gemm, &w.points)
 		for i := range rows {
 			g.output(w, p.to, 0, out, r+i, d, i*g.wide, p.e)
 		}
@@ -336,7 +374,13 @@ func winogradPanels(o *convOp, w *worker, _, lo, hi int) {
 			rows := min(panelRows, in-i)
 			o.panel(w, c, i, rows, u)
 			for q := range g.points {
-				w.k.Single().PanelsIn(&w.panels[q], u[q*p.stride:], rows, n)
+				if at := u[q*p.stride:]; p.rounded() {
+					size := (rows + 1) / 2 * width
+					g.k.PanelsIn(&w.panels[q], w.floats(bufPoints, g.points*size)[q*size:], rows, n)
+					g.k.PackB(&w.panels[q], false, rows, n, at, width)
+				} else {
+					g.k.PanelsIn(&w.panels[q], at, rows, n)
+				}
 			}
 			w.points = simd.Points{
 				Count: g.points, M: tiles, N: n, K: rows,
@@ -344,7 +388,7 @@ func winogradPanels(o *convOp, w *worker, _, lo, hi int) {
 				Packed: w.panels[:g.points], Accumulate: i > 0,
 				C: d.data, LDC: d.ld, CStep: d.point,
 			}
-			w.k.Single().GemmPoints(&w.gemm, &w.points)
+			g.k.GemmPoints(&w.gemm, &w.points)
 		}
 		e := p.e
 		if e.Bias != nil {

@@ -14,7 +14,8 @@ const (
 )
 
 // winogradWeights computes the gradient of the weights.
-func (o *convOp) winogradWeights(t *Tape) {
+func (o *convOp) winogradWeights(t *Tape, k *simd.Kernels) {
+	o.grid.k = k
 	g := o.grid
 	in, out := o.win.Channels, o.out
 	if g.points*in*out <= winogradSums {
@@ -53,11 +54,11 @@ func winogradPart(o *convOp, w *worker, part, lo, hi int) {
 			B: d.data, LDB: d.ld, BStep: d.point,
 			Accumulate: r > lo, C: u.data, LDC: u.ld, CStep: u.point,
 		}
-		w.k.Single().GemmPoints(&w.gemm, &w.points)
+		g.k.GemmPoints(&w.gemm, &w.points)
 	}
 	dw, _ := o.partSums(part)
 	dst := simd.Tiles{Data: dw, Tile: out, Row: 3 * in * out, Col: in * out}
-	w.k.Winograd(&w.gemm, simd.WinogradWeightsGrad, g.m, dst, u.tiles(0, g.m+2), out, in, simd.WinogradEpilogue{})
+	g.k.Winograd(&w.gemm, simd.WinogradWeightsGrad, g.m, dst, u.tiles(0, g.m+2), out, in, simd.WinogradEpilogue{})
 }
 
 // winogradBoth computes the points of rows lo to hi-1 of tiles, of the input
@@ -90,15 +91,15 @@ func (o *convOp) winogradBlock(w *worker, i, rows, j, cols int) {
 		B: p.d.data[j:], LDB: p.d.ld, BStep: p.d.point,
 		C: u.data, LDC: u.ld, CStep: u.point,
 	}
-	w.k.Single().GemmPoints(&w.gemm, &w.points)
+	g.k.GemmPoints(&w.gemm, &w.points)
 	in, out := o.win.Channels, o.out
 	dst := simd.Tiles{Data: o.l.W.Grad[i*out+j:], Tile: out, Row: 3 * in * out, Col: in * out}
 	if !o.l.W.touched {
-		w.k.Winograd(&w.gemm, simd.WinogradWeightsGrad, g.m, dst, u.tiles(0, g.m+2), cols, rows, simd.WinogradEpilogue{})
+		g.k.Winograd(&w.gemm, simd.WinogradWeightsGrad, g.m, dst, u.tiles(0, g.m+2), cols, rows, simd.WinogradEpilogue{})
 		return
 	}
 	more := simd.Tiles{Data: w.floats(bufCols, 9*rows*cols), Tile: cols, Row: 3 * rows * cols, Col: rows * cols}
-	w.k.Winograd(&w.gemm, simd.WinogradWeightsGrad, g.m, more, u.tiles(0, g.m+2), cols, rows, simd.WinogradEpilogue{})
+	g.k.Winograd(&w.gemm, simd.WinogradWeightsGrad, g.m, more, u.tiles(0, g.m+2), cols, rows, simd.WinogradEpilogue{})
 	for q := range 9 {
 		w.k.AddToRows(dst.Data[q*in*out:], out, more.Data[q*rows*cols:], cols, rows, cols)
 	}

@@ -25,6 +25,8 @@ var winogradCases = []struct {
 	{2, 4, 4, 128, 256, 1, true, true},  // panels, sums by block
 	{1, 7, 7, 256, 272, 1, false, true}, // an odd number of panels
 	{3, 2, 2, 256, 256, 1, true, false},
+	{3, 9, 8, 64, 64, 1, true, false}, // rounded points with bf16
+	{2, 4, 4, 320, 288, 1, true, false},
 }
 
 // convRun is a convolution over random values: its result and gradients.

@@ -78,12 +78,16 @@ func (o *denseOp) node() Node {
 }
 
 // node has the attributes stride, pad, maxpool2, 1 for max-pooling of the result before the
-// activation, and winograd, 1 for a shape whose training uses Winograd's algorithm.
+// activation, and winograd, 1 for a shape whose training uses Winograd's algorithm, 2 if also bf16
+// rounds the operands of the gradients.
 func (o *convOp) node() Node {
 	n := Node{Op: "conv2d", Inputs: []*Tensor{o.x}, Params: []*Param{o.l.W, o.l.B}, Activation: o.cfg.Activation}
 	n.Attrs = map[string]float64{"stride": float64(max(1, o.cfg.Stride)), "pad": float64(o.cfg.Pad), "maxpool2": 0, "winograd": 0}
 	if winogradPays(o.win, o.out, o.cfg) {
 		n.Attrs["winograd"] = 1
+		if min(o.win.Channels, o.out) >= roundedChannels {
+			n.Attrs["winograd"] = 2
+		}
 	}
 	if o.cfg.MaxPool2 {
 		n.Attrs["maxpool2"] = 1

@@ -142,6 +142,8 @@ func (r *Replica) precision() (notes []string) {
 		switch {
 		case n.Attrs["winograd"] == 1:
 			kind = "conv2d by Winograd"
+		case n.Attrs["winograd"] == 2:
+			kind = "results of conv2d by Winograd"
 		case slices.Contains([]string{"dense", "conv2d", "lstm", "gru"}, kind), len(n.Params) == 0 && n.Table == nil:
 			continue
 		}

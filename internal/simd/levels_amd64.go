@@ -27,6 +27,8 @@ func hostBF16() *Kernels {
 	k := *kernels512
 	k.name = "avx512-bf16"
 	k.gemm.wide, k.gemm.narrow, k.gemm.fma, k.gemm.lanes = wideBrain512, narrowBrain512, fmaBrain512, 32
+	k.winograd.by[1] = [5]winogradKernel{winogradBrainInput512, nil, winogradBrainOutputGrad512, winogradBrainWeights512, winogradBrainWeightsGrad512}
+	k.winograd.output[1] = winogradBrainOutput512
 	k.gemm.pair = &pairLevel{rows: pairRows, between: pairBetween, columns: pairColumns}
 	return &k
 }

@@ -33,3 +33,18 @@ func winogradWeights2512(dst *float32, dstRow int, dstCol int, dstNext int, src 
 
 //go:noescape
 func winogradWeightsGrad2512(dst *float32, dstRow int, dstCol int, dstNext int, src *float32, srcRow int, srcCol int, srcNext int, tmp *float32, vectors int, tiles int)
+
+//go:noescape
+func winogradBrainInput512(dst *float32, dstRow int, dstCol int, dstNext int, src *float32, srcRow int, srcCol int, srcNext int, tmp *float32, vectors int, tiles int)
+
+//go:noescape
+func winogradBrainOutput512(dst *float32, dstRow int, dstCol int, dstNext int, src *float32, srcRow int, srcCol int, srcNext int, tmp *float32, vectors int, tiles int, bias *float32, biasStep int, floor float32)
+
+//go:noescape
+func winogradBrainOutputGrad512(dst *float32, dstRow int, dstCol int, dstNext int, src *float32, srcRow int, srcCol int, srcNext int, tmp *float32, vectors int, tiles int)
+
+//go:noescape
+func winogradBrainWeights512(dst *float32, dstRow int, dstCol int, dstNext int, src *float32, srcRow int, srcCol int, srcNext int, tmp *float32, vectors int, tiles int)
+
+//go:noescape
+func winogradBrainWeightsGrad512(dst *float32, dstRow int, dstCol int, dstNext int, src *float32, srcRow int, srcCol int, srcNext int, tmp *float32, vectors int, tiles int)

@@ -20,6 +20,45 @@ func winogradMatrices(m int) (bt, at, g [][]float64) {
 		[][]float64{{1. / 4, 0, 0}, {-1. / 6, -1. / 6, -1. / 6}, {-1. / 6, 1. / 6, -1. / 6}, {1. / 24, 1. / 12, 1. / 6}, {1. / 24, -1. / 12, 1. / 6}, {0, 0, 1}}
 }
 
+// brainMatrices are those of F(4x4, 3x3) with the points 0, ±3/4, ±3/2 and infinity: rows of A and
+// G are powers of a point, G's divided by the product of its distances from the other points, and
+// rows of Bᵀ the coefficients of that product of polynomials.
+func brainMatrices() (bt, at, g [][]float64) {
+	points := []float64{0, .75, -.75, 1.5, -1.5}
+	at, g = make([][]float64, 4), nil
+	without := func(skip int) (poly []float64) {
+		poly = []float64{1}
+		for j, p := range points {
+			if j == skip {
+				continue
+			}
+			next := make([]float64, len(poly)+1)
+			for i, c := range poly {
+				next[i+1] += c
+				next[i] -= p * c
+			}
+			poly = next
+		}
+		return poly
+	}
+	for j, p := range points {
+		for i := range at {
+			at[i] = append(at[i], math.Pow(p, float64(i)))
+		}
+		product := without(j)
+		bt = append(bt, append(product, 0))
+		n := 0.0
+		for i, c := range product[:5] {
+			n += c * math.Pow(p, float64(i))
+		}
+		g = append(g, []float64{1 / n, p / n, p * p / n})
+	}
+	for i := range at {
+		at[i] = append(at[i], float64(i/3))
+	}
+	return append(bt, without(-1)), at, append(g, []float64{0, 0, 1})
+}
+
 func matrixTransposed(a [][]float64) [][]float64 {
 	t := make([][]float64, len(a[0]))
 	for j := range t {
@@ -30,13 +69,20 @@ func matrixTransposed(a [][]float64) [][]float64 {
 	return t
 }
 
-func winogradMatrix(op WinogradOp, m int) [][]float64 {
+func winogradMatrix(k *Kernels, op WinogradOp, m int) [][]float64 {
 	bt, at, g := winogradMatrices(m)
+	if m == 4 && k.gemm.pair != nil {
+		bt, at, g = brainMatrices()
+	}
 	return [][][]float64{bt, at, matrixTransposed(at), g, matrixTransposed(g)}[op]
 }
 
 func TestWinogradAgainstTheMatrices(t *testing.T) {
-	for _, k := range Levels() {
+	levels := Levels()
+	if k, err := BF16(); err == nil {
+		levels = append(levels, k)
+	}
+	for _, k := range levels {
 		for _, m := range []int{2, 4} {
 			for op := WinogradInput; op <= WinogradWeightsGrad; op++ {
 				t.Run(fmt.Sprintf("%s/m%d/op%d", k.Name(), m, op), func(t *testing.T) { checkWinograd(t, k, op, m) })
@@ -63,7 +109,7 @@ func checkWinograd(t *testing.T, k *Kernels, op WinogradOp, m int) {
 	}
 	var s Scratch
 	k.Winograd(&s, op, m, dst, src, channels, count, e)
-	matrix := winogradMatrix(op, m)
+	matrix := winogradMatrix(k, op, m)
 	written := map[int]bool{}
 	for tile := range count {
 		for c := range channels {

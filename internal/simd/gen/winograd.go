@@ -143,10 +143,69 @@ var winogradTransforms = []winogradTransform{
 	}},
 }
 
+// winogradBrain are the transforms of F(4x4) with the points 0, ±3/4, ±3/2 and infinity: products of
+// bfloat16 points have half the error of those at 0, ±1, ±2 and infinity.
+var winogradBrain = func() []winogradTransform {
+	const a, b = 3. / 4, 3. / 2
+	const aa, bb = a * a, b * b
+	// The weights' values at ±a and ±b are divided by these.
+	const na, nb = 2 * aa * (aa - bb), 2 * bb * (bb - aa)
+	return []winogradTransform{
+		{name: "winogradBrainInput", a: 6, b: 6, constants: []float32{a, b, aa, bb, aa + bb, aa * bb}, f: func(c *constants, d []vec) []vec {
+			p, q := c.msub(d[4], bb, d[2]), c.msub(d[3], bb, d[1])
+			r, s := c.msub(d[4], aa, d[2]), c.msub(d[3], aa, d[1])
+			return []vec{
+				c.mad(c.msub(d[4], aa+bb, d[2]), aa*bb, d[0]),
+				c.mad(p, a, q), c.msub(p, a, q),
+				c.mad(r, b, s), c.msub(r, b, s),
+				c.mad(c.msub(d[5], aa+bb, d[3]), aa*bb, d[1]),
+			}
+		}},
+		{name: "winogradBrainOutput", a: 6, b: 4, constants: []float32{a, b, aa, bb, a * aa, b * bb}, bias: true, f: func(c *constants, m []vec) []vec {
+			l := c.l
+			p, q := l.add(m[1], m[2]), l.sub(m[1], m[2])
+			r, s := l.add(m[3], m[4]), l.sub(m[3], m[4])
+			return []vec{
+				l.add(l.add(m[0], p), r),
+				c.mad(c.mul(a, q), b, s),
+				c.mad(c.mul(aa, p), bb, r),
+				c.mad(c.mad(m[5], a*aa, q), b*bb, s),
+			}
+		}},
+		{name: "winogradBrainOutputGrad", a: 4, b: 6, constants: []float32{a, b, aa, bb}, f: func(c *constants, y []vec) []vec {
+			p, q := c.mad(y[0], aa, y[2]), c.mul(a, c.mad(y[1], aa, y[3]))
+			r, s := c.mad(y[0], bb, y[2]), c.mul(b, c.mad(y[1], bb, y[3]))
+			l := c.l
+			return []vec{y[0], l.add(p, q), l.sub(p, q), l.add(r, s), l.sub(r, s), y[3]}
+		}},
+		{name: "winogradBrainWeights", a: 3, b: 6, ahead: 8, constants: []float32{1 / (aa * bb), 1 / na, a / na, aa / na, 1 / nb, b / nb, bb / nb}, f: func(c *constants, g []vec) []vec {
+			l := c.l
+			p, q := c.mad(c.mul(1/na, g[0]), aa/na, g[2]), c.mul(a/na, g[1])
+			r, s := c.mad(c.mul(1/nb, g[0]), bb/nb, g[2]), c.mul(b/nb, g[1])
+			return []vec{c.mul(1/(aa*bb), g[0]), l.add(p, q), l.sub(p, q), l.add(r, s), l.sub(r, s), g[2]}
+		}},
+		{name: "winogradBrainWeightsGrad", a: 6, b: 3, constants: []float32{1 / (aa * bb), 1 / na, a / na, aa / na, 1 / nb, b / nb, bb / nb}, f: func(c *constants, u []vec) []vec {
+			l := c.l
+			p, q := l.add(u[1], u[2]), l.sub(u[1], u[2])
+			r, s := l.add(u[3], u[4]), l.sub(u[3], u[4])
+			return []vec{
+				c.mad(c.mad(c.mul(1/(aa*bb), u[0]), 1/na, p), 1/nb, r),
+				c.mad(c.mul(a/na, q), b/nb, s),
+				c.mad(c.mad(u[5], aa/na, p), bb/nb, r),
+			}
+		}},
+	}
+}()
+
 func winograd(l level) {
 	ConstraintExpr("amd64")
 	for _, t := range winogradTransforms {
 		t.generate(l)
+	}
+	if l.name == avx512.name {
+		for _, t := range winogradBrain {
+			t.generate(l)
+		}
 	}
 }
 
