@@ -22,7 +22,7 @@ func mixedRows(rows int, seed uint64, unknown bool) string {
 	r := rand.New(rand.NewPCG(seed, 2))
 	pick := func(words ...string) string { return words[r.IntN(len(words))] }
 	var b strings.Builder
-	b.WriteString("when,day,seen,size,\"the, town\",colour,few,price,kind\n")
+	b.WriteString("age,visits,paid,when,day,seen,size,\"the, town\",colour,few,price,kind\n")
 	for range rows {
 		x := r.NormFloat64()*9 + 50
 		size, few := fmt.Sprintf("%.4f", x), pick("1", "2.5", "-3e2")
@@ -39,6 +39,7 @@ func mixedRows(rows int, seed uint64, unknown bool) string {
 		}
 		day := time.Unix(r.Int64N(4e9)-2e9, 0).UTC()
 		seen := pick(day.Format(time.DateTime), "1900-02-28 23:59:59", "2000-02-29 00:00:00", "")
+		fmt.Fprintf(&b, "%s,%d,%s,", pick("", "18", "34.5", "71"), r.IntN(40), pick("yes", "no"))
 		fmt.Fprintf(&b, "%d,%s,%s,%s,%s,%s,%s,%.2f,%s\n", 1_700_000_000+r.IntN(100_000), day.Format(time.DateOnly), seen, size, pick(towns...), pick(colours...), few, 1e6+x*20+r.Float64(), kind)
 	}
 	return b.String()
@@ -106,11 +107,11 @@ func TestONNXRuntimeAgreesOnRawRows(t *testing.T) {
 		}
 		return path
 	}
-	train := write("train.csv", mixedRows(300, 1, false))
+	train := write("train.csv", mixedRows(40_000, 1, false)) // 12 columns
 	many, one := mixedRows(200, 3, true), mixedRows(1, 4, true)
 	for _, line := range []string{"--set data.target=price", "--set data.target=kind", "--set data.target=kind --servers 1 --sync bsp"} {
 		run, graph := filepath.Join(dir, "run"+strings.ReplaceAll(line, " ", "")), filepath.Join(dir, "model.onnx")
-		commands := []string{"train mlp --epochs 2 --batch 16 --progress none --data " + train + " --checkpoint " + run + " " + line, "export " + run + " --format onnx --out " + graph}
+		commands := []string{"train mlp --epochs 2 --batch 64 --progress none --data " + train + " --checkpoint " + run + " " + line, "export " + run + " --format onnx --out " + graph}
 		for _, c := range commands {
 			if status, _, errs := command(t, c); status != 0 {
 				t.Fatalf("%s: status %d, %s", c, status, errs)
