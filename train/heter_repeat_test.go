@@ -17,7 +17,8 @@ func TestHeterRepeats(t *testing.T) {
 			continue // time
 		}
 		what := fmt.Sprintf("%s, np %d, heter %d", c.optimizer, c.ranks, c.heters)
-		cfg := keptConfig(t, keys, c.optimizer, 2)
+		every := 16 / c.ranks // three checkpoints, the first within an epoch
+		cfg := keptConfig(t, keys, c.optimizer, every)
 		cfg.Heter = Heter{Count: c.heters, Micros: 3}
 		want, whole := split(t, c.ranks, cfg, set, begun(t, cfg.Checkpoint.Dir, 1))
 		clocks(whole.epochs)
@@ -27,7 +28,7 @@ func TestHeterRepeats(t *testing.T) {
 		clocks(rec.epochs)
 		checkSame(t, what, got, rec.epochs, want, whole.epochs)
 		cfg.Checkpoint.Resume, cfg.Servers.Start = true, 2
-		dropAfter(t, cfg.Checkpoint.Dir, 4)
+		dropAfter(t, cfg.Checkpoint.Dir, every)
 		got, rec = split(t, c.ranks, cfg, set, begun(t, cfg.Checkpoint.Dir, 2))
 		clocks(rec.epochs)
 		checkSame(t, what+", resumed", got, rec.epochs, want, whole.epochs)
