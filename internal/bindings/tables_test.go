@@ -48,7 +48,7 @@ func endsAtServer(t *testing.T, change func(*server.Config), body func(job *ring
 	cfg := server.Defaults()
 	cfg.Listener, cfg.Ticket, cfg.Version, cfg.Servers, cfg.Trainers, cfg.Sessions, cfg.Mode = l, ticket, ringo.Version, 1, 2, 1, engine.BSP
 	change(&cfg)
-	var group sync.WaitGroup
+	var group, ranks sync.WaitGroup
 	group.Go(func() {
 		if _, err := server.Run(ctx, cfg); err != nil && ctx.Err() == nil {
 			t.Errorf("the server: %v", err)
@@ -56,8 +56,8 @@ func endsAtServer(t *testing.T, change func(*server.Config), body func(job *ring
 	})
 	meeting := freeport.Address(t)
 	for rank := range 2 {
-		group.Go(func() {
-			errs[rank] = ringo.Run(ctx, ringo.Config{
+		ranks.Go(func() {
+			errs[rank] = ringo.Run(t.Context(), ringo.Config{
 				Size: 2, Rank: rank, Rendezvous: meeting, ParameterServers: []string{l.Addr().String()}, Transport: ringo.TransportTCP,
 				Lookup: func(name string) (string, bool) {
 					if name != launch.TicketVar {
@@ -66,10 +66,11 @@ func endsAtServer(t *testing.T, change func(*server.Config), body func(job *ring
 					return ticket.String(), true
 				},
 			}, body)
-			if errs[rank] != nil {
-				cancel()
-			}
 		})
+	}
+	ranks.Wait() // each hears why the other has failed
+	if errors.Join(errs[:]...) != nil {
+		cancel()
 	}
 	group.Wait()
 	return errs
