@@ -188,6 +188,7 @@ func timeline(text string) (chart, error) {
 // short are the names of README's ratios in a picture, by how their rows begin.
 var short = [][2]string{
 	{"PyTorch's training step over ours", "step: PyTorch over ours"},
+	{"PyTorch's step under autocast over ours", "bf16 step: PyTorch over ours"},
 	{"OpenMPI's allreduce over TCP over ours", "allreduce by TCP: OpenMPI over ours"},
 	{"rows pulled per second from our tables", "rows pulled a second: ours over Redis"},
 	{"uncompressed step over DLGS's", "slow links: dense step over DLGS"},
