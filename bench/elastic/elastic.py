@@ -119,8 +119,8 @@ def disturbed(ringo, job, faults, want):
         line = [ringo, *job.line(), "--transport", job.transport, "--np", str(job.ranks), "--min-np", str(job.least), "--checkpoint", d + "/run", "--json", d + "/json"]
         if job.every:
             line += ["--checkpoint-every", str(job.every)]
-        p = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=dict(os.environ, ELASTIC_MARK=d))
-        end, left, victim, before = time.time() + PATIENCE, list(faults), 0, 0
+        p = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=open(d + "/err", "w"), env=dict(os.environ, ELASTIC_MARK=d))
+        end, left, given, victim, before = time.time() + PATIENCE, list(faults), 0, 0, 0
         while p.poll() is None and time.time() < end:
             there, (starts, steps) = sorted(ranks(mark)), progress(d + "/json")
             if left and there and victim not in there and (steps if starts > before else 0) >= left[0][0]:
@@ -128,6 +128,7 @@ def disturbed(ringo, job, faults, want):
                 victim, before = there[rank % len(there)], starts
                 try:
                     os.kill(victim, getattr(signal, "SIG" + sig))
+                    given += 1
                 except ProcessLookupError:
                     pass
             time.sleep(0.05)
@@ -136,13 +137,13 @@ def disturbed(ringo, job, faults, want):
                 os.kill(pid, signal.SIGKILL)
             p.wait()
             return f"not done after {PATIENCE} s"
-        stderr = p.stderr.read()
+        with open(d + "/err") as f:
+            stderr = f.read()
         if p.returncode != 0:
             return f"status {p.returncode}: {stderr[-2000:]}"
         if (got := result(d + "/json")) != want:
             return f"{got}, want {want}; stderr: {stderr[-2000:]}"
-        given = len(faults) - len(left)
-        if (lost := stderr.count(" is lost (")) > given:
+        if (lost := stderr.count(" is lost (") + stderr.count(" has not joined again")) > given:
             return f"{lost} losses after {given} faults; stderr: {stderr[-2000:]}"
         time.sleep(0.2)
         if there := processes(mark):

@@ -230,7 +230,8 @@ func (f *jobFlags) launchSelf(cmd *cobra.Command, words []string) error {
 	}
 	cfg := f.roles(ranks(), self)
 	if f.MinRanks > 0 {
-		return f.continueOnLoss(cmd, &cfg, ranks)(f.launch(cmd, cfg, self))
+		limited := f.continueOnLoss(cmd, &cfg, ranks)
+		return limited(f.launch(cmd, cfg, self))
 	}
 	if f.Sync.UsesParameterServers() && f.Train.Checkpoint.Dir != "" {
 		end, err := f.findStart()

@@ -29,12 +29,15 @@ func (f *jobFlags) continueOnLoss(cmd *cobra.Command, cfg *launch.Config, ranks 
 	} else {
 		f.snapshots, cfg.Snapshots = memory, memory
 	}
-	from, starts := f.lastState(), 1
+	from, starts, changes, all := f.lastState(), 1, 0, f.Ranks
 	cfg.MinRanks = f.MinRanks
 	cfg.Continue = func(losses []*launch.LostProcessError, n int) (launch.Role, string, bool) {
 		at := f.lastState()
-		if starts++; at != from {
-			from, starts = at, 2
+		if changes++; changes == 1 || changes > all { // several losses before all ranks have joined are of one start
+			starts++
+		}
+		if at != from {
+			from, starts = at, 1
 		}
 		if starts > maxSameStart {
 			return launch.Role{}, "", false
@@ -47,6 +50,7 @@ func (f *jobFlags) continueOnLoss(cmd *cobra.Command, cfg *launch.Config, ranks 
 		return ranks(), spec, err == nil
 	}
 	cfg.OnContinue = func(after time.Duration) {
+		changes = 0
 		line := fmt.Sprintf("%s: the job goes on with %s from %s, after %v", strings.Join(f.lost.Ranks, ", "), quantity.Count(f.Ranks, "rank"), f.lastState(), quantity.Duration(after))
 		tells(cmd)(line)
 		f.hub.AddEvent(line)

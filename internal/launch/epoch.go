@@ -94,7 +94,7 @@ func (j *job) continues() bool {
 	before := len(e.losses)
 	for _, q := range j.procs {
 		switch {
-		case !q.gone:
+		case !q.gone && !j.coordinator.HasLeft(q.number):
 			present = append(present, q.number)
 		case q == p:
 			e.losses = append(e.losses, j.lostProcess(q, lost.Reason))
@@ -105,7 +105,9 @@ func (j *job) continues() bool {
 	from := nextPlaces(len(j.procs), len(e.losses)-before, j.cfg.MinRanks, present)
 	role, spec, ok := j.cfg.Continue(e.losses, len(from))
 	if ok {
-		j.fault = j.begin(from, role, spec)
+		if j.fault = j.begin(from, role, spec); j.fault != nil {
+			j.next.hurry()
+		}
 	}
 	return ok && j.fault == nil
 }
@@ -127,6 +129,9 @@ func (j *job) begin(from []int, role Role, spec string) error {
 			j.procs[rank] = old[was]
 			j.move(old[was], rank, rebind)
 		}
+	}
+	for _, p := range old {
+		p.past = !slices.Contains(j.procs, p)
 	}
 	for n := len(from); n < len(old); n++ {
 		j.cfg.Sight.Set(n, ProcessInfo{})
@@ -194,29 +199,43 @@ func (j *job) joined() {
 	}
 }
 
-// replaceLate replaces processes that do not leave the epoch before, such as during the loading of
-// data, by new ones, and ends the job if a lost process cannot be killed.
+// replaceLate kills processes that do not leave the epoch before, such as during the loading of
+// data, and ends the job if a lost process cannot be killed.
 func (j *job) replaceLate() {
 	e := &j.epoch
 	if !e.killedAt.IsZero() && time.Since(e.killedAt) > giveUp {
 		j.next.hurry()
 	}
-	if len(e.losses) == 0 || time.Since(e.began) < j.cfg.Grace {
+	if len(e.losses) == 0 || j.verdict() != nil || time.Since(e.began) < j.cfg.Grace {
 		return
 	}
 	j.placing.Lock()
 	defer j.placing.Unlock()
 	for rank, p := range j.procs {
-		if p.gone || p.restarts == e.number || j.coordinator.HasJoined(rank) {
+		if p.gone || p.late || p.restarts == e.number || j.coordinator.HasJoined(rank) {
 			continue
 		}
+		p.late = true
 		p.signal(syscall.SIGKILL)
 		j.cfg.Report(fmt.Sprintf("%s has not joined again within %v: a new process replaces it", p.name(), j.cfg.Grace))
-		if j.fault = j.startRank(rank); j.fault != nil {
-			j.next.hurry()
-			return
-		}
 	}
+}
+
+// replaced starts the process that replaces p, which was late and has ended: only now are its
+// memory and the folder of checkpoints free.
+func (j *job) replaced(p *process) bool {
+	if !p.late || p.past || j.next.begun() {
+		return false
+	}
+	j.placing.Lock()
+	defer j.placing.Unlock()
+	if j.fault = j.startRank(p.number); j.fault != nil {
+		j.next.hurry()
+		return false
+	}
+	_ = errors.Join(p.memory.Close(), p.places.Close())
+	j.running, j.leading = j.running-1, j.leading-1
+	return true
 }
 
 // closePlaces makes ranks that wait for their next place end.

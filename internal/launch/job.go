@@ -273,8 +273,10 @@ func (j *job) watch(p *process) {
 	}
 	j.placing.Lock()
 	p.gone = true
-	j.judge(p)
-	j.cfg.Sight.Set(p.number, p.info(true))
+	if !p.past {
+		j.judge(p)
+		j.cfg.Sight.Set(p.number, p.info(true))
+	}
 	j.placing.Unlock()
 	p.drain()
 	_ = p.log.Close() // a nil log closes without effect

@@ -49,7 +49,9 @@ type process struct {
 
 	continuedWithout bool // the job continues without this process
 	stopped          bool // ended as agreed by all ranks
-	gone             bool // ended and judged; job.placing is held
+	gone             bool // ended and judged; job.placing is held, as for past and late
+	past             bool // without a place in the present epoch
+	late             bool // killed because it has not joined again
 
 	memoryLack func() string // returns the reason of a kill for lack of memory, or ""; nil: unknown
 

@@ -18,6 +18,9 @@ const lastWait = 2 * time.Second
 // exited handles the end of a process, with told set if all processes were asked to end.
 func (j *job) exited(p *process, told bool) {
 	ending := told || j.next.begun()
+	if !told && j.replaced(p) {
+		return
+	}
 	switch {
 	case !slices.Contains(j.procs, p) || !told && j.continues(): // of an earlier epoch
 	case p.stopped:

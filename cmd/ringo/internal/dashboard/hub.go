@@ -146,6 +146,9 @@ func (h *Collector) record(event string, line []byte) {
 	switch event {
 	case "run":
 		h.state, h.now, h.origin = "training", progress{}, origin{}
+		if np := h.last().Info.NP; np > 0 { // a job that continues may have fewer ranks
+			maps.DeleteFunc(h.ranks, func(n int, _ *rank) bool { return n >= np })
+		}
 	case "step":
 		h.addLayers(line)
 	case "timeline":
