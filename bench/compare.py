@@ -113,6 +113,8 @@ class Torch:
         env = dict(os.environ, **{k: str(threads) for k in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")})
         r = json.loads(output(command, cpus, env).splitlines()[-1])
         self.check(r)
+        if precision == "bf16" and not r["mkldnn_bf16"]:
+            raise SystemExit("\nREFUSED: this PyTorch has no bf16 kernels on this processor, so that its autocast says nothing: leave bf16 out of --precision")
         return r
 
     def check(self, r):

@@ -109,6 +109,9 @@ func placeOf(src Source, n int32, file string) string {
 	case subset:
 		return placeOf(s.Source, s.at[n], file)
 	case *encoded:
+		for s.Known(n) { // bad: the next good image is read in its place
+			n = (n + 1) % int32(len(s.Pictures))
+		}
 		return s.Pictures[n].Path
 	case *arrays:
 		return fmt.Sprintf("%s: row %d", s.path, n)

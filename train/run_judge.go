@@ -91,6 +91,9 @@ func (l *epochLoop) judge(r *evalmetrics.Report) error {
 
 // placeWorst adds places, first columns and pictures to the worst samples.
 func (l *epochLoop) placeWorst(r *evalmetrics.Report) {
+	if len(r.Worst) == 0 {
+		return // without reading the data again
+	}
 	samples := make([]int32, len(r.Worst))
 	for i, e := range r.Worst {
 		samples[i] = int32(e.Sample)

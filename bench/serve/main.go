@@ -285,7 +285,7 @@ func (b *bench) measure(pid int, newer string) error {
 
 // scrape returns the rows, forward passes and their seconds until now.
 func (b *bench) scrape() (rows, batches, seconds float64) {
-	res, err := http.Get(b.address + "/metrics")
+	res, err := (&http.Client{Timeout: 30 * time.Second}).Get(b.address + "/metrics")
 	if err != nil {
 		b.problem("metrics: %v", err)
 		return 0, 1, 0

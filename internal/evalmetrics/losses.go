@@ -52,7 +52,7 @@ func (c *Counter) addLosses(p Pass) {
 			loss = d * d
 		case len(p.Labels) == n && width == 1:
 			loss = logLoss(float64(out[0]), p.Labels[i] == 1)
-		case len(p.Labels) == n && int(p.Labels[i]) < width:
+		case len(p.Labels) == n && p.Labels[i] >= 0 && int(p.Labels[i]) < width:
 			loss = crossEntropy(out, p.Labels[i])
 		default:
 			return

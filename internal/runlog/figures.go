@@ -188,6 +188,10 @@ func (g RunSet) Reach(m Metric, target float64) Reached {
 	out := Reached{Of: len(g.Runs)}
 	var walls, epochs, done []float64
 	for _, r := range g.Runs {
+		if r.evaluated {
+			out.Of--
+			continue
+		}
 		for i, v := range r.Epochs.Column("eval_" + m.Name) {
 			if !math.IsNaN(v) && m.Better(v, target) {
 				out.Runs++

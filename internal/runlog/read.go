@@ -38,7 +38,8 @@ type Run struct {
 	// Evaluation is the newest record with the tables of an evaluation, as JSON; nil without one.
 	Evaluation json.RawMessage
 
-	before float64 // seconds of the run before its last resumption
+	before    float64 // seconds of the run before its last resumption
+	evaluated bool    // an evaluation without its training
 }
 
 // Table is the records of one kind, ordered by step.
@@ -205,10 +206,12 @@ func (l *Log) Add(line []byte) error {
 		return l.record(fields)
 	case "summary", "evaluation":
 		if l.last() == nil && fields["event"] == "evaluation" { // a file of `ringo eval`
+			fields["done"] = fields["step"]
 			if err := l.record(fields); err != nil {
 				return err
 			}
-			l.last().Ended, l.last().Info.Model = true, fmt.Sprint(fields["model"])
+			r := l.last()
+			r.Ended, r.evaluated, r.Info.Model = true, true, fmt.Sprint(fields["model"])
 		}
 		if r := l.last(); r != nil {
 			r.Ended = r.Ended || fields["event"] == "summary"

@@ -101,6 +101,10 @@ func TestReadOfEvaluation(t *testing.T) {
 	if len(all) != 1 || !all[0].Ended || all[0].Info.Model != "mlp" || string(all[0].Evaluation) != line || !slices.Equal(all[0].Epochs.Column("eval_accuracy"), []float64{0.75}) {
 		t.Errorf("%+v", all)
 	}
+	reached := RunSet{Runs: all}.Reach(Metric{Name: "accuracy"}, 0.5)
+	if reached.Of != 0 || reached.Runs != 0 || !slices.Equal(all[0].Epochs.Done, []int64{700}) {
+		t.Errorf("an evaluation counts as training: %+v, steps %v", reached, all[0].Epochs.Done)
+	}
 }
 
 func TestReadRefuses(t *testing.T) {
