@@ -26,7 +26,7 @@ var lastSet atomic.Pointer[keptSet]
 func (d *runData) openOrKept(cfg Config) (*data.Dataset, error) {
 	d.openedAs = keptSet{name: cfg.setName(), cfg: cfg.dataOf()}
 	own := &d.openedAs.cfg
-	own.Previous, own.Resumed, own.Threads = nil, false, 0 // without effect on the samples of a run that continues
+	own.Previous, own.Resumed, own.Threads = nil, false, 0 // without effect on the samples
 	if k := lastSet.Swap(nil); k != nil && k.name == d.openedAs.name && reflect.DeepEqual(k.cfg, *own) {
 		return k.Dataset, nil
 	} else if k != nil {

@@ -128,7 +128,8 @@ func TestHeter(t *testing.T) {
 	}
 }
 
-// TestOwnFirstValues wants heter-trainers with first values of their own to begin with those of the first.
+// TestOwnFirstValues wants heter-trainers with first values of their own to begin with those of the
+// first.
 func TestOwnFirstValues(t *testing.T) {
 	set, keys := keyedSet(t)
 	cfg := keyedConfig(keys)

@@ -42,7 +42,8 @@ func evaluatedBy(t *testing.T, np int, cfg Config) SavedEvaluation {
 }
 
 // TestReportsAreEqualForAnyRanks evaluates models of each kind with 1, 2 and 3 ranks: the tables
-// and the worst samples have the same bits, those of the run, and agree with the metrics of the model.
+// and the worst samples have the same bits, those of the run, and agree with the metrics of the
+// model. The models have no convolutions.
 func TestReportsAreEqualForAnyRanks(t *testing.T) {
 	prices := Defaults(zoo("mlp"), houses(t, 600))
 	prices.Epochs, prices.Batch, prices.LR = 4, 32, 0.05

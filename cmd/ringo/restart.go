@@ -33,7 +33,7 @@ func (f *jobFlags) continueOnLoss(cmd *cobra.Command, cfg *launch.Config, ranks 
 	cfg.MinRanks = f.MinRanks
 	cfg.Continue = func(losses []*launch.LostProcessError, n int) (launch.Role, string, bool) {
 		at := f.lastState()
-		if changes++; changes == 1 || changes > all { // several losses before all ranks have joined are of one start
+		if changes++; changes == 1 || changes > all { // losses until all ranks have joined are of one start
 			starts++
 		}
 		if at != from {

@@ -97,7 +97,7 @@ func (c *heterRole) becomeTorch() error {
 			env[launch.TicketFileVar], env[launch.TicketVar] = c.TicketFile, ""
 		}
 	}
-	for name, value := range env { // replaces exported variables: of two with one name, the first counts
+	for name, value := range env { // of two variables with one name, the first counts
 		if err := os.Setenv(name, value); err != nil {
 			return err
 		}

@@ -13,8 +13,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/launch"
 )
 
-// TestTorchEnvironment wants a heter-trainer in PyTorch, started by hand, to have its settings and place once each, also beside exported
-// variables of the same names. A python3 that prints its environment stands in for PyTorch.
+// TestTorchEnvironment wants a heter-trainer in PyTorch, started by hand, to have its settings and
+// place once each, also beside exported variables of the same names. A python3 that prints its
+// environment stands in for PyTorch.
 func TestTorchEnvironment(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {

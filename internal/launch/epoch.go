@@ -29,7 +29,7 @@ type epoch struct {
 	lost     <-chan error // channels of the coordinator; nil channels without a coordinator
 	stopping <-chan cluster.StoppedError
 	complete <-chan struct{}
-	former   []*cluster.Coordinator // of earlier epochs: ranks that join late learn there that the epoch has ended
+	former   []*cluster.Coordinator // of earlier epochs, which inform late ranks of the end
 }
 
 // nextPlaces returns the present rank of each rank of the next epoch, or -1 for a new process.
@@ -146,7 +146,7 @@ func (j *job) begin(from []int, role Role, spec string) error {
 	}
 	for _, p := range old {
 		if p.gone {
-			_ = errors.Join(p.memory.Close(), p.places.Close()) // the job continues, so no black box needs the record
+			_ = errors.Join(p.memory.Close(), p.places.Close()) // no black box needs the record
 		}
 	}
 	return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// TestNextPlaces wants the next membership after losses: ranks keep their numbers, higher ranks take
-// the first free places, and new processes the other ones.
+// TestNextPlaces wants the next membership after losses: ranks keep their numbers, higher ranks
+// take the first free places, and new processes the other ones.
 func TestNextPlaces(t *testing.T) {
 	for _, c := range []struct {
 		size, lost, least int

@@ -35,8 +35,8 @@ func TestDueEndsTheWait(t *testing.T) {
 	}
 }
 
-// TestWaitFollowsTheConsumer: a request waits for others at most ten times as long as recent batches
-// took, and at most the limit.
+// TestWaitFollowsTheConsumer: a request waits for others at most ten times as long as recent
+// batches took, and at most the limit.
 func TestWaitFollowsTheConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New[int](Config{Rows: 4, Wait: 10 * time.Millisecond, Queue: 6})
