@@ -33,6 +33,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/cluster"
 	"github.com/ringo-ml/ringo/internal/launch"
 	"github.com/ringo-ml/ringo/internal/setting"
+	"github.com/ringo-ml/ringo/internal/snapshot"
 	"github.com/ringo-ml/ringo/models"
 )
 
@@ -58,6 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	out.broken = func(err error) { signalsOf(ctx).readerEnded("standard output", err, stderr) }
 	errs.broken = func(err error) { signalsOf(ctx).readerEnded("standard error", err, io.Discard) }
 	places := launch.OpenPlaces(os.LookupEnv)
+	ctx = snapshot.With(ctx, snapshot.Open(os.Getenv(snapshot.FDVar)))
 	err := execute(ctx, args, stdout, stderr)
 	for cluster.IsVerdict(err) && ctx.Err() == nil && places.Next() { // another rank is lost
 		err = execute(ctx, args, stdout, stderr)

@@ -19,7 +19,6 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/runlog"
 	"github.com/ringo-ml/ringo/internal/setting"
-	"github.com/ringo-ml/ringo/internal/snapshot"
 	"github.com/ringo-ml/ringo/internal/steptrace"
 	"github.com/ringo-ml/ringo/models"
 	"github.com/ringo-ml/ringo/train"
@@ -232,7 +231,7 @@ func (c *trainCommand) record() runlog.Job {
 // summary of several runs.
 func (c *trainCommand) train(job *ringo.Job, cfg train.Config, each func(train.Summary), all func(train.Seeds)) error {
 	if c.Seeds == 1 && c.Folds == 0 {
-		sum, err := train.Run(snapshot.With(job.Context(), snapshot.Open(os.Getenv(snapshot.FDVar))), job, cfg.Model, nil, cfg)
+		sum, err := train.Run(job.Context(), job, cfg.Model, nil, cfg)
 		if err == nil {
 			each(sum)
 		}

@@ -49,6 +49,8 @@ const (
 type Memory struct {
 	// Steps is the number of steps between snapshots. 0 means that the run measures their cost.
 	Steps int
+	// Kept is what a run of this process leaves for the next one: its open data set, or nil.
+	Kept any
 
 	files [2]*os.File
 	sizes [2]int64 // bytes that have memory
@@ -92,7 +94,7 @@ func Open(text string) *Memory {
 
 type key struct{}
 
-// With returns a context for a run with memory for snapshots, which may be nil.
+// With returns a context for the runs of a process with memory for snapshots, which may be nil.
 func With(ctx context.Context, m *Memory) context.Context { return context.WithValue(ctx, key{}, m) }
 
 // From returns the memory of With, or nil.
