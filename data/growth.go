@@ -5,6 +5,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/ringo-ml/ringo/internal/crc32c"
 	"github.com/ringo-ml/ringo/internal/quantity"
@@ -93,38 +94,56 @@ func sumsOf(src Source, n, per int) (sums []uint32, set bool, err error) {
 
 // changedSamples are samples that differ from those of a checkpoint.
 type changedSamples struct {
-	eval     bool // evaluation samples
-	lo, hi   int  // range of the first difference, counted from 0; hi is 0 for images
-	n, lacks int  // earlier samples and, for images, the number that are now missing
+	eval bool    // evaluation samples
+	per  int     // samples of a checksum; 0 for images
+	at   []int32 // the first samples of the first differing checksums, at most 5, from 0
+	n    int     // samples of the checkpoint
+	sums int     // differing checksums; of images, samples that are missing
 }
 
-// text describes the samples, with the place of a row of a table.
+// text describes the samples, with the places of rows of a table.
 func (c *changedSamples) text(rows [2]tableRows) string {
-	part, place := map[bool]string{false: "training", true: "evaluation"}[c.eval], ""
-	switch {
-	case c.hi == 0:
-		return fmt.Sprintf("%d of the %s %s samples of the checkpoint are missing", c.lacks, quantity.Group(c.n), part)
-	default:
-		of := rows[0]
-		if c.eval {
-			of = rows[1]
-		}
-		if places, _ := of.places([]int32{int32(c.lo)}, 0); places[0] != "" {
-			place = ": " + places[0]
-		}
+	part, of := "training", rows[0]
+	if c.eval {
+		part, of = "evaluation", rows[1]
 	}
-	if c.hi == c.lo+1 {
-		return fmt.Sprintf("%s sample %d of the %d of the checkpoint differs or is missing%s", part, c.hi, c.n, place)
+	if c.per == 0 {
+		return fmt.Sprintf("%d of the %s %s samples of the checkpoint are missing", c.sums, quantity.Group(c.n), part)
 	}
-	return fmt.Sprintf("one of the %s samples %d to %d of the %d of the checkpoint differs or is missing%s", part, c.lo+1, c.hi, c.n, place)
+	var names []string
+	places, _ := of.places(c.at, 0)
+	for i, lo := range c.at {
+		name := quantity.Group(int(lo) + 1)
+		if hi := min(int(lo)+c.per, c.n); hi > int(lo)+1 {
+			name += " to " + quantity.Group(hi)
+		}
+		if places[i] != "" {
+			name += " (" + places[i] + ")"
+		}
+		names = append(names, name)
+	}
+	several, number := "", "number "
+	if c.per > 1 {
+		several, number = fmt.Sprintf("groups of %d of the ", c.per), "samples "
+	}
+	if c.sums > len(c.at) {
+		number = "first " + number
+	}
+	return fmt.Sprintf("%s of the %s%s %s samples of the checkpoint differ or are missing: %s%s",
+		quantity.Group(c.sums), several, quantity.Group(c.n), part, number, strings.Join(names, ", "))
 }
 
 // CheckGrowth compares the set with an earlier digest of a run. The earlier samples must still come
-// first in each part (images: anywhere); else the error has the first difference. With other, as
-// for files of another name, all samples may be new, but no earlier evaluation sample may be a
-// training sample. The result describes the new samples.
+// first in each part (images: anywhere); else the error lists the first five that differ. For files
+// of another name, all samples may be new, but no earlier training sample may be an evaluation
+// sample, nor the reverse in a table whose rows are divided by a hash; and at most half of the
+// earlier training samples may be among the new ones: such a file is an edited copy. The result
+// describes the new samples.
 func (s *Dataset) CheckGrowth(before *Digest, other bool) (lines []string, err error) {
 	var more [2]int
+	var faults []string
+	var train *changedSamples
+	later := other
 	for i, p := range []struct {
 		before digestPart
 		src    Source
@@ -134,15 +153,23 @@ func (s *Dataset) CheckGrowth(before *Digest, other bool) (lines []string, err e
 		}
 		more[i] = p.src.Len() - p.before.N
 		if c := p.before.changed(p.src); c != nil {
-			if c.eval = i == 1; !other || c.lo > c.n/100 || c.hi == 0 {
-				return nil, fmt.Errorf("%s: append new rows after the earlier ones, name another file, or begin another run with --init-from", c.text(s.rows))
+			if c.eval = i == 1; !c.eval {
+				train = c
 			}
-			return s.replaces(before)
+			faults = append(faults, c.text(s.rows))
+			later = later && c.per > 0
 		}
 	}
 	if len(s.Files) > 0 {
 		fresh := slices.DeleteFunc(slices.Clone(s.Files), func(f string) bool { return slices.Contains(before.Files, filepath.Base(f)) })
 		lines = append(lines, fmt.Sprintf("the checkpoint's training files and these: %s of %d new", quantity.Group(len(fresh)), len(s.Files)))
+	}
+	switch {
+	case len(faults) > 0 && later:
+		replaced, err := s.replaces(before, train)
+		return append(lines, replaced...), err
+	case len(faults) > 0:
+		return nil, fmt.Errorf("%s: append new rows after the earlier ones, name another file, or begin another run with --init-from", strings.Join(faults, "; "))
 	}
 	if more != [2]int{} {
 		lines = append(lines, fmt.Sprintf("new samples: %s to train on, %s to evaluate on; the %s and %s of the checkpoint are unchanged",
@@ -171,45 +198,87 @@ func (p digestPart) changed(src Source) *changedSamples {
 			}
 		}
 		if lacks > 0 || err != nil || set != p.Set {
-			return &changedSamples{n: p.N, lacks: lacks}
+			return &changedSamples{n: p.N, sums: lacks}
 		}
 		return nil
 	}
+	c := &changedSamples{per: max(1, p.Per), n: p.N}
 	for i, sum := range p.Sum {
 		if i >= len(sums) || sums[i] != sum {
-			return &changedSamples{lo: i * p.Per, hi: min((i+1)*p.Per, p.N), n: p.N}
+			if c.sums++; len(c.at) < 5 {
+				c.at = append(c.at, int32(i*c.per))
+			}
 		}
 	}
-	return nil
+	if c.sums == 0 {
+		return nil
+	}
+	return c
 }
 
-// replaces describes a set in which other samples replace all samples of before.
-func (s *Dataset) replaces(before *Digest) ([]string, error) {
-	held := map[uint32]bool{}
-	for _, sum := range before.Eval.Sum {
-		held[sum] = before.Eval.Per == 1
-	}
-	sums, _, err := sumsOf(s.Train, s.Train.Len(), 1)
+// replaces describes a set in which other samples replace all samples of before. train are the
+// training samples that differ at the same places, or nil.
+func (s *Dataset) replaces(before *Digest, train *changedSamples) ([]string, error) {
+	now, err := s.sums()
 	if err != nil {
 		return nil, err
 	}
-	among := func(sums []uint32) int {
-		found := map[uint32]bool{}
-		for _, sum := range sums {
-			if held[sum] {
-				found[sum] = true
-			}
-		}
-		return len(found)
+	var held, trained, kept int
+	n, per := before.Eval.N, max(before.Train.Per, before.Eval.Per)
+	if before.Eval.Per == 1 {
+		held = among(before.Eval.Sum, now[0])
 	}
-	n, equal := among(sums), among(before.Train.Sum) // rows of few different values are often equal
-	if n > 2+2*equal+before.Eval.N/100 {
-		return nil, fmt.Errorf("%d of the %d samples that the checkpoint's run held out for evaluation are training samples here: append new rows after the earlier ones, or begin another run with --init-from", n, before.Eval.N)
+	if before.Train.Per == 1 {
+		trained, kept = among(now[1], before.Train.Sum), among(before.Train.Sum, now[0])
+	}
+	equal := 0. // share of samples that are equal to others by chance, as rows of few different values
+	if per == 1 {
+		equal = float64(among(before.Eval.Sum, before.Train.Sum)) / float64(max(1, n))
+	}
+	most := func(n int) int { return 2 + n/100 + int(2*equal*float64(n)) }
+	const remedy = "append new rows after the earlier ones, or begin another run with --init-from"
+	switch {
+	case held > most(n) && s.rows[0].Reader != nil && s.rows[0].Reader == s.rows[1].Reader:
+		return nil, fmt.Errorf("%d of the %d samples that the checkpoint's run held out for evaluation are training samples here: %s", held, n, remedy)
+	case trained > most(len(now[1])):
+		return nil, fmt.Errorf("%d of the %d evaluation samples were training samples of the checkpoint's run: %s", trained, len(now[1]), remedy)
+	case train != nil && (kept > max(train.n/2, most(train.n)) || train.sums*train.per < train.n/10):
+		return nil, fmt.Errorf("%s, but %s of these are here: a file of another name has either only later rows, or all earlier rows unchanged and further ones after them; begin another run with --init-from",
+			train.text(s.rows), quantity.Group(max(kept, train.n-train.sums*train.per)))
 	}
 	text := fmt.Sprintf("other samples: %s to train on, %s to evaluate on, instead of %s and %s of the checkpoint",
-		quantity.Group(s.Train.Len()), quantity.Group(s.Eval.Len()), quantity.Group(before.Train.N), quantity.Group(before.Eval.N))
-	if before.Eval.Per > 1 {
-		text += "; too many for a search for samples that were held out before"
+		quantity.Group(len(now[0])), quantity.Group(len(now[1])), quantity.Group(before.Train.N), quantity.Group(n))
+	if s.Train == nil {
+		text = fmt.Sprintf("other samples to evaluate on: %s instead of %s of the checkpoint", quantity.Group(len(now[1])), quantity.Group(n))
+	}
+	switch {
+	case held > most(n):
+		text += fmt.Sprintf("; %s that were held out before are training samples now", quantity.Group(held))
+	case per > 1:
+		text += "; too many for a search for samples that were held out or trained on before"
 	}
 	return []string{text}, nil
+}
+
+// sums returns the checksums of each training sample, none of a stream, and evaluation sample.
+func (s *Dataset) sums() (now [2][]uint32, err error) {
+	for i, src := range []Source{s.Train, s.Eval} {
+		if src != nil && err == nil {
+			now[i], _, err = sumsOf(src, src.Len(), 1)
+		}
+	}
+	return now, err
+}
+
+// among returns the number of different checksums that are also in others.
+func among(sums, others []uint32) int {
+	rest := map[uint32]bool{}
+	for _, sum := range sums {
+		rest[sum] = true
+	}
+	n := len(rest)
+	for _, sum := range others {
+		delete(rest, sum)
+	}
+	return n - len(rest)
 }

@@ -46,10 +46,10 @@ func TestCheckGrowthOfFiles(t *testing.T) {
 		before := saved(t, open(rows[:60]))
 		checkGrowth(t, name+", equal", open(rows[:60]), before, "")
 		checkGrowth(t, name+", appended", open(rows), before, "new samples: ")
-		checkGrowth(t, name+", shorter", open(rows[:30]), before, "differs or is missing: append new rows after the earlier ones")
+		checkGrowth(t, name+", shorter", open(rows[:30]), before, " training samples of the checkpoint differ or are missing: first number ")
 		changed := append([]string{}, rows...)
 		changed[1] = of(77)
-		checkGrowth(t, name+", changed", open(changed), before, "training sample ")
+		checkGrowth(t, name+", changed", open(changed), before, "training samples of the checkpoint differ or are missing: ")
 	}
 }
 
@@ -106,8 +106,11 @@ func TestDigestOfBlocks(t *testing.T) {
 		t.Fatalf("%d and %d samples of a checksum", before.Train.Per, before.Eval.Per)
 	}
 	checkGrowth(t, "appended", set(n+3, -1), before, "new samples: 3 to train on")
-	checkGrowth(t, "changed", set(n+3, 40_001), before, "one of the training samples 40001 to 40002 of the 65637 of the checkpoint differs or is missing")
-	checkGrowth(t, "last", set(n+3, n-1), before, "training sample 65637 of the 65637")
+	checkGrowth(t, "changed", set(n+3, 40_001), before, "1 of the groups of 2 of the 65,637 training samples of the checkpoint differ or are missing: samples 40,001 to 40,002")
+	if _, err := set(n+3, 1).CheckGrowth(before, true); err == nil || !strings.Contains(err.Error(), "samples 1 to 2, but 65,635 of these are here: a file of another name has") {
+		t.Errorf("edited copy: %v", err)
+	}
+	checkGrowth(t, "last", set(n+3, n-1), before, "groups of 2 of the 65,637 training samples of the checkpoint differ or are missing: samples 65,637: append")
 }
 
 // saved is a set's digest as a checkpoint has it.

@@ -87,7 +87,7 @@ func TestResumeWithMoreRows(t *testing.T) {
 	checkHolds(t, "mid-epoch", out+errs, "epoch 3 begins again with the new samples, after 28 steps", "epoch 3/3")
 }
 
-// TestResumeRefusesOtherRows: an earlier row that differs, a missing row, held-out rows among the
+// TestResumeRefusesOtherRows: earlier rows that differ, also in an edited copy, missing rows, held-out rows among the
 // training rows and a missing column are errors with the place and the remedy; a file of another
 // day and new columns and words are accepted and printed.
 func TestResumeRefusesOtherRows(t *testing.T) {
@@ -112,16 +112,17 @@ func TestResumeRefusesOtherRows(t *testing.T) {
 	}
 	resume := "train mlp --resume --epochs 2 --progress none --checkpoint "
 	edited := append([]string{}, lines...)
-	edited[500] = "1" + edited[500]
+	edited[500], edited[3] = "1"+edited[500], "1"+edited[3]
 	rewrite := func(text string) {
 		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
 	rewrite(strings.Join(edited, ""))
-	checkRefused(t, exitFailed, resume+copyRun(t, run), "the data have changed: ", " of the checkpoint differs or is missing: "+file+": line 501", "append new rows")
+	checkRefused(t, exitFailed, resume+copyRun(t, run), "the data have changed: 2 of the ", " training samples of the checkpoint differ or are missing: number ", " ("+file+": line 4), ", " ("+file+": line 501): append new rows")
+	checkRefused(t, exitFailed, resume+copyRun(t, run)+" --data "+put("copy.csv", strings.Join(edited, "")), "copy.csv: line 4), ", "but 7", " of these are here: a file of another name has either only later rows, or all earlier rows unchanged")
 	rewrite(strings.Join(lines[:700], ""))
-	checkRefused(t, exitFailed, resume+copyRun(t, run), "the data have changed: ", " of the checkpoint differs or is missing")
+	checkRefused(t, exitFailed, resume+copyRun(t, run), "the data have changed: ", " of the checkpoint differ or are missing")
 	rewrite(strings.ReplaceAll(strings.Join(edited, ""), ",town,", ",city,"))
 	checkRefused(t, exitFailed, resume+copyRun(t, run), `column "town": no such column, which the model needs`)
 	reversed := lines[0]
@@ -224,5 +225,36 @@ func TestAppendedRowsMatchTrainingOnEverything(t *testing.T) {
 	t.Logf("test R² of 4 seeds: all rows %.4f ± %.4f, resumed with 5 %% more %.4f ± %.4f", a, sa, b, sb)
 	if math.Abs(a-b) > 3*max(sa, sb) || a < 0.9 {
 		t.Errorf("all rows %v, resumed %v", whole, resumed)
+	}
+}
+
+// TestResumeEachDay: the commands of docs/retrain.md train day 1, and then day 2, which was held out
+// before, with and without --stream. Earlier training rows are refused as evaluation rows.
+func TestResumeEachDay(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	day := func(i int) string { return filepath.Join(dir, fmt.Sprint(i), "train.tsv") }
+	for i := 1; i <= 3; i++ {
+		more := fmt.Sprintf("data clicks --layout criteo --generate 600 --seed %d --progress none --out %s", i, filepath.Dir(day(i)))
+		if status, out, errs := command(t, more); status != 0 {
+			t.Fatalf("status %d, %s%s", status, out, errs)
+		}
+	}
+	for _, c := range []struct{ more, text string }{
+		{"", "other samples: 600 to train on, 600 to evaluate on, instead of 600 and 600 of the checkpoint; 600 that were held out before are training samples now"},
+		{" --stream", "other samples to evaluate on: 600 instead of 600 of the checkpoint"},
+	} {
+		run := filepath.Join(t.TempDir(), "run")
+		train := "train ctr-dnn --progress none --batch 100" + c.more + " --checkpoint " + run
+		if status, out, errs := command(t, train+" --train-file "+day(1)+" --eval-file "+day(2)); status != 0 {
+			t.Fatalf("status %d, %s%s", status, out, errs)
+		}
+		if c.more == "" {
+			checkRefused(t, exitFailed, train+" --resume --epochs 2 --train-file "+day(2)+" --eval-file "+day(1), "600 of the 600 evaluation samples were training samples of the checkpoint's run")
+		}
+		status, out, errs := command(t, train+" --resume --epochs 2 --train-file "+day(2)+" --eval-file "+day(3))
+		if checkHolds(t, c.more, out+errs, c.text); status != 0 {
+			t.Errorf("%s: status %d, %s%s", c.more, status, out, errs)
+		}
 	}
 }
