@@ -65,10 +65,20 @@ func milliseconds(ms C.int64_t) time.Duration {
 	return time.Duration(max(-1, min(int64(ms), most))) * time.Millisecond
 }
 
+// places are the places of this process by a launcher.
+var places bindings.Places
+
 //export borderJoin
 func borderJoin(o *C.ringo_options, out **C.ringo_job, f *C.border_fault) (code C.int) {
 	defer guard(f, &code)
-	cfg, err := placeOf(o).Config(lookup)
+	find := lookup
+	var err error
+	if o.size == 0 {
+		if find, err = places.Next(lookup); err != nil {
+			return report(f, err)
+		}
+	}
+	cfg, err := placeOf(o).Config(find)
 	if err != nil {
 		return report(f, err)
 	}

@@ -110,7 +110,8 @@ typedef struct ringo_options {
 /* ringo_join makes this process a rank and returns when all are there. options may be NULL: then the variables say where it
  * belongs that `ringo run` sets (RINGO_RANK and others, as getenv() finds them now), or those of another launcher that docs/cluster.md
  * names, such as mpirun. Without these it is a job of one rank. Variables that place it only in part are an error. A process joins
- * the job of `ringo run` once. */
+ * the job of `ringo run` once; with --min-np, again after the loss of a rank and ringo_leave: ringo_join then waits up to 30 seconds for
+ * this rank's place among the others, of which a new process may be one. RINGO_ERROR_LOST: another rank is lost, call it again. */
 int ringo_join(const ringo_options *options, ringo_job **job);
 
 /* ringo_leave leaves in good order and frees the job with its groups and its memory. Operations of other ranks that still need

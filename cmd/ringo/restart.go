@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,10 +44,7 @@ func (f *jobFlags) continueOnLoss(cmd *cobra.Command, cfg *launch.Config, ranks 
 		if starts > maxSameStart {
 			return launch.Role{}, "", false
 		}
-		f.Ranks, f.restarted, f.lost = n, true, job.Losses{At: time.Now()}
-		for _, l := range losses {
-			f.lost.Ranks = append(f.lost.Ranks, fmt.Sprintf("%s is lost (%s)", l.Name, l.ExitStatus))
-		}
+		f.Ranks, f.restarted, f.lost = n, true, job.Losses{At: time.Now(), Ranks: named(losses)}
 		spec, err := f.handed(cmd, f.progress)
 		return ranks(), spec, err == nil
 	}
@@ -64,8 +63,60 @@ func (f *jobFlags) continueOnLoss(cmd *cobra.Command, cfg *launch.Config, ranks 
 	}
 }
 
+// settled is the time without losses after which the next one does not count for maxSameStart, in a
+// job without checkpoints.
+const settled = 10 * time.Second
+
+// continueProgram makes a job of a program that can continue (ringo.torch.reform) do so when a rank
+// is lost, with the state of the other ranks. explained explains the error of a job that cannot.
+func (f *jobFlags) continueProgram(cmd *cobra.Command, cfg *launch.Config, ranks func() launch.Role) (explained func(error) error) {
+	var lost []*launch.LostProcessError // since all ranks had last joined
+	joined, early := time.Now(), 0
+	ended := func(l *launch.LostProcessError) bool { return strings.HasPrefix(l.ExitStatus, "exit status") }
+	cfg.MinRanks, cfg.Stateful = f.MinRanks, true
+	cfg.Continue = func(losses []*launch.LostProcessError, n int) (launch.Role, string, bool) {
+		if early++; n > f.MinRanks || len(lost) == 0 && time.Since(joined) > settled {
+			early = 0
+		}
+		lost, f.Ranks = slices.Clone(losses), n
+		if i := slices.IndexFunc(lost, func(l *launch.LostProcessError) bool { return !ended(l) }); i > 0 {
+			lost[0], lost[i] = lost[i], lost[0] // the cause
+		}
+		spec, err := f.handed(cmd, f.progress)
+		return ranks(), spec, err == nil && early < maxSameStart && !slices.ContainsFunc(losses, ended)
+	}
+	cfg.OnContinue = func(after time.Duration) {
+		line := fmt.Sprintf("%s: the job goes on with %s, after %v", strings.Join(named(lost), ", "), quantity.Count(f.Ranks, "rank"), quantity.Duration(after))
+		tells(cmd)(line)
+		f.hub.AddEvent(line)
+		joined, lost = time.Now(), nil
+	}
+	return func(err error) error {
+		switch {
+		case err == nil || len(lost) == 0:
+			return err
+		case early >= maxSameStart:
+			return fmt.Errorf("%w\n%d losses within %v each: the job does not go on", lost[0], early, settled)
+		case len(lost) > 1:
+			err = errors.New(strings.Join(named(lost[1:]), ", "))
+		}
+		return fmt.Errorf("%w\nthe other ranks did not go on: %v: a program continues by ringo.torch.reform (docs/python.md)", lost[0], err)
+	}
+}
+
+// named returns the lost ranks with the reasons.
+func named(losses []*launch.LostProcessError) (out []string) {
+	for _, l := range losses {
+		out = append(out, fmt.Sprintf("%s is lost (%s)", l.Name, l.ExitStatus))
+	}
+	return out
+}
+
 // restartFault reports a job whose ranks this command cannot start again.
 func (f *jobFlags) restartFault() error {
+	if f.MinRanks > 0 && !f.anyProgram && (f.Train.Workers == 0 || f.Train.Checkpoint.Dir == "") {
+		return setting.Errorf("job.min-ranks", "has no effect: it needs %v and %v", setting.Path("job.workers"), setting.Path("checkpoint.dir"))
+	}
 	if f.MinRanks == 0 || f.part == nil && f.Hosts == "" && !f.ByHand() && !f.InProcess() {
 		return nil
 	}

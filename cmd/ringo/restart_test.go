@@ -110,4 +110,11 @@ func TestMinRanksRefused(t *testing.T) {
 	} {
 		checkRefused(t, 2, line+more, want)
 	}
+	for more, want := range map[string]string{
+		"--np 2 --min-np 3 -- true":             "--min-np 3: want 1 to 2",
+		"--np 2 --min-np 1 --servers 1 -- true": "--min-np 1: is for ranks alone",
+		"--np 2 --min-np 1 --hosts a:2 -- true": "--min-np 1: only ranks that this command starts as processes of this host",
+	} {
+		checkRefused(t, 2, "run "+more, want)
+	}
 }

@@ -32,6 +32,7 @@ func (c *runRole) command() *cobra.Command {
 			"ringo.Job, or with --sync bsp, ssp, async or geo parameter servers, to which\n" +
 			"DialParameterServers connects. --heter also starts PROGRAM as heter-trainers, in which\n" +
 			"train.Run computes the marked stage of the model.\n" +
+			"With --min-np a program that calls ringo.torch.reform continues after the loss of a rank.\n" +
 			"With parameter servers, --checkpoint saves the servers and ranks of a program that calls\n" +
 			"train.Run or train.NewLoop, and --resume continues from the last checkpoint.",
 		Example: "  ringo run --np 2 -- ./my-trainer --epochs 3\n" +
@@ -62,9 +63,12 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 	if err != nil {
 		return fmt.Errorf("cannot find this program's own file, which is its servers: %w", err)
 	}
-	ranks := launch.Ranks(c.Ranks, program...)
-	ranks.Bind, ranks.CoresEach = c.Bind, launch.ThreadsFromEnv(os.LookupEnv)
-	cfg := c.roles(ranks, self)
+	ranks := func() launch.Role {
+		r := launch.Ranks(c.Ranks, program...)
+		r.Bind, r.CoresEach = c.Bind, launch.ThreadsFromEnv(os.LookupEnv)
+		return r
+	}
+	cfg := c.roles(ranks(), self)
 	for i, r := range cfg.Roles {
 		if r.Name == launch.Heter { // heter-trainers need the program's code
 			cfg.Roles[i].Command = program
@@ -84,7 +88,11 @@ func (c *runRole) execute(cmd *cobra.Command, program []string) error {
 		return err
 	}
 	c.progress = c.Output.Progress
-	return c.watched(cmd, func() error { return c.launch(cmd, cfg, self) })
+	explained := func(err error) error { return err }
+	if c.MinRanks > 0 {
+		explained = c.continueProgram(cmd, &cfg, ranks)
+	}
+	return c.watched(cmd, func() error { return explained(c.launch(cmd, cfg, self)) })
 }
 
 // saving creates the folder of this attempt's server checkpoints, and passes its path to the ranks.
@@ -136,9 +144,12 @@ func (c *runRole) check(cmd *cobra.Command) []error {
 	if c.isGiven("job.rendezvous") && c.Hosts == "" {
 		errs = append(errs, setting.Errorf("job.rendezvous", "is the address of this launcher for other hosts: set %v as well", setting.Path("job.hosts")))
 	}
+	if c.MinRanks > 0 && (c.Servers.Count > 0 || c.Train.Heter.Count > 0) {
+		errs = append(errs, setting.Errorf("job.min-ranks", "%d: is for ranks alone: leave %v and %v out", c.MinRanks, setting.Path("servers.count"), setting.Path("heter.count")))
+	}
 	given := c.Transport
 	c.Transport = "shm" // ranks are always processes
-	faults.Error(c.faults(errors.Join(append(errs, c.ValidateProcesses(), c.orders(), c.partFault())...)))
+	faults.Error(c.faults(errors.Join(append(errs, c.restartFault(), c.ValidateProcesses(), c.orders(), c.partFault())...)))
 	c.Transport = given
 	return faults
 }

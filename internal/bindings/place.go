@@ -1,6 +1,7 @@
 package bindings
 
 import (
+	"sync"
 	"time"
 
 	"github.com/ringo-ml/ringo"
@@ -74,4 +75,33 @@ func (p Place) ticket() (string, error) {
 		return "", Misusef("%v", err)
 	}
 	return t.String(), nil
+}
+
+// Places are the places that a launcher assigns to this process: the first one by variables, and
+// one more after each loss of a rank, under `ringo run --min-np`.
+type Places struct {
+	mu     sync.Mutex
+	opened bool
+	next   *launch.Places
+}
+
+// Next returns the variables of the next place, by name: see launch.Places. Without a pipe of the
+// launcher it returns lookup.
+func (p *Places) Next(lookup func(string) (string, bool)) (func(string) (string, bool), error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.opened {
+		p.opened, p.next = true, launch.OpenPlaces(lookup)
+		return lookup, nil
+	}
+	env, ok := p.next.Read()
+	if p.next != nil && !ok {
+		return nil, Misusef("the launcher has no next place for this process: its job has ended, or has lost no rank")
+	}
+	return func(name string) (string, bool) {
+		if value, ours := env[name]; ours {
+			return value, value != ""
+		}
+		return lookup(name)
+	}, nil
 }

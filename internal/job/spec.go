@@ -89,8 +89,8 @@ type Spec struct {
 	// HeterAddresses are the listen addresses, HOST:PORT, of heter-trainers started by hand, by
 	// number.
 	HeterAddresses []string
-	// MinRanks is the least number of ranks with which a job of virtual workers goes on after the
-	// loss of a rank. 0: the job ends.
+	// MinRanks is the least number of ranks with which a job of virtual workers, or of a program
+	// that can continue, goes on after the loss of a rank. 0: the job ends.
 	MinRanks int
 	// MaxRestarts limits the restarts of each lost parameter server with a log and heter-trainer.
 	MaxRestarts int

@@ -103,6 +103,9 @@ func (j *job) continues() bool {
 		}
 	}
 	from := nextPlaces(len(j.procs), len(e.losses)-before, j.cfg.MinRanks, present)
+	if j.cfg.Stateful && (len(present)+len(e.losses)-before < len(j.procs) || !j.lead(from)) {
+		return false // a rank has finished, or the state is lost
+	}
 	role, spec, ok := j.cfg.Continue(e.losses, len(from))
 	if ok {
 		if j.fault = j.begin(from, role, spec); j.fault != nil {
@@ -110,6 +113,22 @@ func (j *job) continues() bool {
 		}
 	}
 	return ok && j.fault == nil
+}
+
+// lead makes a rank that has the job's state the next rank 0: one that has been a rank for the
+// longest time. The result is false if no rank has been in a complete epoch.
+func (j *job) lead(from []int) bool {
+	lead := -1
+	for at, was := range from {
+		if was >= 0 && (lead < 0 || j.procs[was].restarts < j.procs[from[lead]].restarts) {
+			lead = at
+		}
+	}
+	if e := &j.epoch; lead < 0 || max(j.procs[from[lead]].restarts, 1) == e.number && e.complete != nil {
+		return false
+	}
+	from[0], from[lead] = from[lead], from[0]
+	return true
 }
 
 // begin begins an epoch, in which the process of rank from[r] becomes rank r. j.placing is held.
@@ -200,13 +219,14 @@ func (j *job) joined() {
 }
 
 // replaceLate kills processes that do not leave the epoch before, such as during the loading of
-// data, and ends the job if a lost process cannot be killed.
+// data, and ends the job if a lost process cannot be killed. With Config.Stateful late processes
+// end the job after Times.Join: a new process would not have their state.
 func (j *job) replaceLate() {
 	e := &j.epoch
 	if !e.killedAt.IsZero() && time.Since(e.killedAt) > giveUp {
 		j.next.hurry()
 	}
-	if len(e.losses) == 0 || j.verdict() != nil || time.Since(e.began) < j.cfg.Grace {
+	if j.cfg.Stateful || len(e.losses) == 0 || j.verdict() != nil || time.Since(e.began) < j.cfg.Grace {
 		return
 	}
 	j.placing.Lock()

@@ -133,6 +133,9 @@ type Config struct {
 	// losses of ranks: with fewer ranks, or with at least MinRanks by new processes. The ranks read
 	// their next places (Places) and join again. 0 means that the first loss ends the job.
 	MinRanks int
+	// Stateful means that only the ranks have the job's state: a rank with the state becomes the
+	// rank 0 of the next epoch, and the job ends if no rank has it, or if a rank is late.
+	Stateful bool
 	// Continue, needed with MinRanks, decides whether the job continues with a number of ranks,
 	// after the losses since all ranks had last joined. The result is their role and JobSpec.
 	Continue func(losses []*LostProcessError, ranks int) (role Role, jobSpec string, ok bool)

@@ -34,19 +34,33 @@ func OpenPlaces(lookup func(string) (string, bool)) *Places {
 // Next waits for the next place, and sets this process's variables to it. The result is false if
 // the job has ended, and after nextWait.
 func (p *Places) Next() bool {
-	if p == nil || p.pipe.SetReadDeadline(time.Now().Add(nextWait)) != nil {
-		return false
-	}
-	var env []string
-	if p.in.Decode(&env) != nil {
-		return false
-	}
-	for _, name := range placeVars {
+	env, ok := p.Read()
+	for name, value := range env {
 		_ = os.Unsetenv(name)
+		if value != "" {
+			_ = os.Setenv(name, value) // without zero bytes
+		}
 	}
-	for _, kv := range env {
+	return ok
+}
+
+// Read is Next for a program with other variables than this process's: it returns the variables of
+// the next place, empty if unset.
+func (p *Places) Read() (env map[string]string, ok bool) {
+	if p == nil || p.pipe.SetReadDeadline(time.Now().Add(nextWait)) != nil {
+		return nil, false
+	}
+	var list []string
+	if p.in.Decode(&list) != nil {
+		return nil, false
+	}
+	env = map[string]string{}
+	for _, name := range placeVars {
+		env[name] = ""
+	}
+	for _, kv := range list {
 		name, value, _ := strings.Cut(kv, "=")
-		_ = os.Setenv(name, value) // without zero bytes
+		env[name] = value
 	}
-	return true
+	return env, true
 }

@@ -133,8 +133,9 @@ def join(
     """Makes this process a rank and returns when all are there.
 
     Without arguments the variables say where it belongs that `ringo run` sets, or mpirun, srun, torchrun and others; without these it
-    is a job of one rank. Variables that place it only in part are an error. A process joins the job of `ringo run` once. By hand: size, rank,
-    rendezvous (HOST:PORT, where rank 0 listens, see address) and ticket, the job's secret, or ticket_file, which has it. timeout bounds
+    is a job of one rank. Variables that place it only in part are an error. A process joins the job of `ringo run` once; with --min-np,
+    again after the loss of a rank and leave: the call waits up to 30 seconds for this rank's place among the others. By hand: size, rank, rendezvous
+     (HOST:PORT, where rank 0 listens, see address) and ticket, the job's secret, or ticket_file, which has it. timeout bounds
     each wait for another rank, in seconds, 0: 10 minutes; join_timeout the wait for all at the start, 0: 60 seconds. transport, bind and
     algorithm are as ringo.h has them.
     """

@@ -20,6 +20,7 @@ from ._hooks import Hook, hook
 from ._optimizer import DistributedOptimizer
 from ._part import serve_part
 from ._process_group import ProcessGroup
+from ._reform import reform
 from ._share import BatchShare, batch_share
 from ._start import Options, device
 
@@ -34,6 +35,7 @@ __all__ = [
     "batch_share",
     "device",
     "hook",
+    "reform",
     "serve_part",
 ]
 

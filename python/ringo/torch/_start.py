@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
 import logging
 import os
@@ -21,6 +22,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _job
+from .._errors import RingoError
 from .._job import Job
 from . import _device
 from ._process_group import ProcessGroup
@@ -51,6 +53,7 @@ class Options:
 _world: weakref.ref[Job] | None = None  # the job of the default process group
 _prepared: Job | None = None  # one that was joined to find where PyTorch's store is, see env
 _served: weakref.ref[Job] | None = None  # the job of which the launcher's parameter servers are a part; they end with it
+_launched: weakref.ref[Job] | None = None  # the job that was joined by the launcher's variables
 _log = logging.getLogger("ringo.torch")
 
 
@@ -79,7 +82,7 @@ def create(backend: Any, pg_options: Options | None) -> ProcessGroup:
             )
     else:
         job = _meet(backend.store, backend.group_rank, backend.group_size, timeout, options)
-    _timeouts[job] = timeout
+    _timeouts[job], _options[job] = timeout, options
     _world = weakref.ref(job)
     devices = np.array([_device.present()], np.int32)
     job.world.allreduce(devices, "max")
@@ -266,7 +269,7 @@ _shared: _Shared | None = None
 
 def _prepare(timeout: timedelta | None, asked: dict[str, int]) -> None:
     """Joins the launcher's job, once: each later process group is made through the store."""
-    global _prepared
+    global _prepared, _launched
     if os.environ.get("WORLD_SIZE") == "1" and _shared is not None:
         return
     seconds = timeout.total_seconds() if timeout else 600.0
@@ -282,7 +285,7 @@ def _prepare(timeout: timedelta | None, asked: dict[str, int]) -> None:
     if job.size > 1:
         _place_store(job)
     os.environ.update(RANK=str(job.rank), WORLD_SIZE=str(job.size), LOCAL_RANK=str(job.local_rank))
-    _prepared = job
+    _prepared, _launched = job, weakref.ref(job)
 
 
 def _place_store(job: Job) -> None:
@@ -299,6 +302,32 @@ def _place_store(job: Job) -> None:
     os.environ["MASTER_ADDR"], _, os.environ["MASTER_PORT"] = bytes(where).rstrip(b"\0").decode().rpartition(":")
 
 
+def launched() -> Job | None:
+    """The job that was joined by the launcher's variables."""
+    return None if _launched is None else _launched()
+
+
+def asked(job: Job) -> tuple[float, Options]:
+    """The timeout in seconds and the options of a job's init_process_group."""
+    return _timeouts[job], _options[job]
+
+
+def forget() -> None:
+    """Leaves the failed job: the next init_process_group gets a place of the launcher."""
+    global _shared, _prepared
+    if dist.is_initialized():
+        group = dist.distributed_c10d._get_default_group()
+        with contextlib.suppress(RingoError):
+            group.close()
+        dist.destroy_process_group()
+    for job in list(_timeouts):
+        with contextlib.suppress(RingoError):
+            job.leave()
+    _shared = _prepared = None
+    for name in (*_STORE, *_PLACE, "LOCAL_RANK"):
+        os.environ.pop(name, None)
+
+
 def install() -> None:
     """Has env called for "env://"."""
     global _torchs_env
@@ -312,6 +341,7 @@ _torchs_env: Any = None
 # ---- the end ----
 
 _timeouts: weakref.WeakKeyDictionary[Job, float] = weakref.WeakKeyDictionary()  # of all jobs
+_options: weakref.WeakKeyDictionary[Job, Options] = weakref.WeakKeyDictionary()
 # Whether the ranks of a job cut long operations: one of them has a device.
 _cut: weakref.WeakKeyDictionary[Job, bool] = weakref.WeakKeyDictionary()
 
