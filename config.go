@@ -20,83 +20,89 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/metrics"
 )
 
-// Config assigns a rank its place in a job: number, world size, addresses. With the zero value the
-// launcher assigns the place, or, without a launcher, the job has one rank. Incomplete variables of
-// a launcher, such as WORLD_SIZE=2 alone, are an error.
+// Config assigns a rank its place in a job: its number, the number of ranks, and addresses. With
+// the zero value the launcher (`ringo run`) assigns the place; without a launcher, the job has one
+// rank. If only some of a launcher's variables are set, such as WORLD_SIZE=2 alone, Join returns an
+// error.
 type Config struct {
-	// Size, above 0, is the world size of a rank placed by hand, without a launcher. 0 means the
-	// launcher's variables. The ticket always comes from RINGO_TICKET.
+	// Size, above 0, is the number of ranks of the job, for a rank without a launcher. 0 means the
+	// launcher's variables. The ticket, the job's secret, always comes from RINGO_TICKET.
 	Size int
-	// Lookup returns launcher variables and RINGO_TICKET if they are not in the environment. nil
-	// means os.LookupEnv.
+	// Lookup returns the value of an environment variable, for a program that has launcher
+	// variables and RINGO_TICKET in another place. nil means os.LookupEnv.
 	Lookup func(name string) (value string, found bool)
 	// Rank is the rank's number, from 0 to Size-1, if Size is given. In Serve, Rank is the server's
 	// number, from 0 to Servers-1.
 	Rank int
-	// Servers is the number of aggregation servers: see Job.Reducer and Serve. 0 means the
-	// launcher's number; any other value must equal that number.
+	// Servers is the number of aggregation servers, processes that sum gradients: see Job.Reducer
+	// and Serve. 0 means the launcher's number; any other value must equal that number.
 	Servers int
-	// Aggregate configures the aggregation servers and their clients. The field Trainers must be 0:
-	// the job sets the number of ranks.
+	// Aggregate configures the aggregation servers and their clients. Aggregate.Trainers must be 0:
+	// the job sets that field to the number of ranks.
 	Aggregate aggregate.Config
-	// ParameterServers are the addresses of the job's parameter servers, HOST:PORT each, by number,
-	// equal on all ranks: see Job.DialParameterServers. Empty means the servers of the launcher.
+	// ParameterServers are the addresses of the job's parameter servers, processes that store
+	// parameters: HOST:PORT each, by number, equal on all ranks. See Job.DialParameterServers.
+	// Empty means the servers of the launcher.
 	ParameterServers []string
-	// Heters are the addresses, by number, of the job's heter-trainers, which compute a part of the
-	// model for ranks: see Job.Heters. Empty means the launcher's.
+	// Heters are the addresses, by number, of the job's heter-trainers: processes that compute a
+	// part of the model for the ranks. See Job.Heters. Empty means those of the launcher.
 	Heters []string
-	// HeterTrainer makes a process with a Size a heter-trainer instead of a rank: Rank is then an
-	// index into Heters, the address at which the process listens. Without Size the launcher
-	// decides, or a ticket and RINGO_HETER_INDEX, RINGO_HETER_ADDRS and RINGO_WORLD_SIZE.
+	// HeterTrainer makes a process a heter-trainer instead of a rank. With Size above 0, Rank is
+	// then this process's index in Heters, and the process listens at that address. With Size 0 the
+	// launcher decides, or a ticket and RINGO_HETER_INDEX, RINGO_HETER_ADDRS and RINGO_WORLD_SIZE.
 	HeterTrainer bool
-	// ServersOnly disables connections among ranks: the ranks meet at the job's parameter servers,
-	// and continue without a lost rank if the servers do. Settings of connections among ranks then
-	// have no effect. A launcher needs the same setting.
+	// ServersOnly disables connections between ranks: the ranks exchange data through the job's
+	// parameter servers alone. The job then continues without a lost rank if the servers are
+	// configured to continue. Settings of connections between ranks have no effect. A launcher
+	// needs the same setting.
 	ServersOnly bool
-	// Rendezvous, needed with Size, is rank 0's listen address, HOST:PORT. Or rank 0 publishes an
-	// address in a file, by absolute path in a folder that all ranks share, or in a key of etcd:
-	// etcd://HOST:PORT/KEY (etcds:// with TLS; module modules/etcd). The file also carries the
-	// job's ticket if no rank has the ticket.
+	// Rendezvous, needed with Size, is the place where ranks find rank 0. It is rank 0's listen
+	// address, HOST:PORT, or the name under which rank 0 publishes its address: a file, by absolute
+	// path in a folder that all ranks share, or a key of etcd, etcd://HOST:PORT/KEY (etcds:// with
+	// TLS; module modules/etcd). The file also has the job's ticket if no rank has one.
 	Rendezvous string
-	// OpenBackend opens a Rendezvous other than an address, such as Open of module modules/etcd.
-	// nil means files, and etcd in a program built with that module's overlay.
+	// OpenBackend opens a Rendezvous that is not an address, such as Open of module modules/etcd.
+	// nil means files; a program built with the overlay of modules/etcd also opens etcd.
 	OpenBackend func(rendezvous string) (rendezvous.Backend, error)
-	// TicketFile is a file with the job's ticket, readable by its owner only. Empty means
+	// TicketFile is a file with the job's ticket (secret) that only its owner can read. Empty means
 	// RINGO_TICKET, or the file in RINGO_TICKET_FILE. TicketFile needs Size.
 	TicketFile string
 	// Times are the maximum waits for other ranks, at the start and for heartbeats. All ranks and
 	// their launcher should have equal Times.
 	Times cluster.Times
-	// Transport is TransportSHM or TransportTCP, equal on all ranks. Empty means RINGO_TRANSPORT,
-	// or else TransportSHM.
+	// Transport is TransportSHM or TransportTCP, equal on all ranks. Empty: RINGO_TRANSPORT, or
+	// TransportSHM.
 	Transport string
-	// Bind selects whether a rank without a launcher binds itself to CPUs; a launcher binds its
-	// ranks. Empty means RINGO_BIND, or else launch.BindAuto. All ranks of a host should have the
-	// same value. See Job.Placement.
+	// Bind selects whether a rank that has no launcher binds itself to CPUs. With a launcher, the
+	// launcher binds its ranks. Empty means RINGO_BIND, or else launch.BindAuto. All ranks of a
+	// host should have the same value. See Job.Placement.
 	Bind launch.Bind
 	// Threads is the number of compute threads of this rank. The ranks of a host compare the sum of
-	// their Threads with the number of CPUs. 0 means GOMAXPROCS of the environment, or else 1.
+	// their Threads with the number of CPUs to decide whether each rank gets separate CPUs. 0 means
+	// GOMAXPROCS of the environment, or else 1.
 	Threads int
 	// Network configures the connections between ranks of different processes.
 	Network Network
-	// Collective configures the group of all ranks. Empty Hosts means the hosts detected by the
-	// ranks. An empty Algorithm, or auto, means RINGO_COLLECTIVE_ALGORITHM; any other must equal
-	// that variable. Ranks and ID must be empty.
+	// Collective configures the group of all ranks. Empty Hosts means the hosts that the ranks
+	// detect. An empty Algorithm, or auto, means RINGO_COLLECTIVE_ALGORITHM; any other value must
+	// equal that variable. Collective.Ranks and Collective.ID must be empty.
 	Collective collective.Config
 	// Metrics is the folder of this rank's metrics, read by the host's metrics server (package
 	// internal/watch/metrics/scrape). nil means RINGO_METRICS, or else no metrics.
 	Metrics *metrics.Dir
-	// BlackBox is the folder of the record file of a process without a launcher. The file remains
-	// if the process is killed or its job fails: `ringo blackbox FILE...` merges the files of a
-	// host. Empty means a record in memory only. Under a launcher BlackBox has no effect.
+	// BlackBox is the folder of the record file of a process without a launcher; the record lists
+	// the process's operations and errors. The file remains if the process is killed or its job
+	// fails: `ringo blackbox FILE...` merges the files of a host. Empty means a record in memory
+	// only. With a launcher BlackBox has no effect.
 	BlackBox string
-	// Settings are this process's values, by path, of settings that must be equal in all processes.
-	// If a rank or a server has another value, the job ends with a *setting.ConflictError, with the
-	// setting, both processes and both values. Paths that only one process has are not compared.
+	// Settings are this process's values, by path such as `training.batch`, of settings that must
+	// be equal in all processes. If a rank or a server has another value, the job ends with a
+	// *setting.ConflictError: it has the setting, both processes and both values. Paths that only
+	// one process has are not compared.
 	Settings setting.Values
-	// Report, if set, receives one line per rejected connection and, on the coordinator of a job
-	// without a launcher, one line per rank that is slow or cannot share memory. A launcher prints
-	// these lines instead.
+	// Report, if not nil, receives one line per rejected connection. On the coordinator (rank 0) of
+	// a job without a launcher it also receives one line per rank that is slow or cannot share
+	// memory. A launcher prints these lines instead.
 	Report func(line string)
 
 	serves bool // the process is an aggregation server
@@ -176,7 +182,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// aggregation returns Aggregate completed for a job with this number of ranks.
+// aggregation returns c.Aggregate, with the number of ranks set.
 func (c Config) aggregation(ranks int) aggregate.Config {
 	c.Aggregate.Trainers = ranks
 	if c.Aggregate.Timeout == 0 {
@@ -185,7 +191,7 @@ func (c Config) aggregation(ranks int) aggregate.Config {
 	return c.Aggregate
 }
 
-// lookup returns Lookup, or the environment's.
+// lookup returns c.Lookup, or os.LookupEnv if c.Lookup is nil.
 func (c Config) lookup() func(string) (string, bool) {
 	if c.Lookup != nil {
 		return c.Lookup
@@ -193,7 +199,8 @@ func (c Config) lookup() func(string) (string, bool) {
 	return os.LookupEnv
 }
 
-// rankEnv returns this rank's place in the job; present is false if there is none.
+// rankEnv returns this rank's place in the job: its number, the number of ranks and addresses.
+// present is false if neither a launcher nor c assigns a place.
 func (c Config) rankEnv(lookup func(string) (string, bool)) (env launch.RankEnv, present bool, err error) {
 	if err := c.Validate(); err != nil {
 		return env, false, err
@@ -228,7 +235,7 @@ func (c Config) rankEnv(lookup func(string) (string, bool)) (env launch.RankEnv,
 	return env, present, err
 }
 
-// fromExternal returns the place assigned by another launcher.
+// fromExternal returns the place that another launcher, such as torchrun or mpirun, has assigned.
 func (c Config) fromExternal(lookup func(string) (string, bool)) (launch.RankEnv, bool, error) {
 	env, place, present, err := launch.FromExternal(lookup, 0, "")
 	if present && err == nil && place.Each > 1 {
@@ -257,7 +264,7 @@ func (c *Config) takeAlgorithm(name string) error {
 	return nil
 }
 
-// byHand returns lookup, except that variables of the rank's place have the values of c.
+// byHand returns a copy of lookup that returns c's values for the variables of the rank's place.
 func (c Config) byHand(lookup func(string) (string, bool)) func(string) (string, bool) {
 	rank, role := c.Rank, ""
 	if c.serves {

@@ -15,13 +15,13 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// verdictWait is the maximum wait of a rank with a broken link for the coordinator's verdict, and
-// of a rank of Local for the rank that aborted. It is less than the 10 s of the failure detector: a
-// killed process is detected immediately, and all ranks must end within 10 s.
+// verdictWait is the longest wait of a rank with a broken link for the coordinator's decision about
+// which rank is lost, and of a rank of Local for the rank that caused an error. It is below 10 s,
+// the time in which all ranks must end. The decision about a killed process takes no time.
 const verdictWait = 3 * time.Second
 
-// coordination connects a process with the ranks' common decisions: the lost rank, and the last
-// step before a stop.
+// coordination connects a process with the decisions that all ranks share: the lost rank, and the
+// last step before a stop.
 type coordination struct {
 	cluster    *membership.Membership             // nil in a job of one process
 	reportExit func(failure.Exit) (reported bool) // reports to the launcher, without a coordinator; nil: no launcher
@@ -47,19 +47,17 @@ func (c *coordination) lastHeartbeat() (at time.Time) {
 // Stopper is a rank's part in stopping all ranks after the same step: see Job.Stoppable.
 type Stopper = cluster.Stopper
 
-// StoppedError reports that the job ended as requested. It has the last step and the folder of the
-// saved run.
+// StoppedError reports that the job ended as requested, with the last step and the run's folder.
 type StoppedError = cluster.StoppedError
 
-// ErrCannotStop reports that the ranks cannot agree on a last step, because a rank has not called
-// Stoppable.
+// ErrCannotStop reports that ranks cannot agree on a last step: a rank has not called Stoppable.
 var ErrCannotStop = cluster.ErrCannotStop
 
-// Stoppable registers this rank, after done steps, as able to stop after any later step and save
-// the run in the folder saved. Before each step the rank calls the Stopper's Begin with the number
-// of steps done, equal on all ranks. When Begin returns a *StoppedError, all ranks have done
-// equally many steps: the rank saves, and ends with that error. Cost: an uncontended lock per step,
-// about 15 ns (BenchmarkBegin of package cluster).
+// Stoppable registers this rank, after done steps, as able to stop after any later step and to save
+// its run in the folder saved. Before each step the rank calls the Stopper's Begin with the number
+// of finished steps, equal on all ranks. If Begin returns a *StoppedError, all ranks have done the
+// same number of steps: the rank saves its run, and ends with that error. Cost: an uncontended lock
+// per step, about 15 ns (BenchmarkBegin of package cluster).
 func (j *Job) Stoppable(saved string, done int64) *Stopper {
 	s := cluster.NewStopper(saved, done)
 	if m := j.members.member(); m != nil {
@@ -70,9 +68,9 @@ func (j *Job) Stoppable(saved string, done int64) *Stopper {
 	return s
 }
 
-// Stop stops all ranks of the job after the same step, the last step begun by any rank. why is the
-// name of a signal. Stop returns when the ranks have agreed on the step: in general immediately, at
-// most after 10 s. Errors: ErrCannotStop without an agreement, or the end of the job.
+// Stop stops all ranks of the job after the same step, the last step that any rank has begun. why
+// is the name of a signal. Stop returns when the ranks have agreed on the step, at most after 10 s.
+// Errors: ErrCannotStop if the ranks cannot agree, or the reason of the job's end.
 func (j *Job) Stop(why string) (StoppedError, error) {
 	if m := j.members.member(); m != nil {
 		return m.Stop(why)
@@ -91,9 +89,9 @@ func stoppedBy(err error) *StoppedError {
 	return nil
 }
 
-// Err explains an error of this rank: after a broken link Err waits a moment for the coordinator's
-// verdict, so that all ranks name the same lost rank. The result wraps the errors of err, such as a
-// *train.StepError or a *distopt.Error.
+// Err explains an error of this rank: after a broken link Err waits up to 3 s for the coordinator's
+// decision, so that all ranks name the same lost rank. The result wraps the errors of err, such as
+// a *train.StepError or a *distopt.Error.
 func (j *Job) Err(err error) error {
 	if known := (*explained)(nil); err == nil || errors.As(err, &known) {
 		return err
@@ -118,7 +116,8 @@ func (j *Job) Err(err error) error {
 	return j.missed(err)
 }
 
-// missed returns err, or, without a coordinator, an error that names the awaited rank.
+// missed returns err. In a job without a coordinator, if err reports that an awaited rank has left,
+// missed returns an error that names that rank.
 func (j *Job) missed(err error) error {
 	left := (*transport.Error)(nil)
 	if j.members.member() != nil || !errors.As(err, &left) || !errors.Is(left, transport.ErrGoodbye) {
@@ -131,10 +130,9 @@ func (j *Job) missed(err error) error {
 	return j.explain(err, &transport.LostError{Rank: left.Peer, Reason: failure.Early(status, failure.Rank(j.rank), during{err}.Operation())})
 }
 
-// during is an error that can name the first failed operation.
+// during wraps an error, and names the first failed operation in that error.
 type during struct{ error }
 
-// Unwrap returns the error.
 func (d during) Unwrap() error { return d.error }
 
 // Operation returns "allreduce 12"; "" if no operation failed.
@@ -151,14 +149,14 @@ func (j *Job) explain(err, best error) error {
 	return &explained{rank: j.rank, ranks: j.size, stopped: j.life.stoppedBy(best), best: best, observed: err}
 }
 
-// explained is the reason of the job's end, with the error of a rank.
+// explained is the reason of the job's end, together with the error that this rank has observed.
 type explained struct {
 	rank, ranks    int
 	stopped        bool // the caller's context ended the job
 	best, observed error
 }
 
-// Is reports that a requested end is a context.Canceled, with any cause of the context.
+// Is reports that the end of a job that its caller cancelled is a context.Canceled too.
 func (e *explained) Is(target error) bool { return e.stopped && target == context.Canceled }
 
 // Error names the lost rank, this rank's position in the run, the failed operation and its message.
@@ -177,13 +175,14 @@ func (e *explained) Error() string {
 	return text
 }
 
-// Reason returns why the job ended: the reason names the lost rank, not the awaited rank.
+// Reason returns why the job ended. It names the lost rank, while this rank's error names the rank
+// that this rank waited for.
 func (e *explained) Reason() error { return e.best }
 
 // Unwrap returns the reason of the job's end, then this rank's error.
 func (e *explained) Unwrap() []error { return []error{e.best, e.observed} }
 
-// operation returns the first failed operation and its message; "" without one.
+// operation names the first failed operation in err, and its message; "" if err has no operation.
 func operation(err error) string {
 	text := ""
 	if op := (*collective.OpError)(nil); errors.As(err, &op) {
@@ -203,9 +202,9 @@ func operation(err error) string {
 	return text
 }
 
-// Fail ends the job because of err: the other ranks' operations fail with this rank and err. Fail
-// returns the error to report, a more precise one if err is a consequence of another rank's error.
-// Without an err the job continues.
+// Fail ends the job because of err: the other ranks' operations fail with this rank and err. It
+// returns the error to report: err, or another rank's error that caused err. With a nil err the job
+// continues.
 func (j *Job) Fail(err error) error {
 	best := j.Err(err)
 	if best == nil {
@@ -226,7 +225,7 @@ func (j *Job) Fail(err error) error {
 	return j.records.files.WithRecords(best) // the file stays: other ranks may fail next
 }
 
-// markReported returns err, marked if the launcher prints it.
+// markReported returns err; if the launcher prints err, the result is a reportedError.
 func (j *Job) markReported(err error, reported bool) error {
 	if !j.launched || !reported {
 		return err
@@ -237,7 +236,6 @@ func (j *Job) markReported(err error, reported bool) error {
 // reportedError is an error received by the launcher.
 type reportedError struct{ error }
 
-// Unwrap returns the error.
 func (t reportedError) Unwrap() error { return t.error }
 
 // Reported reports whether the launcher has received err, a result of Run, Join, Serve or Job.Fail.

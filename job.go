@@ -20,11 +20,10 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Version is the module's version. Ranks of different versions do not form a group, because their
-// frames may differ.
+// Version is the module's version. Ranks of different versions cannot form a job.
 const Version = "0.1.0"
 
-// Job is a rank's part of a job: its place, its connections, and the group of all ranks.
+// Job is a rank's view of its job: its number, its connections, and the group of all ranks.
 type Job struct {
 	identity
 	life    lifetime
@@ -37,7 +36,7 @@ type Job struct {
 	heter   *HeterTrainer // nil in a rank and in an aggregation server
 }
 
-// identity is the constant place of a process in its job.
+// identity is a process's number in its job, with the numbers of ranks and servers.
 type identity struct {
 	rank        int // rank; -1 in a heter-trainer; size + index in an aggregation server
 	size        int // ranks
@@ -50,7 +49,7 @@ type identity struct {
 // isServer reports whether the process is an aggregation server.
 func (i *identity) isServer() bool { return i.rank >= i.size }
 
-// recordIdentity returns the name under which the recorder's file is found.
+// recordIdentity returns the name by which `ringo blackbox` finds the process's record file.
 func (i *identity) recordIdentity() record.Identity {
 	if i.isServer() {
 		return record.Identity{Role: record.AggregationServer, Number: i.rank}
@@ -69,7 +68,7 @@ func (j *Job) name() string {
 	return fmt.Sprintf("rank %d", j.rank)
 }
 
-// lifetime spans Join to the end of the job, with the goroutines of the job.
+// lifetime has the job's context and the goroutines that watch for the job's end.
 type lifetime struct {
 	parent   context.Context // context of Join; nil in a job of one process
 	ctx      context.Context
@@ -81,13 +80,13 @@ type lifetime struct {
 
 func (l *lifetime) begin(ctx context.Context) { l.ctx, l.cancel = context.WithCancelCause(ctx) }
 
-// end stops the watchers.
+// end stops the goroutines that watch for the end of the job.
 func (l *lifetime) end() {
 	l.cancel(errDone)
 	l.watchers.Wait()
 }
 
-// stoppedBy reports whether cause ended the caller's context.
+// stoppedBy reports whether the caller's context ended the job, with cause.
 func (l *lifetime) stoppedBy(cause error) bool {
 	return l.parent != nil && context.Cause(l.parent) == cause
 }
@@ -101,7 +100,7 @@ type connections struct {
 	fallback string // reason why ranks of one host do not share memory
 }
 
-// observation is a process's record and metrics.
+// observation has a process's record of operations and its metrics.
 type observation struct {
 	recorder    *record.Recorder
 	files       launch.RecordFiles   // files of recorder, if no launcher holds the memory
@@ -140,7 +139,7 @@ func (o *observation) pendingOperations() (n int) {
 	return n
 }
 
-// startMetrics begins this process's metrics in dir; nil: none.
+// startMetrics begins this process's metrics in dir; if dir is nil, the process has no metrics.
 func (j *Job) startMetrics(dir *metrics.Dir) (err error) {
 	if dir == nil {
 		return nil
@@ -168,7 +167,7 @@ type processors struct {
 	unbind    func() // undoes a binding; nil: not bound by Join
 }
 
-// threadsWanted returns the number of CPUs requested by this process, or 0.
+// threadsWanted returns the number of CPUs that this process requests, or 0 if it requests none.
 func (c Config) threadsWanted(env launch.RankEnv) int {
 	bind := cmp.Or(c.Bind, env.Bind)
 	if c.serves || env.Serves() || bind == launch.BindNone && !env.Launched {
@@ -177,8 +176,9 @@ func (c Config) threadsWanted(env launch.RankEnv) int {
 	return max(1, cmp.Or(c.Threads, env.Threads))
 }
 
-// settle returns a function that selects this rank's CPUs, given all processes of the host. A rank
-// without a launcher binds itself; all ranks of the host have the same data and so the same plan.
+// settle returns a function that selects this rank's CPUs from a description of all processes of
+// the host. A rank without a launcher binds itself to CPUs: all ranks of the host have the same
+// descriptions and therefore compute the same plan.
 func (p *processors) settle(env launch.RankEnv, bind launch.Bind) func([]shm.Neighbour) (shm.Settled, error) {
 	return func(local []shm.Neighbour) (shm.Settled, error) {
 		var ranks placement.Processes
@@ -216,8 +216,8 @@ func (j *Job) ServersOnly() bool { return j.serversOnly }
 // LocalRank returns this rank's number on its host.
 func (j *Job) LocalRank() int { return j.localRank }
 
-// Columns returns the width of the terminal of rank 0's output, also through a launcher's pipe; 0
-// means unknown.
+// Columns returns the width, in characters, of the terminal that shows rank 0's output, even if a
+// launcher forwards the output. 0 means unknown.
 func (j *Job) Columns() int { return j.records.columns }
 
 // Context returns a context that ends with the job, with the parent context, or on the loss of a
@@ -228,11 +228,12 @@ func (j *Job) Context() context.Context { return j.life.ctx }
 // on 2 cores". Ranks without a placement, as in a job of one process, return "".
 func (j *Job) Placement() string { return j.cpus.placement }
 
-// Cores returns the number of CPUs of this rank, at least 1: the bound CPUs, or a share of the CPUs
-// available to the host's ranks. Additional threads share these CPUs.
+// Cores returns the number of CPUs of this rank, at least 1: those that the rank is bound to, or
+// else its share of the CPUs of the host. All threads of the rank share these CPUs.
 func (j *Job) Cores() int { return j.cpus.count }
 
-// Recorder returns this process's recorder, the source of metrics and timelines.
+// Recorder returns this process's recorder: the memory with its latest operations and phases, the
+// source of metrics and timelines.
 func (j *Job) Recorder() *record.Recorder { return j.records.recorder }
 
 // Metrics returns this rank's metrics. It is nil, and ignores updates, if the job is not monitored.
@@ -243,9 +244,9 @@ func (j *Job) Metrics() *metrics.RankMetrics { return j.records.metrics }
 // TransportTCP, "mem" inside one process, or "" without connections among ranks.
 func (j *Job) Transport() string { return j.links.kind }
 
-// Fallback returns the ranks of one host that do not share memory as configured, with the reason,
-// equal on all ranks; otherwise "". With an explicit TransportSHM, Fallback also reports that every
-// rank has a separate host.
+// Fallback names the ranks of one host that cannot share memory although the configuration requires
+// it, with the reason, equal on all ranks. It returns "" if there are none. If Config.Transport is
+// TransportSHM, Fallback also reports that every rank has a separate host.
 func (j *Job) Fallback() string { return j.links.fallback }
 
 // Traffic returns the number of bytes sent and received by this rank. Wire bytes include headers,
@@ -273,10 +274,10 @@ func (j *Job) bytesCarried() int64 {
 }
 
 // Alloc returns n zeros, aligned to 64 bytes: in the host's shared memory if it has space, else in
-// ordinary memory. Operations reduce shared memory without a copy. Recommended for the arena of
-// gradients (nn.Params.GradsFrom), and of parameters with sharded updates (nn.Params.ArenasFrom).
-// The slice belongs to the job: it must not be used after Close or Free. Alloc must not be called
-// concurrently.
+// ordinary memory. Operations reduce shared memory without a copy. Use it for the slice of all
+// gradients (nn.Params.GradsFrom) and, if the ranks of a host divide updates, of all parameters
+// (nn.Params.ArenasFrom). The slice belongs to the job: it must not be used after Close or Free.
+// Alloc must not be called concurrently.
 func (j *Job) Alloc(n int) []float32 {
 	if w := j.SharedMemory(); w != nil {
 		if b := w.Alloc(4 * n); b != nil {
@@ -288,32 +289,31 @@ func (j *Job) Alloc(n int) []float32 {
 	return hugepage.Floats(n)
 }
 
-// Free releases the slice of the last Alloc. Any other slice stays until the job ends. No operation
-// on x may be in progress.
+// Free releases x, if x is the result of the last Alloc. Any other slice stays until the job ends.
+// No operation on x may be in progress.
 func (j *Job) Free(x []float32) {
 	if w := j.SharedMemory(); w != nil && len(x) > 0 {
 		w.Return(bytesview.Bytes(x))
 	}
 }
 
-// SetStatus sets this rank's activity for the reports of waiting ranks: "training epoch 3",
-// "evaluating".
+// SetStatus sets this rank's activity, such as "training epoch 3" or "evaluating". A rank that
+// waits for this rank includes it in its reports.
 func (j *Job) SetStatus(doing string) {
 	if m := j.members.member(); m != nil {
 		m.SetStatus(doing)
 	}
 }
 
-// Close leaves the job in good order and frees its resources. Later operations of other ranks with
-// this rank fail.
+// Close leaves the job without an error and frees the job's resources. Later operations of other
+// ranks with this rank fail.
 //
-// A rank with a failed operation does not leave in good order, even if its program ignores the
-// error: the job fails.
+// If an operation of this rank has failed, the job fails, even if the program ignored the error.
 func (j *Job) Close() error {
 	return j.close(j.unreportedError)
 }
 
-// close leaves the job, or fails the job with an unreported error.
+// close leaves the job. If unreported returns an error, close makes the job fail with it.
 func (j *Job) close(unreported func() error) error {
 	j.life.closing.Do(func() {
 		if err := unreported(); err != nil {

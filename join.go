@@ -21,9 +21,10 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Run joins a job, calls fn, and leaves. An error of fn is reported to the other ranks, and Run
-// returns the most precise error, such as one with the lost rank's number. Reported decides whether
-// the program prints the error. A *StoppedError or ErrHeterTrainerDone of fn is not a failure.
+// Run joins a job, calls fn, and leaves. Run reports an error of fn to the other ranks, and returns
+// the error that caused it if another rank did, such as one with the lost rank's number. Reported
+// shows whether the launcher prints the error. If fn returns a *StoppedError or
+// ErrHeterTrainerDone, the job has not failed.
 func Run(ctx context.Context, cfg Config, fn func(*Job) error) error {
 	job, err := Join(ctx, cfg)
 	if err != nil {
@@ -32,7 +33,7 @@ func Run(ctx context.Context, cfg Config, fn func(*Job) error) error {
 	return job.end(panics.Do(func() error { return fn(job) }))
 }
 
-// end leaves the job after its program has returned err.
+// end leaves the job after fn of Run has returned err.
 func (j *Job) end(err error) error {
 	switch {
 	case errors.Is(err, ErrHeterTrainerDone):
@@ -72,7 +73,7 @@ func Join(ctx context.Context, cfg Config) (*Job, error) {
 	return join(ctx, env, cfg)
 }
 
-// join makes this process the rank or the aggregation server of env.
+// join makes this process a rank or an aggregation server, as env specifies.
 func join(ctx context.Context, env launch.RankEnv, cfg Config) (*Job, error) {
 	cfg.Times = cfg.Times.WithDefaults()
 	if err := cfg.takeAlgorithm(env.Algorithm); err != nil {
@@ -98,7 +99,7 @@ func join(ctx context.Context, env launch.RankEnv, cfg Config) (*Job, error) {
 	return j, nil
 }
 
-// newJob returns a job with the parts that env and cfg alone determine.
+// newJob returns a job with the fields that need only env and cfg, without connections.
 func newJob(env launch.RankEnv, cfg Config) *Job {
 	j := &Job{
 		identity: identity{rank: env.Rank, size: env.WorldSize, localRank: env.LocalRank, aggregators: env.Servers, launched: env.Launched},
@@ -118,7 +119,7 @@ func newJob(env launch.RankEnv, cfg Config) *Job {
 	return j
 }
 
-// openRecorder opens the process's recorder, in memory held by the launcher, else in a file.
+// openRecorder opens the process's recorder: in memory that the launcher holds, or else in a file.
 func (j *Job) openRecorder(env launch.RankEnv, cfg Config) {
 	if j.records.recorder = env.Recorder(); env.Record == 0 && !env.Launched {
 		j.records.files = launch.NewRecordFiles(cfg.BlackBox, env.Ticket)
@@ -126,7 +127,7 @@ func (j *Job) openRecorder(env launch.RankEnv, cfg Config) {
 	}
 }
 
-// findRankZero completes env with the ticket and, in rank 0, its listen address.
+// findRankZero sets the ticket in env and, in rank 0, the address at which this rank listens.
 func (j *Job) findRankZero(env *launch.RankEnv, cfg Config) (err error) {
 	j.members.cluster, err = membership.Find(j.life.ctx, env, membership.Config{
 		Version: Version, Interface: cfg.Network.Interface, Ports: cfg.Network.ports(), TLS: cfg.Network.TLS,
@@ -136,7 +137,7 @@ func (j *Job) findRankZero(env *launch.RankEnv, cfg Config) (err error) {
 	return err
 }
 
-// joinWithoutMesh starts a rank that meets the other ranks at servers only.
+// joinWithoutMesh starts a rank that has connections to parameter servers, but none to other ranks.
 func (j *Job) joinWithoutMesh(env launch.RankEnv, cfg Config) (*Job, error) {
 	j.members.reportExit = env.Tell
 	j.serversOnly, j.links.kind = true, ""
@@ -147,8 +148,7 @@ func (j *Job) joinWithoutMesh(env launch.RankEnv, cfg Config) (*Job, error) {
 	return j, nil
 }
 
-// joinMesh joins the cluster, connects the ranks, and starts the group. It fails on the loss of a
-// rank.
+// joinMesh joins the cluster, connects the ranks, and starts the group. It fails if a rank is lost.
 func (j *Job) joinMesh(env launch.RankEnv, cfg Config) error {
 	if err := j.enterCluster(&env, cfg); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (j *Job) joinMesh(env launch.RankEnv, cfg Config) error {
 	return nil
 }
 
-// enterCluster waits until all members have joined, and watches for lost ranks from then on.
+// enterCluster waits until all ranks and servers have joined. Then it watches for lost ranks.
 func (j *Job) enterCluster(env *launch.RankEnv, cfg Config) error {
 	if err := j.members.cluster.Join(j.life.ctx, *env); err != nil {
 		return err
@@ -218,8 +218,8 @@ func (j *Job) shareMemory(mesh transport.Mesh, env launch.RankEnv, cfg Config) (
 	return m, nil
 }
 
-// locate sets the hosts of the group, and the local rank if no launcher assigns it. hosts has the
-// host of each member.
+// locate sets the hosts in cfg.Collective, and this rank's number on its host if no launcher
+// assigns it. hosts has the host of each rank and server.
 func (j *Job) locate(hosts []int, cfg *Config) {
 	if len(cfg.Collective.Hosts) == 0 {
 		cfg.Collective.Hosts = hosts
@@ -235,7 +235,8 @@ func (j *Job) locate(hosts []int, cfg *Config) {
 	}
 }
 
-// start starts the operations over mesh, and the metrics. The job's end then aborts the mesh.
+// start makes the group of all ranks over mesh, and starts the metrics. When the job ends, its
+// operations over mesh end too.
 func (j *Job) start(mesh transport.Mesh, cfg Config) error {
 	j.links.mesh = mesh
 	if err := j.ops.start(j, cfg); err != nil {
@@ -257,7 +258,7 @@ func (j *Job) watchLost() {
 	}
 }
 
-// watchEnd ends the job's operations with its context.
+// watchEnd ends the job's operations when the job's context ends.
 func (j *Job) watchEnd() {
 	<-j.life.ctx.Done()
 	cause := context.Cause(j.life.ctx)
@@ -270,7 +271,7 @@ func (j *Job) watchEnd() {
 	}
 }
 
-// abandon leaves a job after a failed join, and returns the error to report.
+// abandon leaves a job that this rank cannot join, and returns the error to report.
 func (j *Job) abandon(env launch.RankEnv, err error) error {
 	reported := j.members.cluster.Abandon(j.rank, err)
 	_ = j.release() // err says more
@@ -282,8 +283,8 @@ func (j *Job) abandon(env launch.RankEnv, err error) error {
 
 // Local runs fn on n ranks. The ranks are goroutines of this process and exchange through memory.
 // Local returns the first error, with its rank. Typical uses are tests of training programs and
-// `--transport mem`. Aggregation servers, if cfg has any, are goroutines too. The settings of
-// processes have no effect: Transport, Network, Times and Report.
+// `--transport mem`. Aggregation servers, if cfg has any, are goroutines too. The fields Transport,
+// Network, Times and Report have no effect, because they configure processes.
 func Local(ctx context.Context, n int, cfg Config, fn func(*Job) error) error {
 	if n < 1 {
 		return fmt.Errorf("%d ranks: want at least 1", n)
@@ -321,7 +322,7 @@ func Local(ctx context.Context, n int, cfg Config, fn func(*Job) error) error {
 	return files.WithRecords(err, files.Files()...)
 }
 
-// joinLocal returns a rank of a job of one process, over a mesh in memory.
+// joinLocal returns a rank of a job of one process. The ranks exchange through memory.
 func joinLocal(ctx context.Context, mesh transport.Mesh, cfg Config, stops *cluster.LocalStops, files launch.RecordFiles) (*Job, error) {
 	j := &Job{
 		identity: identity{rank: mesh.Rank(), size: mesh.Size() - cfg.Servers, aggregators: cfg.Servers, localRank: mesh.Rank()},
@@ -338,8 +339,8 @@ func joinLocal(ctx context.Context, mesh transport.Mesh, cfg Config, stops *clus
 	return j, nil
 }
 
-// runLocal runs fn on a rank of Local. It cancels with the error before other ranks can return a
-// consequence, so that all failing ranks return the same error.
+// runLocal runs fn on a rank of Local. If fn fails, runLocal cancels ctx with the error before
+// other ranks fail as a consequence, so that all ranks return the same error.
 func (j *Job) runLocal(ctx context.Context, cancel context.CancelCauseFunc, fn func(*Job) error) error {
 	if err := panics.Do(func() error { return fn(j) }); stoppedBy(err) != nil {
 		return errors.Join(err, j.Close())
@@ -352,7 +353,8 @@ func (j *Job) runLocal(ctx context.Context, cancel context.CancelCauseFunc, fn f
 	return j.Close()
 }
 
-// awaitCause waits briefly if another rank caused err, so that Local returns that rank's error.
+// awaitCause waits up to verdictWait for ctx to end, if another rank caused err, so that Local
+// returns that rank's error.
 func (j *Job) awaitCause(ctx context.Context, err error) {
 	by := (*transport.AbortError)(nil)
 	if !errors.As(err, &by) || by.Rank == j.rank {
@@ -375,9 +377,9 @@ func (j *Job) withName(err error) error {
 }
 
 // Serve makes this process an aggregation server of its job, and returns statistics after all ranks
-// have left. The launcher assigns the place. With Config.Size the process is server cfg.Rank of
-// cfg.Servers. up, if not nil, is called when all ranks and servers have joined. An error names the
-// missing value or the lost process.
+// have left. The launcher assigns the server's number; with Config.Size the process is server
+// cfg.Rank of cfg.Servers. Serve calls up, if not nil, when all ranks and servers have joined. An
+// error names the missing value or the lost process.
 func Serve(ctx context.Context, cfg Config, up func(s Serving)) (aggregate.Stats, error) {
 	cfg.serves = true
 	env, _, err := cfg.rankEnv(cfg.lookup())
@@ -397,7 +399,7 @@ func Serve(ctx context.Context, cfg Config, up func(s Serving)) (aggregate.Stats
 	return j.ops.server.Stats(), j.Close()
 }
 
-// Serving is an aggregation server's place in its job.
+// Serving has an aggregation server's number and addresses in its job.
 type Serving struct {
 	Index, Servers int // number of this server, and of servers
 	Rank           int // number among all members, as in errors

@@ -14,8 +14,8 @@ import (
 )
 
 // Network configures the connections between ranks of different processes. The zero value suits
-// most jobs: the interface toward the coordinator, any port, one connection per pair of ranks, the
-// system's congestion control.
+// most jobs: the network interface that leads to rank 0, any port, one connection per pair of
+// ranks, the system's congestion control.
 type Network struct {
 	// Interface is the network interface of this rank's listener.
 	Interface string
@@ -25,17 +25,17 @@ type Network struct {
 	// helps if a single connection does not fill the link. Streams must be equal on all ranks.
 	Streams int
 	// CongestionControl is the kernel's algorithm for connections between ranks: "reno", "cubic",
-	// "bbr" or another of the kernel. Empty means the kernel's default, with reno instead of
-	// bbr inside a host.
+	// "bbr" or another of the kernel. Empty: the kernel's default, but inside a host reno, not bbr.
 	CongestionControl string
 	// Checksum enables a CRC-32C of each payload.
 	Checksum bool
 	// ZeroCopy selects whether large payloads are sent without a copy into the socket: "measured"
 	// (if a measurement of this host shows a lower cost), "always" or "never". Empty means
-	// "measured". No result depends on ZeroCopy.
+	// "measured". ZeroCopy changes speed only, not results.
 	ZeroCopy string
-	// TLS selects which of the job's connections are encrypted: between ranks, with the coordinator
-	// and with servers. Zero means those between hosts, with certificates derived from the ticket.
+	// TLS selects the encrypted connections of the job, among those between ranks, with the
+	// coordinator and with servers. The zero value encrypts connections between hosts, with
+	// certificates derived from the ticket (the job's secret).
 	TLS transport.TLS
 }
 
@@ -60,8 +60,9 @@ func (n Network) Validate() error {
 	return errors.Join(faults.Err(), n.TLS.Validate())
 }
 
-// Settings returns the setting rows of n's fields. All need ranks that are processes. All except
-// TLS also need connections among ranks, which jobs that continue without a lost rank do not have.
+// Settings returns the setting rows of n's fields. All rows apply only to jobs with ranks in
+// separate processes. All except TLS also need connections between ranks, which a job that
+// continues without a lost rank does not have.
 func (n *Network) Settings() []setting.Row {
 	processes := setting.NotEquals("job.transport", "mem")
 	connects := setting.All(setting.NotEquals("job.transport", "mem"), setting.NotEquals("ps.failure-policy", string(engine.ContinueJob)))
@@ -105,7 +106,7 @@ func tlsText(c transport.TLS) string {
 	return strings.Join([]string{cmp.Or(c.Mode, transport.TLSAuto), c.CA, c.Cert, c.Key}, ",")
 }
 
-// ports returns PortRange, which Validate has checked.
+// ports returns PortRange as numbers. Validate must have accepted n.
 func (n Network) ports() cluster.PortRange {
 	p, _ := cluster.ParsePortRange(n.PortRange)
 	return p

@@ -17,8 +17,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// operations are the ranks' common operations: the group of all ranks, subgroups, and sums on
-// aggregation servers.
+// operations has the parts of a job in which ranks compute together: the group of all ranks,
+// subgroups, and sums on aggregation servers.
 type operations struct {
 	group  *collective.Group // nil in a server
 	subs   *subgroup.Set     // nil in a server
@@ -26,7 +26,7 @@ type operations struct {
 	server *aggregate.Server // nil in a rank
 }
 
-// start makes the group and the client of a rank, or the server.
+// start makes a rank's group and its client of aggregation servers, or such a server.
 func (o *operations) start(j *Job, cfg Config) (err error) {
 	cfg.Aggregate = cfg.aggregation(j.size)
 	cfg.Aggregate.Record, cfg.Collective.Record = j.records.recorder, j.records.recorder
@@ -48,7 +48,7 @@ func (o *operations) start(j *Job, cfg Config) (err error) {
 	return err
 }
 
-// waiting returns this process's longest wait for another process. For a wait longer than slow,
+// waiting returns this process's longest wait for another process. If the wait is longer than slow,
 // which may be a deadlock, the result also lists the operations in progress.
 func (o *operations) waiting(slow time.Duration) (cluster.Wait, bool) {
 	var longest collective.Wait
@@ -111,12 +111,12 @@ func (j *Job) Reducer() exchange.Reducer {
 // Subgroup makes a group of some of the job's ranks, numbered in the order given; without ranks it
 // returns Group(). Only members call Subgroup, with equal arguments, and wait for each other. Two
 // ranks with several common subgroups make them in the same order; disjoint subgroups may be made
-// simultaneously. A subgroup has separate operations and sequence numbers; an error ends all groups
-// and the job. At most 16 subgroups at a time use shared memory within a host; further ones use
-// connections. A subgroup lasts until its Close, or the job's.
+// simultaneously. The order of operations in a subgroup is independent of other groups; an error in
+// one group ends all groups and the job. At most 16 subgroups at a time use the shared memory of a
+// host; further subgroups use connections. A subgroup lasts until its Close, or the job's.
 //
-// Errors: a nonexistent or duplicate rank, a caller outside the group, members with different
-// ranks, a lost rank, a rank later than Config.Collective.Timeout, a closed job.
+// Errors: ranks has a nonexistent or duplicate rank, or not the caller; members passed different
+// ranks; a rank is lost, or calls later than Config.Collective.Timeout; the job is closed.
 func (j *Job) Subgroup(ranks ...int) (*collective.Group, error) {
 	if len(ranks) == 0 {
 		return j.ops.group, nil
@@ -138,8 +138,8 @@ func (j *Job) subgroup(ranks []int) (*collective.Group, error) {
 	return j.ops.subs.Make(ranks)
 }
 
-// unreportedError returns the error of this rank's operation that ended the other ranks'
-// operations, or nil.
+// unreportedError returns the error of an operation of this rank that also made the other ranks'
+// operations fail, or nil.
 func (j *Job) unreportedError() error {
 	if j.members.member() == nil || j.ops.group == nil {
 		return nil
@@ -152,8 +152,8 @@ func (j *Job) unreportedError() error {
 }
 
 // lastOperation names this rank's last step, or without steps the last operation, "allreduce 98".
-// The result is empty without operations, and with operations of several groups, because sequence
-// numbers of different groups cannot be compared.
+// The result is empty if this rank has done no operation, or operations of several groups, because
+// their numbers are not comparable.
 func (j *Job) lastOperation() string {
 	recorder := j.records.recorder
 	switch {

@@ -25,8 +25,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// serverAccess is the addresses and options for connections to parameter servers and
-// heter-trainers.
+// serverAccess has the addresses and options for connections to parameter servers and
+// heter-trainers (processes that compute a part of the model).
 type serverAccess struct {
 	addresses  []string             // addresses of parameter servers
 	heters     []string             // addresses of heter-trainers
@@ -39,8 +39,8 @@ type serverAccess struct {
 	connected  atomic.Int32   // clients of DialParameterServers that have not left
 }
 
-// unleftError returns the error of a program that ends without an error before a client's Leave.
-// The servers and, through them, the other ranks would wait for the client.
+// unleftError returns an error if a program ended without an error but without Leave of a client of
+// parameter servers. The servers and, through them, the other ranks would wait for this rank.
 func (s *serverAccess) unleftError() error {
 	if s.connected.Load() == 0 {
 		return nil
@@ -51,24 +51,24 @@ func (s *serverAccess) unleftError() error {
 // ParameterServers returns the number of parameter servers.
 func (j *Job) ParameterServers() int { return len(j.servers.addresses) }
 
-// Heters returns the addresses of the job's heter-trainers, by number, and the required
-// credentials, for Dial of package internal/heter/client. A launcher starts heter-trainers, or
-// Config.Heters names them.
+// Heters returns the addresses of the job's heter-trainers (processes that compute a part of the
+// model), by number, and the credentials that Dial of package internal/heter/client needs. A
+// launcher starts heter-trainers, or Config.Heters has their addresses.
 func (j *Job) Heters() (addrs []string, who transport.Credentials) {
 	return j.servers.heters, j.servers.ticket.Under(j.servers.tls)
 }
 
-// Saving returns the checkpoint settings of `ringo run --checkpoint` for a job with parameter
-// servers, which package train applies. Zero means none.
+// Saving returns the options of `ringo run --checkpoint` for a job with parameter servers. Package
+// train applies them. The zero value means no checkpoints.
 func (j *Job) Saving() launch.CheckpointEnv { return j.servers.checkpoint }
 
 // DialParameterServers connects this rank to the job's parameter servers, as trainer number Rank.
 // It waits for servers that have not started. cfg has the caller's options; the job sets addresses,
-// ticket, version, the default Timeout (of Config.Collective) and Config.Settings. The caller ends
-// the client before the job: a program without an error must call Leave of each client, because
-// servers wait for the rank. The loss of a rank or a server aborts the client.
+// ticket, version and settings, and a zero Timeout to that of Config.Collective. The caller ends
+// the client before the job: a program without an error must call the client's Leave, because
+// servers otherwise wait for this rank. If a rank or a server is lost, the client's calls fail.
 //
-// Servers of mode geo take differences of parameters instead of gradients: they reject a client
+// Servers with `sync geo` need differences of parameters instead of gradients: they reject a client
 // without the setting "sync".
 func (j *Job) DialParameterServers(cfg client.Config) (*client.Client, error) {
 	s := &j.servers
@@ -104,8 +104,8 @@ func (j *Job) DialParameterServers(cfg client.Config) (*client.Client, error) {
 }
 
 // ErrHeterTrainerDone ends a program that a launcher has started as a heter-trainer, after all
-// ranks have left. train.Run returns this error instead of a result, because the rest of the
-// program is for ranks. Run treats the error as success.
+// ranks have left. train.Run returns this error instead of a result, because the program's code
+// after training is for ranks. ringo.Run treats the error as success.
 var ErrHeterTrainerDone = errors.New("this process has been a heter-trainer of its job, and all ranks have left")
 
 // HeterTrainer describes this process as a heter-trainer, which computes a part of the model for
@@ -125,12 +125,12 @@ type HeterTrainer struct {
 	stop     func() // ends the heartbeats; nil before Begin
 }
 
-// HeterTrainer returns the place of a heter-trainer, or nil in a rank. A heter-trainer has rank -1,
-// no group and no servers: operations of its Group fail with an explanation.
+// HeterTrainer describes this process as a heter-trainer, or is nil in a rank. A heter-trainer has
+// rank -1, no group and no servers: operations of its Group fail with an explanation.
 func (j *Job) HeterTrainer() *HeterTrainer { return j.heter }
 
-// heterPlace returns the place of a heter-trainer, from the launcher or, if it was started by hand,
-// from c or from variables.
+// heterPlace returns this process's place as a heter-trainer: from the launcher, or without a
+// launcher from c or from environment variables. is reports whether the process is a heter-trainer.
 func (c Config) heterPlace() (env launch.RoleEnv, is bool, err error) {
 	if err := c.Validate(); err != nil {
 		return env, false, err
@@ -154,7 +154,7 @@ func (c Config) heterPlace() (env launch.RoleEnv, is bool, err error) {
 	return env, true, err
 }
 
-// heterByHand returns lookup, except that variables of the process's place have the values of c.
+// heterByHand returns lookup, but with c's values for the variables of a heter-trainer.
 func (c Config) heterByHand(lookup func(string) (string, bool)) func(string) (string, bool) {
 	values := map[string]string{
 		launch.HeterVar: strconv.Itoa(c.Rank), launch.HetersVar: strings.Join(c.Heters, ","), launch.WorldSizeVar: strconv.Itoa(c.Size),
@@ -171,7 +171,7 @@ func (c Config) heterByHand(lookup func(string) (string, bool)) func(string) (st
 	}
 }
 
-// validateHeter reports the errors of a heter-trainer that is placed by hand.
+// validateHeter returns the errors of c for a heter-trainer without a launcher.
 func (c Config) validateHeter() (errs []error) {
 	if len(c.Heters) == 0 {
 		errs = append(errs, setting.Errorf("heter.addresses", "are missing: where all heter-trainers listen, HOST:PORT each; this one at its own place"))
@@ -186,7 +186,7 @@ func (c Config) validateHeter() (errs []error) {
 	return errs
 }
 
-// joinHeter makes this process the heter-trainer of env.
+// joinHeter makes this process the heter-trainer that env describes.
 func joinHeter(ctx context.Context, env launch.RoleEnv, cfg Config) (*Job, error) {
 	j := &Job{
 		identity: identity{rank: -1, size: env.WorldSize, serversOnly: true, launched: env.End > 0},
@@ -212,12 +212,12 @@ func joinHeter(ctx context.Context, env launch.RoleEnv, cfg Config) (*Job, error
 	return j, nil
 }
 
-// usageHint returns an error that names the calls a heter-trainer's program must make.
+// usageHint returns an error that lists the calls that the program of a heter-trainer must make.
 func (h *HeterTrainer) usageHint() error {
 	return fmt.Errorf("this process is heter-trainer %d of %d of its job, and no rank: a program that has one calls train.Run or train.NewLoop with its model", h.Index, len(h.Addrs))
 }
 
-// notServedError returns an error if this process is a heter-trainer and its program did not serve.
+// notServedError returns an error if the program of a heter-trainer ends without serving.
 func (j *Job) notServedError() error {
 	if j.heter == nil || j.heter.stop != nil {
 		return nil
@@ -255,8 +255,8 @@ func (h *HeterTrainer) end() {
 	}
 }
 
-// Meet forms a job of some heter-trainers, including this process. members[0] publishes its listen
-// address at backend. The caller closes the job.
+// Meet forms a separate job of the heter-trainers in members, this process included. members[0]
+// publishes its listen address at backend. The caller closes the job.
 func (h *HeterTrainer) Meet(ctx context.Context, members []int, backend rendezvous.Backend) (*Job, error) {
 	ticket := h.env.Ticket.String()
 	cfg := Config{
@@ -277,8 +277,7 @@ func (h *HeterTrainer) Meet(ctx context.Context, members []int, backend rendezvo
 	return j, nil
 }
 
-// interfaceOf returns the network interface of an address used by trainers and other
-// heter-trainers, or "".
+// interfaceOf returns the network interface with the address addr, or "".
 func interfaceOf(addr net.Addr) string {
 	own, ok := addr.(*net.TCPAddr)
 	all, err := net.Interfaces()

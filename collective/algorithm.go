@@ -2,7 +2,7 @@ package collective
 
 import "fmt"
 
-// The algorithms. An operation has some of them: see docs/costs.md.
+// The names of algorithms. Each operation has some of them: see docs/costs.md.
 const (
 	Ring     = "ring"     // optimal for bandwidth, see RingSchedule; a chain in a broadcast or reduce
 	Doubling = "doubling" // log2 N steps with the whole operand; few messages
@@ -38,7 +38,7 @@ var methodNames = [methods]string{"", Ring, Doubling, Halving, Tree, Hierarchica
 
 func (m algorithm) String() string { return methodNames[m] }
 
-// methodOf returns the algorithm with this name; ok is false if no operation has the algorithm.
+// methodOf returns the algorithm with this name; ok is false if no algorithm has the name.
 func methodOf(name string) (m algorithm, ok bool) {
 	for m, n := range methodNames {
 		if n == name && (m == 0 || offered(algorithm(m))) {
@@ -48,7 +48,7 @@ func methodOf(name string) (m algorithm, ok bool) {
 	return 0, false
 }
 
-// fits returns the reason why a group of size ranks cannot use an algorithm, or nil.
+// fits returns an error with the reason if a group of size ranks cannot use m, or nil.
 func fits(m algorithm, size int) error {
 	if m == byExchange && size > 2 {
 		return fmt.Errorf("%v: only for groups of two ranks, this group has %d", m, size)
@@ -187,7 +187,7 @@ var kindNames = [kinds]string{
 
 func (k kind) String() string { return kindNames[k] }
 
-// reduces reports whether the operation has a reduction, and rooted whether it has a root.
+// reduces reports whether the operation combines values of ranks; rooted, whether it has a root.
 func (k kind) reduces() bool {
 	return k == kindAllReduce || k == kindReduceScatter || k == kindReduce
 }
@@ -196,5 +196,5 @@ func (k kind) rooted() bool {
 	return k == kindBroadcast || k == kindReduce || k == kindGather || k == kindScatter
 }
 
-// pairs reports whether only two ranks take part, for any group size.
+// pairs reports whether only two ranks take part in the operation, in a group of any size.
 func (k kind) pairs() bool { return k == kindSend || k == kindReceive }

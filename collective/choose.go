@@ -10,7 +10,7 @@ import (
 
 // The choice of an algorithm: each group makes rules once, from values equal on all ranks.
 
-// situation is the input of the default rules.
+// situation is the input of the default rules: the numbers of ranks and hosts, and their memory.
 type situation struct {
 	ranks int
 	hosts int // hosts of the ranks
@@ -21,7 +21,7 @@ type situation struct {
 // several reports whether there are several hosts, at least one with several ranks.
 func (s situation) several() bool { return 1 < s.hosts && s.hosts < s.ranks }
 
-// rule assigns an algorithm to operations up to a size.
+// rule assigns an algorithm to operations whose operand has at most upTo bytes.
 type rule struct {
 	upTo   int // bytes of the operand; 0: no limit
 	method algorithm
@@ -39,9 +39,9 @@ func (t *ruleSet) choose(k kind, bytes int) algorithm {
 	return byRules // send and receive have no rules
 }
 
-// defaultRules returns the rules of a group without tuning. Results depend on the order of sums, so
-// runs are reproducible only without measurements. The bounds were measured over loopback TCP with
-// 2 to 4 ranks.
+// defaultRules returns the rules of a group without a Profile. They depend on ranks and hosts
+// alone: rules from measurements would change the order of sums, and with it results, from run to
+// run. The bounds were measured over loopback TCP with 2 to 4 ranks.
 func defaultRules(s situation) *ruleSet {
 	t := new(ruleSet)
 	for k := range kinds {
@@ -113,8 +113,8 @@ func (g *Group) defaults() *ruleSet {
 	return defaultRules(situation{ranks: g.size, hosts: hosts, shared: g.share.whole(g.size)})
 }
 
-// method returns the algorithm of an operation: the configured one if the operation supports it,
-// else the rule's.
+// method returns the algorithm of an operation: the configured one if the operation has it, else
+// the algorithm of the rule for this size.
 func (g *Group) method(k kind, bytes int) algorithm {
 	if k == kindSharded {
 		return byDirect // the only algorithm
@@ -125,8 +125,8 @@ func (g *Group) method(k kind, bytes int) algorithm {
 	return g.rules.Load().choose(k, bytes)
 }
 
-// Choice returns the algorithm of an operation of some bytes, such as "allreduce"; empty for an
-// unknown operation, or one without a choice.
+// Choice returns the algorithm that the group uses for op, such as "allreduce", with an operand of
+// this many bytes. The result is empty for an unknown operation, or one with a single algorithm.
 func (g *Group) Choice(op string, bytes int) string {
 	k := slices.Index(kindNames[:], op)
 	if k < 0 {
@@ -187,8 +187,7 @@ type Link struct {
 }
 
 // Profile is the rules that Tune made for a group of Ranks on Hosts, and the measurements. The
-// rules affect the order of sums, and thereby results: runs with the same profile have the same
-// bits.
+// rules affect the order of sums: runs with the same profile have the same bits.
 type Profile struct {
 	Ranks    int  `json:"ranks"`
 	Hosts    int  `json:"hosts"`

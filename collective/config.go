@@ -19,15 +19,15 @@ type Config struct {
 	Ranks []int
 	// Hosts is the host number of each rank of the mesh. Empty means one host.
 	Hosts []int
-	// Algorithm is the algorithm of all operations that have it; rules choose for the other
-	// operations. Auto or empty means rules for all.
+	// Algorithm is the algorithm of all operations that have it; rules choose the algorithm of
+	// other operations. Auto or empty means rules for all operations.
 	Algorithm string
 	// Profile has the rules that replace the default ones: see Tune and Group.Use.
 	Profile *Profile
-	// Rules are the rules of a tuned group (Group.Rules) with equally many ranks, instead of
-	// Profile.
+	// Rules are the rules (Group.Rules) of a tuned group with the same number of ranks. A
+	// configuration has Rules or a Profile, not both.
 	Rules Rules
-	// Timeout is the longest single wait for a peer; an operation that makes progress may take
+	// Timeout is the longest single wait for a peer; an operation has many waits, and may take
 	// longer. 0 means 10 minutes.
 	Timeout time.Duration
 	// SegmentBytes is the largest message, 64 bytes to 1 GiB. Chunks are cut into segments so that
@@ -41,14 +41,14 @@ type Config struct {
 	// Record is the recorder of operations. nil means a small recorder of the group.
 	Record *record.Recorder
 	// ID is the group's number, below 1<<30. Groups over a mesh with a common rank need different
-	// IDs, even after a group has ended. IDs below 1<<20 differ from those of Group.Dup. Ranks
-	// share memory in groups with IDs 0 to 7; in groups with IDs 8 to 23 they share less, and not
-	// for Send and Receive.
+	// IDs, even after a group has ended. IDs below 1<<20 differ from those of Group.Dup. In groups
+	// with IDs 0 to 7 ranks of a host share memory; in groups with IDs 8 to 23 they share less, and
+	// none for Send and Receive; in other groups none.
 	ID uint32
-	// ShmSlot is the group's slot in shared memory, 1 to 16, for IDs from FirstSubgroup on. 0 means
-	// the slot of the ID, if it has one; below 0 means none. Groups with a common rank need
-	// different slots, or use one slot sequentially: see Group.ShmReleased. ShmSlot must be equal
-	// on all ranks of the group.
+	// ShmSlot is the number, 1 to 16, of the group's place (slot) in shared memory, for IDs from
+	// FirstSubgroup on. 0 means the slot of the ID, if it has one; below 0 means no shared memory.
+	// Groups with a common rank need different slots, unless one group has released its slot
+	// (Group.ShmReleased) before the next uses it. ShmSlot must be equal on all ranks of the group.
 	ShmSlot int
 }
 
@@ -64,7 +64,7 @@ const (
 	maxID           = 1<<30 - 1
 )
 
-// FirstSubgroup is the lowest ID of groups with less shared memory.
+// FirstSubgroup is the lowest ID of groups that get less shared memory than others: see Config.ID.
 const FirstSubgroup = 8
 
 const (
@@ -72,7 +72,8 @@ const (
 	shmSlots    = 16      // see Config.ShmSlot
 )
 
-// room returns the group's slot in shared memory, slots below FirstSubgroup first; -1: none.
+// room returns the number of the group's slot in shared memory, counted from the slots of IDs below
+// FirstSubgroup; -1: the group has no slot.
 func (c Config) room() int {
 	switch {
 	case c.ShmSlot > 0:
@@ -83,7 +84,7 @@ func (c Config) room() int {
 	return -1
 }
 
-// dupID returns the ID of duplicate k, from 1, of a group.
+// dupID returns the ID of the k-th duplicate (Group.Dup), k from 1, of the group with this id.
 func dupID(id, k uint32) uint32 {
 	if id+k < FirstSubgroup {
 		return id + k
@@ -157,7 +158,7 @@ func (c Config) filled() Config {
 	return c
 }
 
-// members returns the mesh's ranks that form the group, or all errors together.
+// members returns the mesh's ranks that form the group, or all errors of Ranks and Hosts together.
 func (c Config) members(m transport.Mesh) ([]int, error) {
 	var bad faults.List
 	ranks := slices.Clone(c.Ranks)

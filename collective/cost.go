@@ -2,7 +2,8 @@ package collective
 
 import "time"
 
-// Cost is a model of an allreduce limited by bandwidth: it ignores latency and addition.
+// Cost predicts the duration of an allreduce of K bytes on N ranks at B bytes per second. It
+// ignores latency and addition.
 type Cost struct {
 	Bytes     float64 // size of the array
 	Ranks     int

@@ -11,14 +11,15 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Direct algorithms: ranks of one host load and store each other's memory
-// (transport.SharedMemory). No message is sent. Counters in shared memory order the
-// accesses: one rank raises a counter, the other ranks wait for it.
+// Direct algorithms: ranks of one host load and store each other's memory (transport.SharedMemory).
+// No message is sent. Counters in shared memory order the accesses: one rank raises a counter, the
+// other ranks wait for it.
 //
-// Every operation begins with an arrival: each rank writes its operation and the
-// offset of its operand to its own cache line, and waits for the other ranks' lines. All ranks
-// read and write an operand in an arena in place; any other operand is copied through
-// staging buffers in SharedMemory.Control. The arrival shows all ranks which case applies.
+// Every operation begins with an arrival: each rank writes its operation and the offset of its
+// operand to its own cache line, and waits for the other ranks' lines. An arena is a rank's part of
+// shared memory for operands. All ranks read and write an operand in an arena in place; any other
+// operand is copied through staging buffers in SharedMemory.Control. The offset in the arrival is
+// special (nowhere) for an operand outside of an arena.
 //
 // Control has ControlBytes for each rank of the shared memory, in sequence:
 //
@@ -37,22 +38,22 @@ import (
 //	│    8 bytes    │ 8 bytes  │ signature, place            │  the line of an arrival
 //	└───────────────┴──────────┴────────────────────────────┘
 //
-// A rank writes to its own piece only. Operations use the slots round-robin; there are twice as
-// many slots as operations in flight, S. Slots are therefore reused without another flag: a rank
-// that begins operation q has ended q-S; so all ranks have begun q-S, hence ended q-2S, the last
-// user of q's slot.
+// A rank writes to its own piece only. Operations use the slots round-robin. With at most S
+// operations in flight there are 2S slots, so that no flag needs to release a slot: a rank that
+// begins operation q has ended q-S; so all ranks have begun q-S, and have therefore ended q-2S, the
+// last user of q's slot.
 //
 // Several groups use a slot of Control sequentially: a rank that closes a group writes the group's
 // number to the slot's first line, and another group may use the slot when all ranks have closed
 // the group (Group.ShmReleased).
 
 const (
-	// shareGroups is the number of groups over a mesh with a slot in Control. From
-	// FirstSubgroup on the slots are smaller, without space for pairs of ranks.
+	// shareGroups is the number of groups over a mesh with a place in Control. From group
+	// FirstSubgroup on the places are smaller, without space for messages between pairs of ranks.
 	shareGroups = FirstSubgroup + shmSlots
 	subBytes    = 512 << 10
-	// shareBytes is a group's part of a rank's piece of Control, and stagedBytes the part of
-	// shareBytes for collective operations.
+	// shareBytes is the number of bytes of a group in a rank's piece of Control, and stagedBytes
+	// the part of shareBytes for collective operations.
 	shareBytes  = (transport.ControlBytes - (shareGroups-FirstSubgroup)*subBytes) / FirstSubgroup
 	stagedBytes = shareBytes - pairFlagBytes - pairCellBytes
 	// lines of a slot.
@@ -83,9 +84,9 @@ type shmGroup struct {
 	quick        *Work                 // reused by operations that need no other goroutine
 }
 
-// newShare returns the part of the group that shares memory with this rank, or nil: the mesh has no
-// shared memory or is closed, the group has no slot, or no other rank of the group shares memory.
-// Counters never decrease while a group has its slot.
+// newShare returns the group's shared memory, or nil if the mesh has no shared memory or is closed,
+// the group has no slot, or no other rank of the group shares memory with this rank. Counters in
+// the slot never decrease while the group has the slot.
 func newShare(g *Group) (*shmGroup, error) {
 	windows := transport.SharedMemoryOf(g.mesh)
 	if windows == nil || g.cfg.room() < 0 {
@@ -129,8 +130,8 @@ func newShare(g *Group) (*shmGroup, error) {
 	return s, nil
 }
 
-// leave releases shared memory, once, and publishes that this rank has closed the group with this
-// number. Another group may use the slot when all ranks have: see ShmReleased.
+// leave releases this rank's shared memory on its first call, and publishes that this rank has
+// closed group id. After all ranks have done so, another group may use the slot: see ShmReleased.
 func (s *shmGroup) leave(id uint32) {
 	if s != nil && !s.released {
 		s.released = true
@@ -140,8 +141,8 @@ func (s *shmGroup) leave(id uint32) {
 }
 
 // ShmReleased reports whether all ranks that share memory have closed the group, so that another
-// group may use its slot. It then clears this rank's flags: every member of the next group calls
-// ShmReleased before any member makes that group, and before the end of the mesh.
+// group may use its slot. If so, it clears this rank's flags in the slot. Every member of the next
+// group must therefore call ShmReleased before any member makes that group, while the mesh is open.
 func (g *Group) ShmReleased() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -162,7 +163,8 @@ func (g *Group) ShmReleased() bool {
 	return true
 }
 
-// lay assigns the group's flags and staging buffers to their positions in Control.
+// lay assigns the group's flags and staging buffers to their positions in Control. A rank's place
+// is its index among the ranks that share memory.
 func (s *shmGroup) lay(places []int, number int) {
 	at, staged := number*shareBytes, stagedBytes
 	if number >= FirstSubgroup {
@@ -201,8 +203,8 @@ func (s *shmGroup) stage(n uint64, place int) []byte {
 	return s.staging[int(n)&(s.slots-1)*len(s.ranks)+place]
 }
 
-// sit publishes the CPU that this rank runs on, every sitEvery operations. Otherwise a rank
-// publishes its CPU only in waits, and may never wait.
+// sit publishes, every sitEvery operations, the CPU that this rank runs on: other ranks decide from
+// it whether to spin. A rank also publishes its CPU in waits, but may never wait.
 func (s *shmGroup) sit(number uint64) {
 	if number%sitEvery == 0 {
 		s.waiter.Sit()
@@ -222,11 +224,11 @@ func (s *shmGroup) arrange() {
 	}
 }
 
-// turn returns the number of uses of the slot of operation n, n included.
+// turn returns the number of operations up to and including n that use the slot of n.
 func (s *shmGroup) turn(n uint64) uint64 { return n/uint64(s.slots) + 1 }
 
-// step publishes that this rank has finished step n >= 1 of operation w, and waits for all other
-// ranks.
+// step publishes that this rank has finished step n >= 1 of operation w, and waits until all other
+// ranks have finished it.
 func (w *Work) step(n int) error {
 	s := w.g.share
 	count := s.turn(w.number)<<countBits | uint64(n)
@@ -244,20 +246,21 @@ func (w *Work) step(n int) error {
 // countBits is the number of bits of a step number in a counter.
 const countBits = 30
 
-// Numbers of reads of a counter before a wait is recorded (Group.Waiting) and left to
-// shmwait.Waiter.
+// Numbers of reads of a counter, first before a wait is recorded (Group.Waiting), then before
+// shmwait.Waiter continues the wait.
 const (
 	directSpins    = 500
 	spinsInCompany = 10
 )
 
-// spinsApart is the number of reads of a counter before this rank yields, if ranks share cores and
-// the awaited rank is on another core. Ranks on this core come first in share.order and have
-// arrived, so yielding would cost two thread switches without a gain. 256 reads (Flag.Spin) take 4
-// to 13 us, like the switches: more would delay a rank that computes on this core.
+// spinsApart is the number of reads of a counter before this rank yields its core, if ranks share
+// cores and the awaited rank is on another core. Ranks on this rank's core come first in
+// share.order and have already arrived, so yielding would cost two thread switches without a gain.
+// 256 reads (Flag.Spin) take 4 to 13 us, about as long as the switches; more reads would delay a
+// rank that computes on this core.
 const spinsApart = 256
 
-// awaitNext is await for the next place in share.order.
+// awaitNext is await for the next place i of share.order, after up to spinsApart reads.
 func (w *Work) awaitNext(f *shmwait.Flag, n uint64, i int) error {
 	if waiter := &w.g.share.waiter; waiter.InCompany() && waiter.OtherCore(i) && f.Spin(n, spinsApart) {
 		return nil
@@ -265,7 +268,7 @@ func (w *Work) awaitNext(f *shmwait.Flag, n uint64, i int) error {
 	return w.await(f, n, i)
 }
 
-// await waits until the counter of place i is at least n.
+// await waits until the counter f of the rank at place i is at least n.
 func (w *Work) await(f *shmwait.Flag, n uint64, i int) error {
 	s, g := w.g.share, w.g
 	spins := directSpins

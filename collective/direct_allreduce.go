@@ -8,25 +8,25 @@ import (
 
 // AllReduce over shared memory. With K bytes on N ranks, by size:
 //
-//   - up to 48 bytes travel in the line of the arrival, and every rank reduces
-//     all operands: one exchange of flags.
-//   - up to copyLimit every rank copies its operand to staging, arrives, and
-//     reduces all operands: one exchange again, 2K bytes written and (N+1)K read
-//     by each rank. Operands up to privateLimit take this path if none is in an arena.
-//   - operands in arenas are reduced in place: each rank reduces its 1/N of all
-//     operands in one pass and writes the result to all. Two exchanges, K bytes
-//     read and K written by each rank. No rank returns before all have written.
-//   - other operands pass through staging in pieces. In each step a rank copies
-//     a piece in, reduces its part of the previous piece and copies the results
-//     of the piece before out.
+//   - operands up to 48 bytes travel in the cache line of the arrival, and every rank reduces all
+//     operands: one exchange of flags.
+//   - operands up to copyLimit: every rank copies its operand to a staging buffer, arrives, and
+//     reduces all operands. One exchange of flags again; each rank writes 2K bytes and reads
+//     (N+1)K. Operands up to privateLimit take this path if none is in an arena (a rank's part of
+//     shared memory).
+//   - operands in arenas are reduced in place: each rank reduces its 1/N of all operands in one
+//     pass and writes the result to all. Two exchanges of flags; each rank reads K bytes and writes
+//     K. No rank returns before all have written.
+//   - other operands pass through staging in pieces. In each step a rank copies a piece in, reduces
+//     its part of the previous piece and copies the results of the piece before out.
 //
 // Each path sums in the order of the ranks.
 
 const (
-	// copyLimit is the largest operand in bytes that every rank reduces whole.
+	// copyLimit is the largest operand in bytes that every rank reduces whole, not a part.
 	copyLimit = 4 << 10
-	// privateLimit is the same limit if operands must be copied anyway: sharing the work then costs
-	// a second copy.
+	// privateLimit is copyLimit for operands outside of shared memory, which are copied anyway: a
+	// division of the work then costs a second copy.
 	privateLimit = 16 << 10
 )
 
@@ -127,8 +127,8 @@ func (w *Work) reduceInPlace() error {
 	return w.step(1)
 }
 
-// lines returns rank i's part [lo, hi) of n bytes at an address. Bounds are those of cache lines,
-// so that no two ranks write to the same line.
+// lines returns rank i's part [lo, hi) of n bytes from address at on. The bounds are at cache
+// lines, so that no two ranks write to the same line.
 func lines(at, n, ranks, i int) (lo, hi int) {
 	skip := at % cacheLine
 	from, to := RingChunk((skip+n+cacheLine-1)/cacheLine, ranks, i)
@@ -136,10 +136,10 @@ func lines(at, n, ranks, i int) (lo, hi int) {
 }
 
 // reduceStaged reduces operands after all ranks have arrived, if at least one operand is outside of
-// the arenas. Step t copies piece t in, reduces this rank's part of piece t-1 and copies the
-// results of piece t-2 out. Staging holds two pieces of operands and two of this rank's results.
-// Step t overwrites data last read in step t-1, which all ranks have finished. first is the first
-// step: 1 if all ranks have copied piece 0 before the arrival.
+// the arenas. Step t copies piece t to staging, reduces this rank's part of piece t-1, and copies
+// the results of piece t-2 from staging. Staging holds two pieces of operands and two of this
+// rank's results. Step t overwrites data that were last read in step t-1, which all ranks have
+// finished. first is the first step: 1 if all ranks copied piece 0 before the arrival, else 0.
 func (w *Work) reduceStaged(first int) error {
 	piece := w.piece()
 	pieces := (len(w.x) + piece - 1) / piece
@@ -162,8 +162,8 @@ func (w *Work) reduceStaged(first int) error {
 	return nil
 }
 
-// piece returns the number of bytes per step of reduceStaged: two operand pieces and two result
-// parts of 1/N, in whole lines, fit a slot's staging.
+// piece returns the number of bytes that reduceStaged handles per step: two pieces of operands and
+// two results of 1/N, in whole cache lines, fit the staging buffer.
 func (w *Work) piece() int {
 	s := w.g.share
 	ranks := len(s.ranks)
@@ -244,7 +244,7 @@ func (w *Work) fold(dst, src [][]byte) {
 	}
 }
 
-// tableOf returns the slices as values of T, and reuses the memory of table.
+// tableOf returns the slices as values of T, in the memory of table.
 func tableOf[T float32 | uint16](table [][]T, slices [][]byte) [][]T {
 	var zero T
 	table = table[:0]
@@ -257,7 +257,7 @@ func tableOf[T float32 | uint16](table [][]T, slices [][]byte) [][]T {
 // foldBlock is the size in bytes of a block of foldBlocks.
 const foldBlock = 2048
 
-// foldBlocks is fold for the types without kernels.
+// foldBlocks is fold for types without vector code.
 func (w *Work) foldBlocks(dst, src [][]byte) {
 	if len(w.block) == 0 {
 		w.block = make([]byte, foldBlock)

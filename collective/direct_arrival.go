@@ -12,16 +12,17 @@ import (
 // line, and checks the lines of the other ranks. Their memory is untrusted: each line is read once
 // and validated before use.
 
-// The counter of an arrival has the turn of the slot in the high bits and a summary of the
-// signature in the low bits: the whole signature if the operand is in the line, so that ranks
-// compare counters alone, else a hash.
+// The counter of an arrival has the number of uses of the slot in the high bits and a summary of
+// the signature (the description of the operation) in the low bits. If the operand is in the line,
+// the summary is the whole signature, so that ranks compare counters alone; otherwise it is a hash.
 const (
 	summaryBits = 30
 	summaryMask = 1<<summaryBits - 1
 	summaryAll  = 1 << (summaryBits - 1)
 )
 
-// summary returns the whole signature if inline, else a hash. See the fields of signature.
+// summary returns the signature in the bits that a counter has for it: whole if inline, else a
+// hash. See the fields of signature.
 func (s signature) summary(inline bool) uint64 {
 	if inline {
 		return summaryAll | uint64(s&0xfff) | uint64(s>>16&0x3ff)<<12 | uint64(s>>26&0x3f)<<22
@@ -29,14 +30,14 @@ func (s signature) summary(inline bool) uint64 {
 	return uint64(s) * 0x9e3779b97f4a7c15 >> (64 - summaryBits + 1)
 }
 
-// signatureOf returns the signature of an inline summary.
+// signatureOf returns the signature whose summary, with inline, is summary.
 func signatureOf(summary uint64) signature {
 	return signature(summary&0xfff) | signature(byDirect)<<12 | signature(summary>>12&0x3ff)<<16 | signature(summary>>22&0x3f)<<26
 }
 
 const nowhere = ^uint64(0)
 
-// place returns the offset of p in this rank's arena, or nowhere.
+// place returns the offset of p in this rank's arena, or nowhere if p is outside of the arena.
 func (w *Work) place(p []byte) uint64 {
 	if len(p) == 0 {
 		return 0
@@ -47,8 +48,8 @@ func (w *Work) place(p []byte) uint64 {
 	return nowhere
 }
 
-// inline reports whether operands of size bytes, equal on all ranks, travel in the lines of the
-// arrival. Their length must fit the summary.
+// inline reports whether operands of size bytes, equal on all ranks, are written to the cache lines
+// of the arrival. The length, in values, must also fit the summary in the counter.
 func (w *Work) inline(size int) bool { return size <= inlineSize && w.shared() < 64 }
 
 // arriveInline publishes this rank's operation w with its operand, and waits for all other ranks.
@@ -108,7 +109,7 @@ func (w *Work) arrive(place uint64, most int) error {
 	return nil
 }
 
-// arrival is the content of a line without the operand.
+// arrival is what a rank writes to its line if the operand is not in the line.
 type arrival struct {
 	sig         signature
 	arenaOffset uint64 // operand's offset in the rank's arena, or nowhere
@@ -118,7 +119,7 @@ type arrival struct {
 
 func arrivalOf(f *shmwait.Flag) *arrival { return (*arrival)(unsafe.Pointer(&f.Inline)) }
 
-// differs returns the error of another rank that has arrived with another operation.
+// differs returns an error if the rank at place i has arrived with another operation.
 func (w *Work) differs(f *shmwait.Flag, i int) error {
 	var theirs signature
 	if n := f.Load() & summaryMask; n&summaryAll != 0 {
@@ -129,7 +130,7 @@ func (w *Work) differs(f *shmwait.Flag, i int) error {
 	return w.waitFault(i, &transport.MismatchError{Mine: uint64(w.sig), Theirs: uint64(theirs)})
 }
 
-// peerOperand is the arrival of a rank, read once: later writes of the peer have no effect.
+// peerOperand is a copy of a rank's arrival, read once: later writes of that rank have no effect.
 type peerOperand struct {
 	off    int // offset of the operand in the arena
 	most   int // length of the largest part
@@ -141,9 +142,9 @@ func (a arrival) show() peerOperand {
 	return peerOperand{off: int(a.arenaOffset), most: int(a.most), placed: a.arenaOffset != nowhere, second: int(a.second)}
 }
 
-// readPeer stores the arrival of rank i. Errors: an offset outside of that rank's memory, or a
-// length that no operand of this operation has. The cause is an error in that rank's program, or
-// another program that overwrites its memory.
+// readPeer checks and stores the arrival of the rank at place i. Errors: an offset outside of that
+// rank's memory, or a length that no operand of this operation has. Causes are an error in that
+// rank's program, or another program that overwrites its memory.
 func (w *Work) readPeer(i int, a arrival) error {
 	s := w.g.share
 	room := uint64(len(s.arenas[i]))
@@ -172,8 +173,8 @@ func (w *Work) outside(i int, place, n uint64) error {
 	return w.waitFault(i, fmt.Errorf("its operand of %d bytes at offset %d exceeds its arena of %d bytes: its program or its memory is damaged", n, place, len(w.g.share.arenas[i])))
 }
 
-// expects returns the length of the largest part that rank i must publish; known is false if only
-// rank i has this length.
+// expects returns the length, in bytes, of the largest part that the rank at place i must publish;
+// known is false if this rank cannot compute it.
 func (w *Work) expects(i int) (n int, known bool) {
 	if w.algorithm == byHierarchy {
 		return len(w.x), true

@@ -8,16 +8,17 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// All other operations over shared memory are one exchange. Every rank publishes a slice, its
-// source; a rank copies or reduces its parts of the sources.
+// Operations over shared memory, other than allreduce, are one exchange. Every rank publishes a
+// slice, its source; then each rank copies or reduces its parts of all sources.
 //
-// A source in an arena is read in place, in one pass; an operation returns after all ranks have
-// read. Another source is copied to staging; up to 48 bytes go to the line of the arrival. Sources
-// larger than staging take rounds: round t reads piece t of each part from staging, and copies
-// piece t+1 to staging.
+// A source in an arena, a rank's part of shared memory, is read in place, in one pass; the
+// operation returns after all ranks have read. Any other source is copied to a staging buffer, or,
+// up to 48 bytes, to the cache line of the arrival. Sources larger than the staging buffer take
+// rounds: round t reads piece t of each part, and copies piece t+1 to staging.
 //
 // Cost, with K bytes per receiving rank: K read and written by that rank, and K by the ranks that
-// copy to staging. Flags are exchanged once up to copyLimit, twice for arenas, else in each round.
+// copy to staging. Ranks wait for each other once up to copyLimit, twice for sources in arenas,
+// else in each round.
 
 // parts returns the number of parts of a source: one for each rank, or a single part for all.
 func (w *Work) parts() int {
@@ -41,8 +42,7 @@ func (w *Work) source() []byte {
 	return w.x
 }
 
-// sourceBytes returns the common length of all sources that are not empty; ok is false if lengths
-// can differ.
+// sourceBytes returns the length of all sources that are not empty; ok is false if it can differ.
 func (w *Work) sourceBytes() (n int, ok bool) {
 	switch w.kind {
 	case kindAllGather, kindGather:
@@ -70,8 +70,8 @@ func (w *Work) partOf(p int) (lo, hi int) {
 	return p * n, (p + 1) * n
 }
 
-// goal returns the destination of this rank's part of rank i's source, with the part's length. A
-// reduction has the same destination for all sources.
+// goal returns the memory to which this rank writes its part of rank i's source; its length is the
+// part's. A reduction has the same destination for all sources.
 func (w *Work) goal(i int) []byte {
 	switch w.kind {
 	case kindReduceScatter, kindAllToAll, kindScatter, kindAllToAllV:
@@ -143,7 +143,8 @@ func (w *Work) directExchange() error {
 	}
 }
 
-// arriveSource arrives with a source in the arena, or with its first piece in staging.
+// arriveSource arrives with the offset of src if it is in the arena; otherwise it first copies a
+// piece to staging.
 func (w *Work) arriveSource(src []byte) error {
 	place, most := nowhere, 0
 	if len(src) > copyLimit {
@@ -165,8 +166,8 @@ func (w *Work) arriveSource(src []byte) error {
 	return w.arrive(place, most)
 }
 
-// survey reads the arrivals: the length of the largest part, and whether all sources, or some, are
-// in arenas. Empty sources count as in arenas.
+// survey reads all arrivals and returns the length of the largest part, and whether all sources, or
+// some, are in arenas. Empty sources count as in arenas.
 func (w *Work) survey() (most int, all, some bool) {
 	all = true
 	for _, show := range w.arrivals {
@@ -181,7 +182,7 @@ func (w *Work) table(i int) []int64 {
 	return bytesview.As[int64](w.g.share.stage(w.number, i)[:8*w.g.size])
 }
 
-// pieces returns rank i's staging for pieces: two per part, alternately.
+// pieces returns rank i's staging buffer: two pieces per part, for alternate rounds.
 func (w *Work) pieces(i int) []byte {
 	stage := w.g.share.stage(w.number, i)
 	if w.kind == kindAllToAllV {
@@ -205,8 +206,8 @@ func (w *Work) stageParts(t, room int) {
 	}
 }
 
-// view returns bytes [from, to), piece t, of this rank's part of rank i's source. The part begins
-// at lo.
+// view is a function that returns bytes [from, to), which are piece t, of this rank's part of rank
+// i's source. The part begins at lo of the source.
 type view func(w *Work, i, lo, from, to, t, room int) []byte
 
 func inlineView(w *Work, i, lo, from, to, _, _ int) []byte {
@@ -269,8 +270,8 @@ func (w *Work) takeAll(look view, t, room int) error {
 	return nil
 }
 
-// holds reports whether bytes [lo, hi) of rank i's source are inside its memory. Only the table of
-// AllToAllV can be wrong: the line of an arrival and staging have space for all parts.
+// holds reports whether bytes [lo, hi) of rank i's source are inside its memory. Only the lengths
+// that a rank publishes for AllToAllV can be wrong.
 func (w *Work) holds(i, lo, hi int) bool {
 	if w.kind != kindAllToAllV || i == w.g.share.me || !w.arrivals[i].placed {
 		return true
@@ -290,7 +291,7 @@ func copyCached(dst, src []byte) {
 }
 
 // theirPart returns the bounds of this rank's part in rank i's source. n is the length of this
-// rank's part, if sources have equal layouts.
+// rank's part, if all sources have parts of the same lengths.
 func (w *Work) theirPart(i, n int) (lo, hi int) {
 	switch {
 	case w.kind == kindAllGatherV:
@@ -310,8 +311,7 @@ func (w *Work) theirPart(i, n int) (lo, hi int) {
 	return w.g.rank * n, (w.g.rank + 1) * n
 }
 
-// reduceToRoot reduces operands that are all in arenas. Each rank reduces one slice into the root's
-// operand.
+// reduceToRoot reduces operands in arenas: each rank reduces one slice into the root's operand.
 func (w *Work) reduceToRoot() error {
 	s := w.g.share
 	lo, hi := lines(w.arrivals[w.root].off, len(w.x), len(s.ranks), s.me)

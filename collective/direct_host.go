@@ -2,10 +2,9 @@ package collective
 
 import "slices"
 
-// The hierarchical operations within a host with shared memory. Each is one operation of the
-// shmGroup: one arrival, after a rank has the data for the other ranks, then rounds as in
-// direct_exchange.go: data in an arena are read in place, other data pass through staging, piece by
-// piece.
+// The hierarchical operations within a host with shared memory. Each is one direct operation: a
+// rank arrives after it has the data for the other ranks; then rounds follow as in
+// direct_exchange.go. Data in an arena are read in place; other data pass through staging.
 
 // hostSharesMemory reports whether the hierarchy's ranks of this host are exactly the ranks that
 // share memory.
@@ -13,8 +12,8 @@ func (g *Group) hostSharesMemory() bool {
 	return g.share != nil && g.hosting != nil && slices.Equal(g.share.ranks, g.hosting.local.ranks)
 }
 
-// hostPlace returns the arena offset of this rank's x for the host's other ranks; or nowhere, also
-// if a copy costs less than the final wait for readers.
+// hostPlace returns the offset of x in this rank's arena, for the host's other ranks, or nowhere:
+// also for short x, because a copy costs less than a wait until other ranks have read x.
 func (w *Work) hostPlace() uint64 {
 	if len(w.x) <= copyLimit {
 		return nowhere
@@ -22,9 +21,9 @@ func (w *Work) hostPlace() uint64 {
 	return w.place(w.x)
 }
 
-// hostRounds arrives, and runs rounds until most bytes have been read, room bytes per round. read
-// reports whether rank i's x is a source; stage copies a piece of this rank's x to staging, and
-// take reads the pieces of a round.
+// hostRounds arrives, and runs rounds until most bytes have been read, room bytes per round.
+// read(i) reports whether rank i's x is a source; stage copies a piece of this rank's x to staging,
+// and take reads the pieces of a round.
 func (w *Work) hostRounds(most, room int, read func(i int) bool, stage, take func(t, room int)) error {
 	w.steps = 0
 	place := nowhere
@@ -39,8 +38,8 @@ func (w *Work) hostRounds(most, room int, read func(i int) bool, stage, take fun
 	return w.rounds(most, room, read, stage, take)
 }
 
-// rounds is hostRounds after the arrival, with the first pieces staged. One round suffices if every
-// source is in an arena.
+// rounds is the part of hostRounds after the arrival, with the first pieces already staged. One
+// round suffices if every source is in an arena.
 func (w *Work) rounds(most, room int, read func(i int) bool, stage, take func(t, room int)) error {
 	me, all, some := w.g.share.me, true, false
 	for i := range w.g.share.ranks {
@@ -66,13 +65,13 @@ func (w *Work) rounds(most, room int, read func(i int) bool, stage, take func(t,
 	}
 }
 
-// nextStep is step with the next number.
+// nextStep calls step with the number after that of the last step.
 func (w *Work) nextStep() error {
 	w.steps++
 	return w.step(w.steps)
 }
 
-// halfStage returns the size of a piece if all ranks read the same piece.
+// halfStage returns the size of a piece that all ranks read: half of a staging buffer.
 func (s *shmGroup) halfStage() int { return len(s.staging[0]) / 2 }
 
 // stagePiece copies piece t of x.
@@ -83,8 +82,8 @@ func (w *Work) stagePiece(t, room int) {
 	}
 }
 
-// hostView returns bytes [lo, hi) of place i's x in round t: in an arena, or in staging at offset
-// at of the piece that begins at base.
+// hostView returns bytes [lo, hi) of the x of the rank at place i in round t: from its arena, or
+// else from its staging buffer, where the piece that begins at base is at offset at.
 func (w *Work) hostView(i, lo, hi, base, at int) []byte {
 	s := w.g.share
 	if off, placed := w.placeOf(i); placed {
@@ -128,7 +127,8 @@ func (w *Work) hostCollect(own []byte, leader int) error {
 	})
 }
 
-// largestBundle returns the size of the largest bundle of a rank of the host.
+// largestBundle returns the size, in bytes, of the largest bundle of a rank of the host. A bundle
+// has the parts of x that a rank exchanges with other hosts.
 func (w *Work) largestBundle() int {
 	most := 0
 	for i := range w.g.hosting.bundles {
@@ -142,8 +142,8 @@ func (w *Work) hostExchange() error {
 	return w.hostRounds(w.largestBundle(), w.g.share.halfStage(), everyRank, w.stageBundle, w.takeBundles)
 }
 
-// hostRegather is hostExchange after hostScatter, without a second arrival. The first step reports
-// that this rank's part is complete and that it no longer reads other ranks' operands and staging.
+// hostRegather is hostExchange after hostScatter, as one operation with a single arrival. Its first
+// step reports that this rank's part is complete and that it reads no other memory.
 func (w *Work) hostRegather() error {
 	s := w.g.share
 	if err := w.nextStep(); err != nil {
@@ -179,8 +179,8 @@ func (w *Work) takeBundles(t, room int) {
 	}
 }
 
-// hostScatter reduces x over the ranks of the host: part p, up to w.ends[p], to the rank with place
-// p.
+// hostScatter reduces x over the ranks of the host: the rank at place p gets part p, which ends at
+// w.ends[p].
 func (w *Work) hostScatter() error {
 	lo, hi := w.partAt(w.g.share.me)
 	return w.hostDeal(w.x[lo:hi])

@@ -11,35 +11,34 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Send and Receive between ranks that share memory. Each direction of each pair has
-// pairSlots slots, which messages use round-robin, and a counter of the announced
-// messages, in order. A slot has a notice, which describes the message, and a cell
-// for its bytes:
+// Send and Receive between ranks that share memory. Each direction of each pair has pairSlots
+// slots, which messages use round-robin, and a counter of the announced messages, in order. A slot
+// has a notice, which describes the message, and a cell for its bytes:
 //
 //   - Up to 32 bytes travel in the notice.
 //   - Up to `eager` bytes travel in the cell: the sender copies them and returns.
-//   - A longer message in the sender's arena is copied from there, once; the sender
-//     waits for the copy.
-//   - Any other message travels through the cell in pieces of a quarter, so that one
-//     rank copies in while the other copies out.
+//   - A longer message in the sender's arena is copied from there, once; the sender waits for the
+//     copy.
+//   - Any other message travels through the cell in pieces of a quarter, so that one rank copies in
+//     while the other copies out.
 //
-// A message without a free slot, or with a cell that is too small, is announced too
-// and travels over the mesh, so that a fast sender never waits longer than with the mesh
-// alone. The receiver then finds another number in the slot and posts a receive.
+// A message without a free slot, or with a cell that is too small, is announced too and travels
+// over the mesh, so that a fast sender never waits longer than with the mesh alone. The receiver
+// then finds another number in the slot and posts a receive.
 //
-// The sender's counters, notices and cells are in its piece of Control, the counters
-// of received messages in the receiver's. Cost of a short message: its bytes written
-// and read once, and a cache line each way.
+// The sender's counters, notices and cells are in its piece of Control, the counters of received
+// messages in the receiver's. Cost of a short message: its bytes written and read once, and a cache
+// line each way.
 
 const (
 	pairSlots  = 8
 	pairPieces = 4 // pieces of a cell
-	// pairPatience is a sender's longest wait for a slot, about the cost of a message over the
+	// pairPatience is a sender's longest wait for a slot, about the duration of a message over the
 	// mesh. After such a wait the sender does not wait again until a slot is free.
 	pairPatience = 20 * time.Microsecond
-	// lines of a pair in one rank's piece of Control: of the sender the counter of
-	// announcements, the notices and the fill counters of cells; of the receiver the
-	// counters of pieces taken from cells.
+	// lines of a pair in one rank's piece of Control: a sender has the counter of announcements,
+	// the notices, and the counters of pieces written to cells; a receiver has the counters of
+	// pieces read.
 	linePairNotice, linePairFilled, linePairTaken, pairLines = 1, 1 + pairSlots, 1 + 2*pairSlots, 1 + 3*pairSlots
 
 	pairFlagBytes = 256 << 10
@@ -59,7 +58,7 @@ type notice struct {
 
 const noticeInline = 32
 
-// pipe is the shared memory for messages in one direction between this rank and another rank.
+// pipe is the shared memory for messages of one direction between this rank and another rank.
 type pipe struct {
 	announced *shmwait.Flag // number of messages
 	notices   [pairSlots]*notice
@@ -75,11 +74,11 @@ type pipe struct {
 	full bool              // sends: no slot became free in time
 }
 
-// pair is both directions.
+// pair has the pipes of both directions between this rank and another.
 type pair struct{ out, in *pipe }
 
 // layPairs sets the pipes in Control, or none if they would be too small. base returns the offset
-// of the group's part of a place's piece.
+// of the group's bytes in the piece of the rank at a place.
 func (s *shmGroup) layPairs(base func(place int) int) {
 	n := len(s.ranks)
 	room := pairCellBytes / (n - 1) / pairSlots &^ (cacheLine - 1)
@@ -113,7 +112,7 @@ func (s *shmGroup) layPairs(base func(place int) int) {
 	}
 }
 
-// pairPlace returns the place of the other rank of w; -1 without pipes.
+// pairPlace returns the place, in shared memory, of the other rank of w; -1 without pipes.
 func (w *Work) pairPlace() int {
 	if s := w.g.share; s != nil && s.pairs != nil {
 		return s.shmRanks[w.root]
@@ -132,8 +131,8 @@ const pieceAll = 1<<32 - 1
 func (p *pipe) inCell(n int) bool { return n <= min(eager, len(p.cells[0])) || n <= noticeInline }
 
 // put announces the message of w and copies it to a free slot. done reports whether the message is
-// complete; otherwise w.algorithm is byDirect if the rest travels through memory. out.mu is held
-// since w has its number.
+// complete; otherwise w.algorithm is byDirect if the rest travels through shared memory instead of
+// the mesh. out.mu is held, so that announcements have the order of numbers.
 func (w *Work) put(out *pipe) (done bool) {
 	k, n := w.number%pairSlots, len(w.x)
 	place := nowhere
@@ -157,7 +156,7 @@ func (w *Work) put(out *pipe) (done bool) {
 	return done
 }
 
-// free reports whether a slot is free, or becomes free within pairPatience.
+// free reports whether a slot for message k is free, or becomes free within pairPatience.
 func (w *Work) free(out *pipe, k uint64) bool {
 	if out.held[k] == 0 {
 		return true
@@ -170,7 +169,7 @@ func (w *Work) free(out *pipe, k uint64) bool {
 	return !out.full
 }
 
-// finishPut sends the rest of a long message.
+// finishPut sends the rest of a message that is too long for put.
 func (w *Work) finishPut(i int) error {
 	out, k := w.g.share.pairs[i].out, w.number%pairSlots
 	if out.notices[k].place == nowhere {
@@ -200,8 +199,8 @@ func (w *Work) awaitAnnouncement(i int) error {
 	return w.await(in.announced, w.number+1, i)
 }
 
-// skipTurn takes and passes the turn of a Receive that cannot begin because of an error: later
-// Receives wait for this turn without a timeout.
+// skipTurn waits for the turn of a Receive that cannot begin because of an error, and ends the
+// turn: later Receives wait for it without a timeout.
 func (w *Work) skipTurn() {
 	if w.kind != kindReceive {
 		return
@@ -213,7 +212,7 @@ func (w *Work) skipTurn() {
 	}
 }
 
-// line waits until all earlier receives have had their turn.
+// line waits until all receives with lower numbers have ended their turn.
 func (p *pipe) line(number uint64) {
 	p.mu.Lock()
 	for p.done != number {
@@ -224,7 +223,7 @@ func (p *pipe) line(number uint64) {
 	p.mu.Unlock()
 }
 
-// pass ends the turn.
+// pass ends the turn of the current receive, so that the next can begin.
 func (p *pipe) pass() {
 	p.mu.Lock()
 	p.done++
@@ -234,8 +233,7 @@ func (p *pipe) pass() {
 	p.mu.Unlock()
 }
 
-// take receives the announced message of w from place i. ok is false if the message comes over the
-// mesh.
+// take receives the announced message of w from place i. ok is false if the mesh has the message.
 func (w *Work) take(i int) (ok bool, err error) {
 	in, k := w.g.share.pairs[i].in, w.number%pairSlots
 	m := in.notices[k]

@@ -38,6 +38,6 @@ func (s *shmGroup) allReduce(g *Group, e element, x []byte, op ReduceOp) (ok boo
 	return true, err
 }
 
-// lookEvery is the number of quick operations between checks for an abort: the waits of quick
-// operations can be too short for a check.
+// lookEvery is the number of quick operations between checks whether the mesh was aborted: only
+// long waits check, and quick operations may have none.
 const lookEvery = 16

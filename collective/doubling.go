@@ -6,11 +6,11 @@ import "math/bits"
 // Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
 // MPICH" (2005).
 //
-// Allreduce: the whole of x in each of log2 N steps, log2 N (a + K/B + K/G): few messages, many
-// bytes, suitable for short slices. If N is not a power of two, N - 2^floor(log2 N) ranks first
-// send their x to a neighbour and receive the result at the end, in two more steps. Every rank
-// combines the sum of lower ranks with the sum of higher ones, so that all ranks compute the same
-// bits.
+// Allreduce: a rank sends all of x, K bytes, in each of log2 N steps. Time: log2 N (a + K/B + K/G),
+// with latency a, bandwidth B and addition at G bytes per second: few messages, many bytes, for
+// short slices. If N is not a power of two, N - 2^floor(log2 N) ranks first send their x to a
+// neighbour and receive the result at the end, in two more steps. Every rank combines the sum of
+// lower ranks with the sum of higher ones, so that all ranks compute the same bits.
 
 func (w *Work) doublingAllReduce() error {
 	rank, size := w.scope.rank, w.scope.size
@@ -45,7 +45,8 @@ func (w *Work) doublingAllReduce() error {
 	return nil
 }
 
-// unfolded returns the rank with number own among the 2^k ranks that remain of 2^k + extra.
+// unfolded returns the rank that has number own among the 2^k ranks that remain after extra of 2^k
+// + extra ranks have sent their x to a neighbour.
 func unfolded(own, extra int) int {
 	if own < extra {
 		return 2*own + 1
@@ -53,7 +54,7 @@ func unfolded(own, extra int) int {
 	return own + extra
 }
 
-// lastStep is a number above all step numbers of doubling.
+// lastStep returns a message number above all step numbers of doubling.
 func (w *Work) lastStep() int { return rounds(w.scope.size) + 1 }
 
 // doublingAllGather is Bruck's algorithm for any N, in place: in step k rank r, with the parts of
@@ -78,7 +79,8 @@ func (w *Work) doublingGather() error {
 	return nil
 }
 
-// chunkRange is n chunks from chunk first on, wrapping past the last, that peer sends or receives.
+// chunkRange is a range of n chunks, from chunk first on, that peer sends or receives. After the
+// last chunk it continues with chunk 0.
 type chunkRange struct{ peer, first, n int }
 
 // exchangeChunks sends the chunks out of x, and receives the chunks in, which are added to x or
@@ -97,8 +99,7 @@ func (w *Work) exchangeChunks(number int, out, in chunkRange, add bool) error {
 
 type span struct{ lo, hi int }
 
-// split returns the bytes of a range of chunks, in two pieces if the range wraps past the last
-// chunk.
+// split returns the bytes of a range of chunks, in two pieces if it wraps past the last chunk.
 func (w *Work) split(r chunkRange) (out [2]span) {
 	n := min(r.n, w.scope.size-r.first)
 	out[0].lo, out[0].hi = w.chunks(r.first, r.first+n)
@@ -127,9 +128,9 @@ func (w *Work) disseminate() error {
 }
 
 // Recursive halving and doubling, after Rabenseifner: a reduce-scatter that halves the data sent in
-// every step, then an allgather that doubles them. ringo does not fold N to a power of two first:
-// partners are at distances on a circle, so that any N takes ceil(log2 N) steps in each phase and
-// 2(N-1)/N K bytes, the optimum. Sources: Rabenseifner, "Optimization of collective reduction
+// every step, then an allgather that doubles them. The paper first reduces N to a power of two; in
+// ringo partners are at distances on a circle, so that any N takes ceil(log2 N) steps in each phase
+// and 2(N-1)/N K bytes, the optimum. Sources: Rabenseifner, "Optimization of collective reduction
 // operations" (2004); Träff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms"
 // (2024).
 //
@@ -144,7 +145,7 @@ func (w *Work) halvingAllReduce() error {
 	return w.doublingGather()
 }
 
-// halvingReduceScatter works in a copy of x, for short slices.
+// halvingReduceScatter reduces a copy of x, which it only reads. It suits short slices.
 func (w *Work) halvingReduceScatter() error {
 	w.byRank = true
 	x := w.x

@@ -54,8 +54,8 @@ func (w *Work) wrap(err error) *OpError {
 	return &OpError{Op: w.kind.String(), Rank: rank, Peer: culprit(err, rank), Seq: w.seq, Err: err}
 }
 
-// culprit returns the rank to blame for err: transport.Culprit, else the rank that an operation
-// inside err blames, else this rank.
+// culprit returns the mesh rank that caused err: transport.Culprit's, else that of an operation
+// inside err, else rank.
 func culprit(err error, rank int) int {
 	if op := (*OpError)(nil); errors.As(err, &op) {
 		rank = op.Peer

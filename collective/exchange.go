@@ -1,8 +1,9 @@
 package collective
 
-// Exchange, for two ranks: both send all of x simultaneously, and add segment by segment while
-// later segments are in transit: a + K/B + K/G, the bytes of a ring of two in half its steps. Both
-// add in the order of the ranks, so the bits are equal.
+// Exchange, for two ranks: both send all of x, K bytes, simultaneously, and add segment by segment
+// while later segments are in transit. Time: a + K/B + K/G (latency a, bandwidth B, addition at G
+// bytes per second): the bytes of a ring of two ranks in half the steps. Both add in the order of
+// the ranks, so the bits are equal.
 
 func (w *Work) exchangeAllReduce() error {
 	peer := 1 - w.scope.rank
@@ -15,8 +16,7 @@ func (w *Work) exchangeAllReduce() error {
 
 // naiveAllReduce sends all of x of every rank to rank 0. Rank 0 adds in rank order, scales, and
 // sends the result to each rank. Rank 0 moves (N-1)K bytes in each direction, so the time grows
-// linearly with N: 2(N-1)K/B. The naive algorithm is the oracle of the ring's tests and the
-// baseline of its measurements.
+// linearly with N: 2(N-1)K/B. Tests and measurements compare the ring with the naive algorithm.
 func (w *Work) naiveAllReduce() error {
 	if w.g.rank > 0 {
 		if err := w.exchange(step{to: 0, out: w.x}); err != nil {

@@ -37,14 +37,14 @@ func perRank(f func(int) int) func(int) float64 {
 // height returns log2 P, the height of a binomial tree.
 func height(n int) int { return bits.Len(uint(full(n))) - 1 }
 
-// extra returns 1 if doubling folds ranks above a power of two, else 0.
+// extra returns 1 if doubling needs extra steps because n is not a power of two, else 0.
 func extra(n int) int { return min(1, n-full(n)) }
 
-// wrapped returns the number of messages of one pass of halving or doubling; chunks that wrap past
-// the last rank take two.
+// wrapped returns the number of messages of one pass of halving or doubling. Chunks that wrap past
+// the last rank to rank 0 take two messages.
 func wrapped(n int) int { return n*rounds(n) + n - 1 - rounds(n) }
 
-// treeBundles returns the total number of parts sent in a gather or scatter by a tree.
+// treeBundles returns the number of parts that all ranks send in a gather or scatter by a tree.
 func treeBundles(n int) int {
 	sum := 0
 	for place := 1; place < n; place++ {
@@ -130,7 +130,7 @@ func setBits(n int) int {
 	return sum
 }
 
-// largestSpan returns the largest subtree, in places, below the root.
+// largestSpan returns the number of ranks in the largest subtree below the root.
 func largestSpan(n int) int {
 	most := 0
 	for place := 1; place < n; place++ {
@@ -139,10 +139,10 @@ func largestSpan(n int) int {
 	return most
 }
 
-// over predicts an operation's duration on a link: the latency of all steps, plus the additions at
-// add seconds per byte, plus a transfer time. The transfer is the maximum, in K, of the busiest
-// rank's sends, its received operands, and wire, the traffic of a host. Segments, which overlap
-// transfer and addition, are ignored. Messages to one receiver are sequential.
+// over predicts an operation's duration: l's latency for all steps, plus the additions at add
+// seconds per byte, plus a transfer. The transfer has the maximum of three sizes, in K: the sends
+// of the busiest rank, the operands that it receives, and wire, the traffic of a host. The overlap
+// of transfer and addition is ignored. Messages to one receiver are sequential.
 func (f formulas) over(l Link, add float64, n int, wire, bytes float64) time.Duration {
 	sent := max(f.busiest(n), wire)
 	if f.kind == kindGather {

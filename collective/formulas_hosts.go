@@ -1,10 +1,10 @@
 package collective
 
-// Traffic between hosts of algorithms without a notion of hosts: the ranks of a host share its
-// wire, so that the links of ranks alone do not determine an operation's time.
+// The traffic between hosts of algorithms that ignore hosts. The ranks of a host share its network,
+// so that an operation's time depends on the traffic of hosts too, not of ranks alone.
 
-// hostTraffic returns the maximum traffic of a host, to other hosts or from other hosts, in K, with
-// rank 0 as the root. hosts has the host of each rank.
+// hostTraffic returns the traffic of the busiest host, to other hosts or from other hosts, as a
+// multiple of K, with rank 0 as the root. hosts has the host of each rank.
 func (f formulas) hostTraffic(hosts []int) float64 {
 	out, in := map[int]float64{}, map[int]float64{}
 	f.sends(hosts, func(from, to int, k float64) {
@@ -23,7 +23,7 @@ func (f formulas) hostTraffic(hosts []int) float64 {
 	return most
 }
 
-// sends calls each for the traffic from one rank to another, in K.
+// sends calls each for every two ranks with traffic, with that traffic as a multiple k of K.
 func (f formulas) sends(hosts []int, each func(from, to int, k float64)) {
 	n := len(hosts)
 	switch {
@@ -59,8 +59,8 @@ func (f formulas) sends(hosts []int, each func(from, to int, k float64)) {
 	}
 }
 
-// sendAlong calls each for the traffic between a rank and a rank further from the root: away from
-// the root, towards it, or both.
+// sendAlong calls each for the traffic between rank near and rank far, which is further from the
+// root: away from the root, towards it, or both.
 func (f formulas) sendAlong(near, far int, k float64, each func(from, to int, k float64)) {
 	if f.kind != kindReduce && f.kind != kindGather {
 		each(near, far, k)
@@ -79,7 +79,7 @@ func (f formulas) ways() float64 {
 }
 
 // circle calls each with every distance between a sender and its receiver, and a rank's traffic
-// over that distance, in K. The direction is ignored: both directions cross the same boundaries.
+// over that distance, as a multiple of K. Both directions cross the same hosts, and count as one.
 func (f formulas) circle(n int, each func(far int, k float64)) {
 	if f.method == byPairs || f.method == byExchange {
 		for far := 1; far < n; far++ {
@@ -110,7 +110,7 @@ func withBit(n, bit int) int {
 	return count
 }
 
-// foldedSends calls each for the traffic of doublingAllReduce.
+// foldedSends calls each for the traffic of doublingAllReduce with n ranks.
 func foldedSends(n int, each func(from, to int, k float64)) {
 	extra := n - full(n)
 	for own := range full(n) {

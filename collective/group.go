@@ -31,8 +31,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Group is one rank's side of a group of ranks. Several goroutines may start its operations if
-// their order is equal on all ranks.
+// Group is one rank's view of ranks that carry out operations together. Several goroutines may
+// start its operations if the order of the starts is equal on all ranks.
 type Group struct {
 	mesh       transport.Mesh
 	lender     transport.ZeroCopySender // the mesh; nil if it copies
@@ -119,10 +119,11 @@ func New(mesh transport.Mesh, cfg Config) (*Group, error) {
 	return g, nil
 }
 
-// Dup makes another group of the same ranks, mesh and rules, as MPI_Comm_dup does: for operations
-// with an independent order, such as those of another goroutine. Its ID follows from g's ID and the
-// number of g's duplicates; every rank makes the same duplicates in the same order. Dup sends no
-// message. g.Waiting includes the waits of duplicates. The caller closes the duplicate before g.
+// Dup makes another group of the same ranks, mesh and rules, as MPI_Comm_dup does: its operations
+// are independent of the order of g's, for example for another goroutine. Its ID depends on g's ID
+// and on the number of g's duplicates; every rank therefore makes the same duplicates in the same
+// order. Dup sends no message. g.Waiting includes the waits of duplicates. The caller closes the
+// duplicate before g.
 func (g *Group) Dup() (*Group, error) {
 	g.mu.Lock()
 	g.dupped++
@@ -150,14 +151,13 @@ func (g *Group) isClosed() bool {
 	return g.closed
 }
 
-// Sent returns the payload bytes that this rank has sent in operations of the group that have
-// ended.
+// Sent returns the payload bytes that this rank has sent in finished operations of the group.
 func (g *Group) Sent() int64 { return g.sent.Load() }
 
 // Fail breaks the group on every rank: operations in flight and later ones fail with err, as this
-// rank's error. A rank calls it when an error outside of the operations prevents it from starting
-// the operations that other ranks wait for. Fail returns the group's first error. A nil err breaks
-// no group: the result is nil if the group works.
+// rank's error. A rank calls Fail if it has an error elsewhere and will therefore not start the
+// operations that other ranks wait for. Fail returns the group's first error. With a nil err, Fail
+// has no effect, and returns nil if the group works.
 func (g *Group) Fail(err error) error {
 	if fault := g.fault.Load(); err == nil && fault == nil {
 		return nil
@@ -182,17 +182,17 @@ func (g *Group) Rank() int { return g.rank }
 // Size returns the number of ranks in the group.
 func (g *Group) Size() int { return g.size }
 
-// MeshRank returns the number of a rank of the group in the mesh, as in errors.
+// MeshRank returns the number in the mesh, as in errors, of a rank of the group.
 func (g *Group) MeshRank(rank int) int { return g.ranks[rank] }
 
 // Hosts returns the number of hosts of the ranks.
 func (g *Group) Hosts() int { return g.hosts }
 
-// Algorithm returns the group's configured algorithm; empty: rules choose.
+// Algorithm returns the algorithm of Config; empty means that rules choose.
 func (g *Group) Algorithm() string { return g.cfg.Algorithm }
 
-// Close ends the group and returns when its goroutines have ended. Operations in flight fail, on
-// this rank and, because the group is then broken, on the peers. The mesh stays open.
+// Close ends the group and returns when its goroutines have ended. Operations in flight fail, here
+// and on the other ranks of the group. The mesh stays open.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	busy := g.head != nil || g.window.busy() || len(g.activeP2P) > 0

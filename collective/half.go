@@ -5,8 +5,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// ToFloat16 rounds src to float16, to nearest even. The
-// slices must have the same length.
+// ToFloat16 rounds src to float16, to nearest even. The slices must have the same length.
 func ToFloat16(dst []Float16, src []float32) {
 	simd.Host().ToHalf(bytesview.As[uint16](bytesview.Bytes(dst)), src)
 }
@@ -16,8 +15,7 @@ func FromFloat16(dst []float32, src []Float16) {
 	simd.Host().FromHalf(dst, bytesview.As[uint16](bytesview.Bytes(src)))
 }
 
-// ToBFloat16 rounds src to bfloat16, to nearest even. The
-// slices must have the same length.
+// ToBFloat16 rounds src to bfloat16, to nearest even. The slices must have the same length.
 func ToBFloat16(dst []BFloat16, src []float32) {
 	simd.Host().ToBrain(bytesview.As[uint16](bytesview.Bytes(dst)), src)
 }

@@ -6,12 +6,12 @@ import "sync/atomic"
 // number of ranks per host, and each host assigns the slices to its ranks. The ranks of a host
 // reduce-scatter the slices (pairwise); then every rank allreduces its slices with the owners of
 // the slices on the other hosts, so that all ranks of a host share its wire; then the ranks
-// allgather within the host. With shared memory, the phases within a host use it.
+// allgather within the host. The phases within a host use shared memory if the host has it.
 //
-// With H hosts each host sends 2(H-1)/H K bytes over its wire and receives as much, the minimum,
-// while a ring of all ranks sends 2(N-1)/N K; between two hosts every slice crosses once in each
-// direction. Inside a host of L ranks each rank sends 2(L-1)/L K. Source: Jia et al., "Highly
-// scalable deep learning training system with mixed-precision" (2018).
+// With H hosts and K bytes each host sends 2(H-1)/H K bytes over its wire and receives as much, the
+// minimum. A ring of all N ranks sends 2(N-1)/N K. Inside a host of L ranks each rank sends
+// 2(L-1)/L K. Source: Jia et al., "Highly scalable deep learning training system with
+// mixed-precision" (2018).
 
 // hierarchy describes the group by hosts, for this rank: the ranks of its host, and its slices.
 type hierarchy struct {
@@ -27,10 +27,10 @@ type hierarchy struct {
 	leaders []atomic.Pointer[rankSet] // leaders by root: see leadersOf
 }
 
-// maxLocal is the maximum number of ranks per host, a limit of message numbers.
+// maxLocal is the maximum number of ranks per host; message numbers have no space for more.
 const maxLocal = 512
 
-// newHierarchy returns nil if a host has too many ranks.
+// newHierarchy returns the hierarchy of a rank, or nil if a host has too many ranks.
 func newHierarchy(hosts []int, rank int) *hierarchy {
 	var lists [][]int // ranks by host
 	own := 0
@@ -100,7 +100,7 @@ func (w *Work) hierarchicalAllReduce() error {
 	return gather(w)
 }
 
-// acrossHosts allreduces this rank's slices of x.
+// acrossHosts allreduces this rank's slices of x among the hosts.
 func (w *Work) acrossHosts(x []byte) (err error) {
 	h, ends := w.g.hosting, w.ends
 	w.ends = nil
@@ -121,7 +121,7 @@ func (w *Work) acrossHosts(x []byte) (err error) {
 	return err
 }
 
-// slice returns the bytes of slice s of x.
+// slice returns the bounds, in bytes, of slice s of x.
 func (w *Work) slice(x []byte, s int) (lo, hi int) {
 	elem := w.elem.size()
 	lo, hi = RingChunk(len(x)/elem, w.g.hosting.slices, s)

@@ -1,15 +1,15 @@
 package collective
 
-// Hierarchical reduce-scatter and allgather. Here the slices of the hierarchical allreduce are
-// bundles of the ranks' parts: slice s has one part per host: the part of the rank with s as its
-// first slice. The owners of a slice pass it around a ring of hosts; within a host the ranks
-// exchange reduced or gathered parts, through shared memory or pairwise.
+// Hierarchical reduce-scatter and allgather. As in the hierarchical allreduce, each host assigns
+// slices to its ranks. A slice is a bundle with one part per host: the part of the rank that has s
+// as its first slice. The owners of a slice pass the bundle around a ring of hosts; within a host
+// the ranks exchange parts, through shared memory or pairwise.
 //
 // With H hosts each host sends K less one host's part, (H-1)/H K for equal hosts, over its wire:
 // the minimum. A ring of all N ranks sends K less one rank's part, (N-1)/N K. A rank of a
 // reduce-scatter buffers the bundles that it reduces, about K divided by the ranks of its host.
 
-// ownerOf returns the place of the owner of slice s in a host of n ranks.
+// ownerOf returns the local number of the rank that owns slice s in a host of n ranks.
 func ownerOf(s, slices, n int) int { return s * n / slices }
 
 // leads reports whether slice s is the first slice of its owner in a host of n ranks.
@@ -17,8 +17,8 @@ func leads(s, slices, n int) bool {
 	return s == 0 || ownerOf(s-1, slices, n) != ownerOf(s, slices, n)
 }
 
-// partsOf returns the owners of slice s, one per host, and marks as absent the owners that have
-// their part in another slice; absent is nil without such owners.
+// partsOf returns the owners of slice s, one per host. absent marks the owners that have their part
+// in another slice; it is nil without such owners.
 func partsOf(lists [][]int, s, slices int) (ranks []int, absent []bool) {
 	silent := false
 	for _, list := range lists {
@@ -32,7 +32,7 @@ func partsOf(lists [][]int, s, slices int) (ranks []int, absent []bool) {
 	return ranks, absent
 }
 
-// bundleParts returns the parts, by number in partAt, that local place i has between the phases.
+// bundleParts returns the numbers (see partAt) of the parts that the host's i-th rank exchanges.
 func (w *Work) bundleParts(i int) []int {
 	if w.kind == kindAllReduce {
 		return w.g.hosting.places[i : i+1]
@@ -40,7 +40,7 @@ func (w *Work) bundleParts(i int) []int {
 	return w.g.hosting.bundles[i]
 }
 
-// bundleOf returns the size in bytes of local place i's parts between the phases.
+// bundleOf returns the size in bytes of bundleParts(i).
 func (w *Work) bundleOf(i int) int {
 	n := 0
 	for _, r := range w.bundleParts(i) {
@@ -50,7 +50,7 @@ func (w *Work) bundleOf(i int) int {
 	return n
 }
 
-// partAt returns the bounds in x of rank r's part; in an allreduce r is a local place.
+// partAt returns the bounds in x of rank r's part. In an allreduce r is a number within the host.
 func (w *Work) partAt(r int) (lo, hi int) {
 	if len(w.ends) == 0 {
 		n := len(w.x) / w.g.size
@@ -62,8 +62,8 @@ func (w *Work) partAt(r int) (lo, hi int) {
 	return lo, w.ends[r]
 }
 
-// stretches calls do for each part of x that overlaps bytes [from, to) of local place i's bundle:
-// bytes [lo, hi) of x, at offset at of the bundle.
+// stretches calls do for each part of x that overlaps bytes [from, to) of the bundle of the host's
+// i-th rank: bytes [lo, hi) of x are at offset at of the bundle.
 func (w *Work) stretches(i, from, to int, do func(lo, hi, at int)) {
 	at := 0
 	for _, r := range w.bundleParts(i) {
@@ -76,7 +76,7 @@ func (w *Work) stretches(i, from, to int, do func(lo, hi, at int)) {
 	}
 }
 
-// numbered reports whether message numbers suffice for all slices and hosts.
+// numbered reports whether messages have enough numbers for all slices and hosts.
 func (h *hierarchy) numbered() bool { return h.slices*len(h.lists) <= 1<<stepBits }
 
 // carries reports whether operation k can use the hierarchical algorithm.
@@ -111,7 +111,7 @@ func (w *Work) hierarchicalAllGather() error {
 }
 
 // swapParts sends parts of x to one place and receives parts from another. Received parts overwrite
-// x or, if own is not nil, are added to own. A message has the number of its part in the bundle.
+// x or, if own is not nil, are added to own. A message's number is the index of its part.
 func (w *Work) swapParts(to, from int, out, in []int, own []byte) error {
 	at := 0
 	for k := range max(len(out), len(in)) {
@@ -180,8 +180,8 @@ func (w *Work) reduceBundle(bundle []byte) error {
 	return nil
 }
 
-// aroundHosts reduces the parts of a slice, n bytes together, around the ring of its owners. Each
-// owner ends with the reduced part of its rank, in dst.
+// aroundHosts passes the parts of a slice around the ring of its owners, which reduce them. The
+// part of this rank's own host, reduced, is in dst at the end. n is the size in bytes of all parts.
 func (w *Work) aroundHosts(parts []byte, first int) (n int, err error) {
 	s := w.scope
 	part := func(place int) []byte {

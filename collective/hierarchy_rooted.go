@@ -2,25 +2,25 @@ package collective
 
 import "slices"
 
-// Hierarchical broadcast and reduce. One rank of each host is its leader: the root on its host, the
-// first rank on other hosts. A broadcast travels from the root to the leaders, by a tree or, if
-// long, along a chain, and then within each host; a reduce travels in the other direction. Each
-// host's boundary except the root's is crossed once: (H-1) K bytes with H hosts. A tree or chain of
-// all ranks crosses once per pair of neighbours on two hosts. With shared memory, all ranks of a
-// host copy the leader's operand, or the leader reduces all operands.
+// Hierarchical broadcast and reduce. One rank of each host is its leader: the root on the root's
+// host, the first rank on other hosts. A broadcast travels from the root to the leaders, by a tree
+// or, if long, along a chain, and then within each host; a reduce travels in the other direction.
+// Every host except the root's sends or receives the K bytes once: (H-1) K bytes with H hosts. In a
+// tree or chain of all ranks each pair of neighbours on two hosts sends K bytes. With shared
+// memory, all ranks of a host copy the leader's operand, or the leader reduces all operands.
 //
 // The leaders of a reduce, except the root, buffer K bytes for the sum of their host.
 
 // treeBytes is the largest size at which a tree is faster than a chain, as in the default rules.
 const treeBytes = 256 << 10
 
-// usesChain reports whether an operand travels along a chain of the scope's ranks.
+// usesChain reports whether an operand travels along a chain of the ranks, instead of a tree.
 func (w *Work) usesChain() bool { return chained(w.scope.size, len(w.x)) }
 
 func chained(ranks, bytes int) bool { return ranks > 2 && bytes > treeBytes }
 
-// leadersOf returns the leaders of the hosts, with root at place 0. Other ranks have no place. The
-// hosts have the order of the ring.
+// leadersOf returns the leaders of the hosts, root first. Ranks that lead no host have no place in
+// it. The hosts have the order of the ring.
 func (h *hierarchy) leadersOf(root int) *rankSet {
 	if s := h.leaders[root].Load(); s != nil {
 		return s
@@ -41,7 +41,7 @@ func (h *hierarchy) leadersOf(root int) *rankSet {
 	return &s
 }
 
-// leaderHere returns the place of this host's leader among the local ranks.
+// leaderHere returns the number, within this host, of the host's leader.
 func (h *hierarchy) leaderHere(root int) int { return max(0, slices.Index(h.local.ranks, root)) }
 
 func (w *Work) hierarchicalBroadcast() error {

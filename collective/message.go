@@ -2,13 +2,12 @@ package collective
 
 import "github.com/ringo-ml/ringo/transport"
 
-// The messages of an operation: tags, sends, posted receives, waits, and buffers for operands that
-// arrive.
+// The messages of an operation: tags, sends, receives, waits, and buffers for received operands.
 
 const (
-	// posted is the number of receives that an operation posts in advance.
+	// posted is the number of receives that an operation starts before their messages arrive.
 	posted = 4
-	// slots is the maximum number of posted receives, for short messages of many ranks.
+	// slots is the maximum number of receives in progress, for short messages of many ranks.
 	slots = 32
 )
 
@@ -26,7 +25,7 @@ const (
 	phaseBits  = 30 // first bit of the phase, two bits: see Work.base
 )
 
-// post posts the receive of message i from a rank of the scope, in slot i modulo posted.
+// post starts the receive of message i from a rank of the scope into dst, in slot i modulo posted.
 func (w *Work) post(i, from int, dst []byte) { w.postTo(i%posted, i, from, dst) }
 
 // postTo is post with a given slot.
@@ -46,8 +45,8 @@ func (w *Work) waitFor(slot, from int) error {
 	return err
 }
 
-// send sends message i. If the send waits, its recorded wait begins at the last receive: reading
-// the clock would take half as long as the rest of a short operation.
+// send sends message i. If the send waits, its recorded wait begins at the end of the last receive:
+// a clock read would take half as long as the rest of a short operation.
 func (w *Work) send(i, to int, p []byte) error {
 	peer := w.meshRank(to)
 	if _, since := w.waits.Load(); since == 0 { // a point-to-point operation moved from shared memory to the mesh
@@ -65,14 +64,16 @@ func (w *Work) send(i, to int, p []byte) error {
 	return err
 }
 
-// zeroCopyMin is the smallest size per rank, in bytes, of zero-copy sends. A zero-copy send ends
-// with a notice from the receiver. The notice and the page look-ups cost two ranks a third of a sum
-// of 256 KiB each, a sixth at 512 KiB, and no measurable time from 2 MiB on. Four ranks on two
-// cores lose a twentieth at 256 KiB, and gain as much from 512 KiB on and a sixth at 1.5 MiB.
+// zeroCopyMin is the smallest size per rank, in bytes, of zero-copy sends. A zero-copy send waits
+// for a notice of the receiver. This wait and the page look-ups make an allreduce of two ranks take
+// a third longer at 256 KiB per rank, a sixth longer at 512 KiB, and no longer from 2 MiB on. With
+// four ranks on two cores it takes a twentieth longer at 256 KiB, a twentieth less from 512 KiB on,
+// and a sixth less at 1.5 MiB.
 const zeroCopyMin = 1 << 20
 
-// chooseZeroCopy decides, equally on all ranks, whether sends are zero-copy. The operation must
-// then not overwrite data before the receiver has them, and its end waits for the receiver.
+// chooseZeroCopy decides, equally on all ranks, whether the operation's sends are zero-copy. If so,
+// the operation must not overwrite data before the receiver has them, and ends after a notice of
+// the receiver.
 func (w *Work) chooseZeroCopy() {
 	w.zeroCopy = w.g.lender != nil && len(w.x)/w.scope.size >= zeroCopyMin
 }
@@ -102,12 +103,12 @@ func (w *Work) stamp() {
 // meshRank returns the mesh rank of a place in the scope.
 func (w *Work) meshRank(place int) int { return w.g.ranks[w.scope.ranks[place]] }
 
-// room ensures buffers of n bytes for the posted receives.
+// room ensures that the posted receives have buffers of n bytes each.
 func (w *Work) room(n int) {
 	w.arrivalBuffers(posted, n)
 }
 
-// arrivalBuffers ensures count buffers of n bytes.
+// arrivalBuffers ensures that count buffers of n bytes exist.
 func (w *Work) arrivalBuffers(count, n int) {
 	n = (n + cacheLine - 1) &^ (cacheLine - 1)
 	if len(w.scratch) < count*n {
@@ -115,11 +116,11 @@ func (w *Work) arrivalBuffers(count, n int) {
 	}
 }
 
-// space returns the buffer of message i, n bytes to be added.
+// space returns the buffer for message i, of n bytes, whose values are added later.
 func (w *Work) space(i, n int) []byte { return w.spaceOf(i%posted, posted, n) }
 
-// spaceOf returns one of count buffers. It begins at a cache line for any scratch size: otherwise
-// every vector of the operands would cross lines.
+// spaceOf returns one of count buffers, n bytes of it. Each begins at a cache line: otherwise every
+// vector load would touch two lines.
 func (w *Work) spaceOf(slot, count, n int) []byte {
 	stride := len(w.scratch) / count &^ (cacheLine - 1)
 	return w.scratch[slot*stride:][:n:n]

@@ -21,8 +21,8 @@ type Float16 uint16
 // BFloat16 is the upper half of a float32, reduced like Float16.
 type BFloat16 uint16
 
-// element is the representation of a Number. Below the generic functions the algorithms use bytes
-// and an element, so that one copy of the code serves all types without allocation.
+// element is the representation of a Number. The algorithms get bytes and an element instead of a
+// type parameter, so that one copy of the code serves all types without allocation.
 type element uint8
 
 const (
@@ -42,11 +42,10 @@ func (e element) String() string { return elementNames[e] }
 
 func (e element) float() bool { return e <= float64s || e >= float16s }
 
-// size returns the size in bytes.
+// size returns the size of a value in bytes.
 func (e element) size() int { return [...]int{4, 8, 4, 8, 1, 2, 2}[e] }
 
-// elementOf determines T's representation from its size and from T(1)/T(2), which is 0 for
-// integers.
+// elementOf returns T's representation. Integers are types with T(1)/T(2) == 0.
 func elementOf[T Number]() element {
 	var zero T
 	fraction := T(1)/T(2) != 0
@@ -68,7 +67,7 @@ func elementOf[T Number]() element {
 	return int64s
 }
 
-// kernel is the reduction without the final scaling of a mean.
+// kernel returns the reduction for two operands; of a mean, the sum.
 func (op ReduceOp) kernel() simd.Reduction {
 	switch op {
 	case Min:
@@ -81,8 +80,8 @@ func (op ReduceOp) kernel() simd.Reduction {
 	return simd.ReduceSum
 }
 
-// combine does dst = a op b, where dst may be a or b. If all ranks must compute the same bits, a is
-// the lower rank's operand: the result of two different float64 NaNs depends on the order.
+// combine sets dst to the reduction of a and b; dst may be a or b. For equal bits on all ranks a
+// must be the lower rank's operand: the result of two different float64 NaNs depends on the order.
 func (w *Work) combine(dst, a, b []byte) {
 	k, op := w.g.kernels, w.op.kernel()
 	switch w.elem {
@@ -103,7 +102,7 @@ func (w *Work) combine(dst, a, b []byte) {
 	}
 }
 
-// average ends a mean: x *= 1/Size. It does nothing for the other reductions.
+// average multiplies x by 1/Size at the end of a mean. For other reductions it does nothing.
 func (w *Work) average(x []byte) {
 	if w.op != Mean {
 		return
@@ -123,7 +122,7 @@ func (w *Work) average(x []byte) {
 	}
 }
 
-// combine is the one path of all types without kernels. Integers wrap around.
+// combine reduces values of types without vector code. Integers wrap around.
 func combine[T float64 | int32 | int64 | uint8](op simd.Reduction, dst, a, b []T) {
 	a, b = a[:len(dst)], b[:len(dst)]
 	switch op {

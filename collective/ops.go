@@ -15,8 +15,7 @@ const (
 	// Mean is the sum times 1/Size; floating point only. The mean of 16-bit values may be infinite
 	// if their sum is too large for the type: see Float16.
 	Mean
-	// Min is the least value. As in Go, the minimum of NaN and any number is NaN, and -0 is less
-	// than 0.
+	// Min is the least value. As in Go, the minimum of NaN and a number is NaN, and -0 is below 0.
 	Min
 	// Max is the greatest value, with the same rules for NaN and -0.
 	Max
@@ -36,9 +35,9 @@ func (op ReduceOp) String() string {
 // AllReduce replaces x on every rank by the reduction of all ranks' x, which must have equal
 // lengths.
 //
-// Cost: docs/costs.md, by algorithm; for a long slice each rank sends 2(N-1)/N of x. Ranks that
-// share memory send nothing: they reduce x in place if every rank's x is in its arena
-// (transport.SharedMemory), and copy x otherwise.
+// Cost: see docs/costs.md; with N ranks and a long slice each rank sends 2(N-1)/N of x. Ranks that
+// share memory send nothing: they reduce x in place if x is in shared memory
+// (transport.SharedMemory) on every rank, and copy x otherwise.
 func AllReduce[T Number](g *Group, x []T, op ReduceOp) error {
 	if g.share.whole(g.size) {
 		if ok, err := g.share.allReduce(g, elementOf[T](), bytesview.Bytes(x), op); ok {
@@ -48,8 +47,7 @@ func AllReduce[T Number](g *Group, x []T, op ReduceOp) error {
 	return allReduce(g, x, op, true).Wait()
 }
 
-// StartAllReduce is AllReduce in the background: x must not be touched until
-// Wait returns.
+// StartAllReduce is AllReduce in the background: x must not be touched until Wait returns.
 func StartAllReduce[T Number](g *Group, x []T, op ReduceOp) *Work { return allReduce(g, x, op, false) }
 
 func allReduce[T Number](g *Group, x []T, op ReduceOp, blocking bool) *Work {
@@ -58,7 +56,7 @@ func allReduce[T Number](g *Group, x []T, op ReduceOp, blocking bool) *Work {
 	return g.startReduction(w, blocking)
 }
 
-// startReduction is start after a check of the reduction.
+// startReduction checks the reduction of w, then calls start.
 func (g *Group) startReduction(w *Work, blocking bool) *Work {
 	if w.op >= reductions {
 		return w.misuse("%v is not a reduction", w.op)
@@ -77,8 +75,7 @@ func Broadcast[T Number](g *Group, x []T, root int) error {
 	return broadcast(g, x, root, true).Wait()
 }
 
-// StartBroadcast is Broadcast in the background: x must not be touched until
-// Wait returns.
+// StartBroadcast is Broadcast in the background: x must not be touched until Wait returns.
 func StartBroadcast[T Number](g *Group, x []T, root int) *Work {
 	return broadcast(g, x, root, false)
 }
@@ -107,8 +104,7 @@ func AllGather[T Number](g *Group, dst, src []T) error {
 	return allGather(g, dst, src, true).Wait()
 }
 
-// StartAllGather is AllGather in the background: neither slice must be touched
-// until Wait returns.
+// StartAllGather is AllGather in the background: neither slice must be touched until Wait returns.
 func StartAllGather[T Number](g *Group, dst, src []T) *Work { return allGather(g, dst, src, false) }
 
 func allGather[T Number](g *Group, dst, src []T, blocking bool) *Work {
@@ -122,7 +118,7 @@ func allGather[T Number](g *Group, dst, src []T, blocking bool) *Work {
 
 // AllGatherTo is AllGather to separate slices: rank r's src is written to dst[r]. The Size slices
 // of dst must have the length of src and must not overlap; src may be this rank's slice. Other
-// ranks may call AllGather.
+// ranks may call AllGather for the same operation.
 //
 // Cost: as AllGather if all ranks share memory. Otherwise all parts arrive in a new buffer and are
 // copied out.
@@ -181,7 +177,8 @@ func allGatherV[T Number](g *Group, dst, src []T, counts []int, blocking bool) *
 	return g.start(w, blocking)
 }
 
-// partition appends to ends the end of each part in bytes. The counts must fit into n values.
+// partition appends to ends where each part ends, in bytes, and returns the sum of counts. Error:
+// the counts do not fit into n values.
 func (w *Work) partition(ends *[]int, counts []int, n int) (sum int, err error) {
 	if len(counts) != w.g.size {
 		return 0, fmt.Errorf("%d counts, want one for each of %d ranks", len(counts), w.g.size)

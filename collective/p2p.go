@@ -3,13 +3,13 @@ package collective
 import "github.com/ringo-ml/ringo/internal/bytesview"
 
 // Send and Receive match by pair: the i-th Send from one rank to another matches the i-th Receive
-// there, independent of the group's other operations. Their messages therefore have separate tags,
-// with a counter for each pair and direction.
+// on the other, independent of the group's other operations. Their messages therefore have separate
+// tags, with a counter for each pair and direction.
 //
-// A Send longer than eager waits for an empty message of the receiver: otherwise a fast sender
-// would fill the memory for early messages and block collective operations. The sender announces a
-// long message with an empty message, because a shorter Receive sends none, and would otherwise
-// wait for its timeout instead of reporting the mismatch.
+// A Send longer than eager first sends an empty message, its announcement, and waits for an empty
+// message of the receiver: otherwise a fast sender would fill the receiver's memory for early
+// messages and block collective operations. With the announcement, a Receive of a wrong, shorter
+// length reports the error immediately instead of waiting for its timeout.
 //
 // Ranks that share memory exchange messages through it: see direct_pair.go.
 
@@ -21,8 +21,8 @@ const (
 )
 
 // Send sends x to rank to, whose matching Receive must have the same type and length. Sends to one
-// rank are received in the order of their start. Send returns when x may be written again: above 64
-// KiB, the other rank has then called Receive.
+// rank are received in the order of their start. After Send returns, x may be written again; if x
+// is longer than 64 KiB, Send returns only after the other rank has called Receive.
 func Send[T Number](g *Group, x []T, to int) error { return startP2P(g, kindSend, x, to, true).Wait() }
 
 // StartSend is Send in the background: x must not be touched until Wait returns.
@@ -34,8 +34,7 @@ func Receive[T Number](g *Group, x []T, from int) error {
 	return startP2P(g, kindReceive, x, from, true).Wait()
 }
 
-// StartReceive is Receive in the background: x must not be touched until Wait
-// returns.
+// StartReceive is Receive in the background: do not touch x until Wait returns.
 func StartReceive[T Number](g *Group, x []T, from int) *Work {
 	return startP2P(g, kindReceive, x, from, false)
 }
@@ -61,8 +60,8 @@ func talkBy[T Number](w *Work, x []T, peer int, blocking bool) *Work {
 	return g.startPair(w, blocking)
 }
 
-// startPair is start for two ranks, without the queue. A message that fits into shared memory is
-// sent immediately.
+// startPair starts w, an operation of two ranks, outside of the group's queue. A message that fits
+// into shared memory is sent immediately.
 func (g *Group) startPair(w *Work, blocking bool) *Work {
 	sent, err := g.beginPair(w, blocking)
 	switch {
@@ -83,7 +82,7 @@ func (g *Group) startPair(w *Work, blocking bool) *Work {
 }
 
 // beginPair assigns w its number and announces it if the two ranks share memory. sent reports
-// whether w has ended.
+// whether the message is sent, so that w has ended.
 func (g *Group) beginPair(w *Work, blocking bool) (sent bool, err error) {
 	i := -1
 	if w.kind == kindSend {
@@ -152,7 +151,7 @@ func (w *Work) runP2P() {
 	w.done <- struct{}{}
 }
 
-// sendViaMesh is Send over the mesh even if memory is shared: Tune measures links by it.
+// sendViaMesh is Send over the mesh even if the ranks share memory: Tune measures links with it.
 func sendViaMesh(g *Group, x []uint8, to int, blocking bool) *Work {
 	w := g.newWork(kindSend, uint8s)
 	w.x, w.root, w.forceMesh = x, to, true
@@ -180,7 +179,8 @@ func (w *Work) sendPair() error {
 	return w.exchange(step{to: w.root, out: w.x})
 }
 
-// announcement is the message number that announces a long message, above the numbers of segments.
+// announcement is the number of the empty message that announces a long message; segments have
+// lower numbers.
 const announcement = 1 << phaseBits
 
 func (w *Work) receivePair() error {

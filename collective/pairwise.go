@@ -4,20 +4,21 @@ package collective
 // sends to the rank k places ahead, and receives from the rank k places behind, so that no rank
 // receives from two simultaneously.
 //
-// All-to-all, gather, scatter: (N-1)/N K bytes in N-1 messages. An allgather sends the same part
-// N-1 times, and a reduce-scatter receives N-1 operands for one part. An allreduce is a
-// reduce-scatter and then an allgather, or both row by row (rows.go): the ring's 2(N-1)/N K bytes
-// in 2(N-1) messages, but in two rounds instead of 2(N-1). Pairwise suits few ranks; its parts
-// cross the boundaries of hosts many times.
+// Cost of all-to-all, gather and scatter with K bytes: (N-1)/N K bytes in N-1 messages. An
+// allgather sends the same part N-1 times, and a reduce-scatter receives N-1 operands for one part.
+// An allreduce is a reduce-scatter and then an allgather, or both row by row (rows.go): the ring's
+// 2(N-1)/N K bytes in 2(N-1) messages, but in two rounds instead of 2(N-1). Pairwise suits few
+// ranks on one host: its parts travel between hosts many times.
 
-// walk is a position in the messages of all steps, sent or received.
+// walk is a position in the sequence of messages of all steps; a rank has one for sent messages and
+// one for received ones.
 type walk struct {
 	step    int // number from 1 to size-1
 	segment int // next segment of the step
 	at      int // messages until now
 }
 
-// pairwise executes steps 1 to N-1; move returns a step.
+// pairwise executes steps 1 to N-1; move returns the data of a step.
 func (w *Work) pairwise(move func(*Work, int) step) error {
 	depth := w.depth()
 	out, asked, in := walk{step: 1}, walk{step: 1}, walk{step: 1}
@@ -45,11 +46,10 @@ func (w *Work) pairwise(move func(*Work, int) step) error {
 	}
 }
 
-// sendUntil sends the messages permitted before message in is received, or all. Permitted are all
-// messages of earlier steps, messages of the same step up to `posted` segments after in's, and
+// sendUntil sends the messages that may be sent before message in is received, or all. These are
+// all messages of earlier steps, messages of the same step up to `posted` segments after in's, and
 // messages of the next depth-1 steps up to depth messages after in. The limits are by step, because
-// parts can differ in length: with a limit by the number of messages alone, ranks could wait for
-// each other in a circle.
+// parts can differ in length: with a limit on messages alone ranks could wait in a circle.
 func (w *Work) sendUntil(out *walk, in walk, all bool, depth int, move func(*Work, int) step) error {
 	for {
 		next := *out
@@ -66,7 +66,7 @@ func (w *Work) sendUntil(out *walk, in walk, all bool, depth int, move func(*Wor
 	}
 }
 
-// nextOf advances a walk to the next message: segment i of s.
+// nextOf advances a walk to the next message and returns it: segment i of step s.
 func (w *Work) nextOf(l *walk, move func(*Work, int) step, sending bool) (s step, i int, ok bool) {
 	for ; l.step < w.scope.size; l.step, l.segment = l.step+1, 0 {
 		s = move(w, l.step)
@@ -83,8 +83,8 @@ func (w *Work) nextOf(l *walk, move func(*Work, int) step, sending bool) (s step
 	return step{}, 0, false
 }
 
-// landing returns the memory where segment i of s arrives: its place in s.in, or one of count
-// buffers if the segment is an operand.
+// landing returns the memory where segment i of s arrives: its place in s.in, or, if it will be
+// added to an operand, buffer slot of count.
 func (w *Work) landing(s step, i, slot, count int) []byte {
 	dst := w.cut(s.in, i)
 	if s.operand != nil {
@@ -93,8 +93,8 @@ func (w *Work) landing(s step, i, slot, count int) []byte {
 	return dst
 }
 
-// depth returns the number of receives posted in advance: more for short parts, because their
-// latency dominates.
+// depth returns the number of receives started in advance: more for short parts, because latency
+// dominates their duration.
 func (w *Work) depth() int {
 	const short = 4096
 	if w.bytes()/w.scope.size <= short {
@@ -113,7 +113,7 @@ func (w *Work) region(place int) []byte {
 	return w.x[lo:hi]
 }
 
-// pairScatter reduces this rank's chunk over the ranks of the scope, into dst if any, else in x.
+// pairScatter reduces this rank's chunk over the ranks of the scope, into result().
 func (w *Work) pairScatter() error {
 	w.arrivalBuffers(w.depth(), min(w.largest(), w.segmentBytes()))
 	if w.dst != nil && w.scope.size > 1 {
@@ -126,7 +126,7 @@ func (w *Work) pairScatter() error {
 	return nil
 }
 
-// result returns the destination of this rank's chunk.
+// result returns the memory for this rank's reduced chunk: dst, or its place in x if dst is empty.
 func (w *Work) result() []byte {
 	if w.dst != nil {
 		return w.dst
@@ -192,7 +192,7 @@ func (w *Work) pairAllGather() error {
 	return w.pairGather()
 }
 
-// settle makes chunk i of x the part of the rank at place i, and copies src to this rank's chunk.
+// settle divides x into one chunk per rank, and copies src to this rank's chunk.
 func (w *Work) settle() {
 	w.byRank = true
 	lo, _ := w.chunk(w.scope.rank)
@@ -211,7 +211,7 @@ func pairSwap(w *Work, k int) step {
 	return step{to: to, out: out, from: from, in: in}
 }
 
-// parcels returns the data for rank to, and the buffer for data of rank from.
+// parcels returns the data for the rank at place to, and the buffer for data from place from.
 func (w *Work) parcels(to, from int) (out, in []byte) {
 	if w.kind == kindAllToAllV {
 		return stretch(w.x, w.outs, to), stretch(w.dst, w.ends, from)
@@ -239,7 +239,7 @@ func (w *Work) pairRoot() error {
 	return w.pairwise(pairRooted)
 }
 
-// share returns the length of a rank's part in a gather or scatter.
+// share returns the length in bytes of a rank's part in a gather or scatter.
 func (w *Work) share() int { return max(len(w.src), len(w.dst)) }
 
 func pairRooted(w *Work, k int) step {
@@ -260,9 +260,9 @@ func pairRooted(w *Work, k int) step {
 }
 
 // All-to-all in ceil(log2 N) messages per rank, by forwarding: block j of a rank, for the rank j
-// places ahead, travels the distances of the bits set in j, together with all other blocks with the
-// same bit. Source: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all
-// communications in multiport message-passing systems" (1997).
+// places ahead, travels 2^b places for each bit b set in j, in one message with all other blocks
+// that have bit b set. Source: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for
+// all-to-all communications in multiport message-passing systems" (1997).
 //
 // Cost: ceil(log2 N) a + S/N K/B. S is the number of bits set in the numbers 0 to N-1 together, so
 // that S/N is about (log2 N)/2; a pairwise exchange has (N-1) a + (N-1)/N K/B. Bruck's algorithm

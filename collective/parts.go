@@ -31,14 +31,12 @@ func reduceScatter[T Number](g *Group, dst, src []T, op ReduceOp, blocking bool)
 // Reduce replaces x on root by the reduction of all ranks' x, which must have equal lengths and is
 // only read on the other ranks.
 //
-// Cost: short slices travel up a binomial tree; long ones along a chain, where every rank sends x
-// once.
+// Cost: a short x travels up a binomial tree; a long x along a chain: every rank sends x once.
 func Reduce[T Number](g *Group, x []T, op ReduceOp, root int) error {
 	return reduce(g, x, op, root, true).Wait()
 }
 
-// StartReduce is Reduce in the background: x must not be touched until Wait
-// returns.
+// StartReduce is Reduce in the background: do not touch x until Wait returns.
 func StartReduce[T Number](g *Group, x []T, op ReduceOp, root int) *Work {
 	return reduce(g, x, op, root, false)
 }
@@ -61,8 +59,7 @@ func Gather[T Number](g *Group, dst, src []T, root int) error {
 	return gather(g, dst, src, root, true).Wait()
 }
 
-// StartGather is Gather in the background: neither slice must be touched until Wait
-// returns.
+// StartGather is Gather in the background: do not touch the slices until Wait returns.
 func StartGather[T Number](g *Group, dst, src []T, root int) *Work {
 	return gather(g, dst, src, root, false)
 }
@@ -91,8 +88,7 @@ func Scatter[T Number](g *Group, dst, src []T, root int) error {
 	return scatter(g, dst, src, root, true).Wait()
 }
 
-// StartScatter is Scatter in the background: neither slice must be touched until
-// Wait returns.
+// StartScatter is Scatter in the background: neither slice must be touched until Wait returns.
 func StartScatter[T Number](g *Group, dst, src []T, root int) *Work {
 	return scatter(g, dst, src, root, false)
 }
@@ -118,8 +114,7 @@ func scatter[T Number](g *Group, dst, src []T, root int, blocking bool) *Work {
 // Cost: every rank sends (N-1)/N of src.
 func AllToAll[T Number](g *Group, dst, src []T) error { return allToAll(g, dst, src, true).Wait() }
 
-// StartAllToAll is AllToAll in the background: neither slice must be touched until
-// Wait returns.
+// StartAllToAll is AllToAll in the background: neither slice must be touched until Wait returns.
 func StartAllToAll[T Number](g *Group, dst, src []T) *Work { return allToAll(g, dst, src, false) }
 
 func allToAll[T Number](g *Group, dst, src []T, blocking bool) *Work {
@@ -131,9 +126,9 @@ func allToAll[T Number](g *Group, dst, src []T, blocking bool) *Work {
 	return g.start(w, blocking)
 }
 
-// AllToAllV is AllToAll of parts of different lengths: the first sendCounts[0] values
-// of src go to rank 0, the next sendCounts[1] to rank 1, and dst begins with
-// recvCounts[0] values of rank 0. Both ends of each pair must give the same count.
+// AllToAllV is AllToAll of parts of different lengths: the first sendCounts[0] values of src go to
+// rank 0, the next sendCounts[1] to rank 1, and dst begins with recvCounts[0] values of rank 0. For
+// each pair of ranks, the sender and the receiver must pass the same count.
 func AllToAllV[T Number](g *Group, dst, src []T, sendCounts, recvCounts []int) error {
 	return allToAllV(g, dst, src, sendCounts, recvCounts, true).Wait()
 }

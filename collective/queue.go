@@ -6,13 +6,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/usage"
 )
 
-// window has the operations in progress: the oldest unfinished one and later ones, at most most
-// operations and limit bytes together. Finished operations count until all older ones have
+// window has the operations in progress, in order, from the oldest unfinished one on: at most
+// `most` operations and limit bytes together. A finished operation counts until all older ones have
 // finished.
 //
-// The limit also bounds the lead of a rank. A rank far ahead would fill its peer's buffer for
-// unexpected messages; messages of an older operation, which the peer needs, would be stuck behind
-// them.
+// Without these limits a fast rank would fill a slow peer's buffer for early messages, and the
+// messages of an older operation, which the peer needs first, could not arrive.
 type window struct {
 	slots []slot // indexed by sequence number modulo the length, a power of two, so that numbers can wrap around
 	most  uint32
@@ -57,7 +56,7 @@ func (win *window) retire(w *Work) {
 func (win *window) busy() bool { return win.at(win.base).used }
 
 // start assigns w its sequence number and runs w: on the caller's goroutine if the caller waits and
-// w may begin immediately, which saves small operations two goroutine switches, else on a worker's.
+// w may begin immediately, which saves two goroutine switches, else on a worker's.
 func (g *Group) start(w *Work, blocking bool) *Work {
 	if most := w.whole() / w.segmentBytes(); most >= 1<<numberBits {
 		return w.misuse("%d values make %d segments of %d bytes, the limit is %d: set larger segments", w.whole()/w.elem.size(), most, w.segmentBytes(), 1<<numberBits)
@@ -131,16 +130,15 @@ func (g *Group) enqueue(w *Work) {
 	g.hand()
 }
 
-// hire adds a worker. g.mu is held.
+// hire adds a goroutine that runs queued operations. g.mu is held.
 func (g *Group) hire() {
 	g.running++
 	g.workers.Add(1)
 	go g.worker()
 }
 
-// hand starts or wakes a worker if the queue's head may begin. A woken worker counts as idle until
-// it runs, and then calls hand for the next operation: that need not wait for the same worker. g.mu
-// is held.
+// hand starts or wakes a worker if the first operation of the queue may begin. A woken worker
+// counts as idle until it runs, and then calls hand for the operation after its own. g.mu is held.
 func (g *Group) hand() {
 	switch {
 	case g.head == nil || !g.window.admits(g.head.seq, g.head.bytes()):
@@ -171,8 +169,8 @@ func (g *Group) worker() {
 	}
 }
 
-// take waits until the queue's head is admissible and admits it; nil once the group is closed and
-// the queue is empty. g.mu is held.
+// take waits until the first operation of the queue may begin, and returns it; nil once the group
+// is closed and the queue is empty. g.mu is held.
 func (g *Group) take() *Work {
 	for {
 		w := g.head

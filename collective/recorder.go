@@ -10,14 +10,13 @@ import (
 
 // opRecorder records a group's operations.
 //
-// An operation is recorded when its caller starts it, not when a worker runs it: for the other
-// ranks a queued operation has begun. Until the operation ends, Work.waits points to the awaited
-// rank in its record. The record is reused afterwards, so that the end and all reads of waits hold
-// the group's lock.
+// An operation is recorded when its caller starts it, not when a worker runs it. Until the
+// operation ends, Work.waits points into its record, where the awaited rank is. The record is
+// reused afterwards; therefore the end and all reads of waits hold the group's lock.
 //
-// Cost: 10 ns for a short operation through shared memory (200 ns), which is written to the group's
-// lane and reads the clock only in a long wait; 50 ns and two reads of the clock for other
-// operations.
+// Cost: 10 ns for a short operation through shared memory (200 ns), which is recorded in the
+// group's lane, a shorter form, and reads the clock only in a long wait; 50 ns and two reads of the
+// clock for other operations.
 type opRecorder struct {
 	rec    *record.Recorder
 	lane   *record.OpRing // under the group's lock; nil: none was free
@@ -29,7 +28,7 @@ type opRecorder struct {
 	draft  record.Draft
 }
 
-// likeness identifies operations with equal records except for their numbers.
+// likeness has the fields of a record that operations often repeat, without its number.
 type likeness struct {
 	sig    signature
 	kind   kind
@@ -38,13 +37,14 @@ type likeness struct {
 	bucket uint64
 }
 
-// shortBytes is the size from which the cost of reading the clock is negligible.
+// shortBytes is the size in bytes from which an operation takes so long that the cost of reading
+// the clock is negligible.
 const shortBytes = 64 << 10
 
 // ownRecord configures the recorder of a group without Config.Record: as large as Begun needs.
 var ownRecord = record.Config{Operations: 2 * begun, Phases: begun, Open: 2 * maxInFlight, Lanes: 1, Names: 2 << 10}
 
-// attend makes the group's recorder of operations.
+// attend prepares the group to record its operations.
 func (g *Group) attend() {
 	s := &g.scribe
 	s.rec, s.group = g.cfg.Record, g.cfg.ID
@@ -67,8 +67,9 @@ func (g *Group) attend() {
 // Recorder returns the recorder of the group's operations.
 func (g *Group) Recorder() *record.Recorder { return g.scribe.rec }
 
-// For assigns the operations that start from now on to a bucket: its number in the plan, -1 for
-// none, and its name in the group's recorder. The caller must start all operations of the group.
+// For sets the bucket (a range of gradients) of the operations that start from now on, for their
+// records: its number, or -1 for none, and its name in the group's recorder. Only one goroutine may
+// use a group with For.
 func (g *Group) For(bucket int, label record.Name) {
 	g.scribe.bucket.Store(uint64(bucket+1)<<16 | uint64(label))
 }
@@ -115,7 +116,8 @@ func (s *opRecorder) event(w *Work) record.Event {
 	return e
 }
 
-// look records the start of a wait of w. For an operation in the lane this is the first clock read.
+// look records the start of a wait of w. An operation in the lane has no start time: its first wait
+// reads the clock for the first time.
 func (s *opRecorder) look(w *Work) {
 	now := s.rec.Now()
 	if !w.hasStart {
@@ -124,7 +126,7 @@ func (s *opRecorder) look(w *Work) {
 	w.waits.Start(now)
 }
 
-// stop reads the clock at the end of w, if begin or look did.
+// stop reads the clock at the end of w, if the clock was read at the start or in a wait.
 func (s *opRecorder) stop(w *Work) {
 	w.end = record.Unknown
 	if w.hasStart {
@@ -145,7 +147,7 @@ func (s *opRecorder) ended(w *Work) {
 	w.entry, w.hasRing, w.stamped, w.waits = record.Op{}, false, false, &w.ownWaits
 }
 
-// leave releases the lane, once, for another group. g.mu is held.
+// leave releases the lane on its first call, for another group. g.mu is held.
 func (s *opRecorder) leave() {
 	s.lane.Free()
 	s.lane = nil

@@ -50,8 +50,7 @@ func (w *Work) ringAllReduce() error {
 	return w.ring(w.scope.steps, true)
 }
 
-// alongHosts orders the ring of the whole group by host, so that only one rank of each host sends
-// to another host.
+// alongHosts orders the ring of the whole group by host: one rank per host sends to another.
 func (w *Work) alongHosts() {
 	if w.scope == &w.g.all {
 		w.scope = &w.g.ring
@@ -73,9 +72,9 @@ func (w *Work) ringGather() error {
 	return w.ring(w.scope.steps[:w.scope.size-1], false)
 }
 
-// ringReduceScatter is the ring's first half, one chunk earlier, so that the rank at place n ends
-// with chunk n. x is only read: partial sums are in a separate buffer, and the last step writes to
-// dst.
+// ringReduceScatter is the ring's first half, with chunks shifted by one, so that the rank at place
+// n ends with chunk n. x is only read: partial sums are in a separate buffer, and the last step
+// writes to dst.
 func (w *Work) ringReduceScatter() error {
 	w.alongHosts()
 	w.byRank = true
@@ -100,7 +99,7 @@ func (w *Work) ringReduceScatter() error {
 	return nil
 }
 
-// hold returns a buffer of n bytes for the operation's duration.
+// hold returns a buffer of n bytes that no other operation uses until this one ends.
 func (w *Work) hold(n int) []byte {
 	if len(w.partial) < n {
 		w.partial = make([]byte, n)
@@ -111,15 +110,15 @@ func (w *Work) hold(n int) []byte {
 // ring performs steps. Each step forwards the chunk that the previous step received: the messages
 // sent are the segments of this rank's first chunk, then all received messages except those of the
 // last step, in order. The right neighbour receives them in the same order. Message i to the right
-// therefore has tag i.
+// neighbour therefore has number i in its tag.
 //
 // Sends run at most `posted` messages ahead of the receives, so that no rank floods its neighbour.
-// A receive that overwrites is posted only after the send of the old values: message i of the
-// allgather overwrites the values of message i to the right.
+// In the allgather received values overwrite sent ones: the receive of message i starts only after
+// message i to the right was sent.
 //
-// Large messages are zero-copy. Sent values are overwritten only by a sum that contains them, so
-// that the right neighbour has received them before; awaitConsumed covers the messages of the last
-// round.
+// Large messages are zero-copy. A zero-copy send needs its values until the right neighbour has
+// them. They are overwritten only by a sum that contains them, which has passed that neighbour;
+// awaitConsumed waits for the messages of the last round.
 //
 // If parts differ in length, a rank that has received all messages may still have many to send. Its
 // left neighbour has then sent all, so that ranks with waiting sends never form a cycle.
@@ -171,17 +170,17 @@ func (w *Work) awaitConsumed(left, right int) error {
 	return w.wait(received, right)
 }
 
-// received is the message number of the report, above the numbers of segments.
+// received is the message number of awaitConsumed's report; segments have lower numbers.
 const received = 1 << numberBits
 
-// ask posts the receives of messages below number end.
+// ask starts the receives of the messages from c on, below number end.
 func (w *Work) ask(c *cursor, end, left int) {
 	for c.at < end && c.next() {
 		w.post(c.at-1, left, w.arrival(c))
 	}
 }
 
-// arrival returns the destination of the message at c.
+// arrival returns the memory for the message at c.
 func (w *Work) arrival(c *cursor) []byte {
 	if c.adds() {
 		return w.space(c.at-1, c.hi-c.lo)
@@ -189,9 +188,9 @@ func (w *Work) arrival(c *cursor) []byte {
 	return w.x[c.lo:c.hi]
 }
 
-// absorb adds the received message at c to its chunk, or does nothing if the message is a sum. The
-// rank that makes the last addition to a chunk also scales it for a mean, before the chunk is sent
-// on, so that all ranks have the same bits.
+// absorb adds the received message at c to its chunk, or does nothing if the message is a sum that
+// overwrites the chunk. The rank that makes the last addition to a chunk also scales it for a mean,
+// before the chunk is sent on, so that all ranks have the same bits.
 func (w *Work) absorb(c *cursor) {
 	if !c.adds() {
 		return
@@ -210,8 +209,8 @@ const (
 	receiving direction = false
 )
 
-// cursor walks over the messages of one direction of a ring, segment by
-// segment, step by step. Empty chunks have no messages.
+// cursor is a position in the messages of one direction of a ring, segment by segment, step by
+// step. Empty chunks have no messages.
 type cursor struct {
 	w      *Work
 	steps  []RingStep
@@ -228,7 +227,7 @@ func (w *Work) cursor(steps []RingStep, dir direction, reduce bool) cursor {
 	return cursor{w: w, steps: steps, dir: dir, reduce: reduce, step: -1}
 }
 
-// adds reports whether the last message is added, not written.
+// adds reports whether the last message is added to its chunk, not written over it.
 func (c *cursor) adds() bool { return c.reduce && c.steps[c.step].Reduce }
 
 // next advances to the next message and reports whether a message exists.

@@ -20,18 +20,18 @@ type rows struct {
 }
 
 const (
-	// rowCache is the size of the operands added at a time: longer rows leave the caches, and
-	// shorter ones make ranks wait for each other more often.
+	// rowCache is the maximum size in bytes of the operands of one row: longer rows leave the
+	// caches, and shorter ones make ranks wait for each other more often.
 	rowCache = 4 << 20
 	leastRow = 64 << 10
 )
 
 // most returns the maximum segment size, in general Config.SegmentBytes. More than two ranks often
 // share cores. For them the maximum is doubled if one row then suffices, since ranks wait for each
-// other in each row: four ranks on two cores then took 4 % less time, three 8 %, and two 14 % more.
-// Longer chunks take several rows anyway, and segments of half the size keep more operands in a
-// cache: the four ranks then took 17 to 22 % less time for 8 MiB, 11 to 12 % for 16 and 14 % for 64
-// (AMD EPYC, Zen 5).
+// other in each row: on two cores four ranks took 4 % less time and three 8 % less, but two 14 %
+// more. Longer chunks take several rows anyway; there the smaller segments keep more operands in a
+// cache: four ranks took 17 to 22 % less time for 8 MiB, 11 to 12 % for 16 and 14 % for 64 (AMD
+// EPYC, Zen 5).
 func (r rows) most() int {
 	n := r.segmentBytes()
 	if r.scope.size > 2 && r.largest() <= 2*n {
@@ -40,7 +40,7 @@ func (r rows) most() int {
 	return n
 }
 
-// newRows plans the rows; ok is false if the ranks need more receives than slots.
+// newRows plans the rows; ok is false if they need more simultaneous receives than slots.
 func (w *Work) newRows() (r rows, ok bool) {
 	peers := w.scope.size - 1
 	if 3*peers > slots {
@@ -52,7 +52,7 @@ func (w *Work) newRows() (r rows, ok bool) {
 	return r, true
 }
 
-// part returns a row's segment of a place's chunk; the segment can be empty.
+// part returns the segment, possibly empty, that a row has of the chunk of the rank at place.
 func (r rows) part(place, row int) []byte {
 	p := r.region(place)
 	return p[min(len(p), row*r.bytes):min(len(p), (row+1)*r.bytes)]
@@ -79,13 +79,13 @@ func (r rows) allReduce() error {
 	return r.take(r.count - 1)
 }
 
-// Receives: one per peer for operands, then two per peer for sums, alternating between rows.
+// Slots of receives: one per peer for operands, then two per peer for sums, for alternate rows.
 
 func (r rows) operandSlot(k int) int { return k - 1 }
 
 func (r rows) sumSlot(row, k int) int { return (1+row%2)*(r.scope.size-1) + k - 1 }
 
-// operand returns the buffer for the operand from the rank k places back.
+// operand returns the buffer, of n bytes, for the operand from the rank k places back.
 func (r rows) operand(k, n int) []byte { return r.spaceOf(r.operandSlot(k), r.scope.size-1, n) }
 
 // spread posts the receives of a row, and sends each rank the operand for its segment.
@@ -111,7 +111,7 @@ func (r rows) spread(row int) error {
 	return nil
 }
 
-// sumNumber marks the message numbers of sums: other messages have operands.
+// sumNumber is added to the message numbers of sums; messages with lower numbers have operands.
 const sumNumber = 1 << numberBits
 
 // sum adds a row's operands, in the order of the ranks, and sends the result to all ranks.

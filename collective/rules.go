@@ -12,12 +12,11 @@ import (
 
 const pathRules setting.Path = "tuning.algorithms"
 
-// Rule assigns an algorithm to operations up to a size.
+// Rule assigns an algorithm to operations whose operand has at most UpTo bytes.
 type Rule struct {
 	// Operation is the operation's name, such as "allreduce".
 	Operation string
-	// UpTo is the maximum size of the operand in bytes (of one part in gather and scatter). 0 means
-	// no limit.
+	// UpTo is the largest operand in bytes (in gather and scatter, one part). 0 means no limit.
 	UpTo      int
 	Algorithm string
 }
@@ -53,7 +52,7 @@ func (l Rules) String() string {
 	return strings.Join(words, betweenRules)
 }
 
-// text returns a rule's text without the operation.
+// text returns a rule's text without the name of the operation.
 func (r Rule) text() string {
 	if r.UpTo == 0 {
 		return r.Algorithm
@@ -106,7 +105,7 @@ func parseRules(text string) (out Rules, err error) {
 	return out, nil
 }
 
-// ruleSet returns these rules alone, for a number of ranks; 0 means any number.
+// ruleSet returns l without default rules, for this number of ranks; 0 means any number.
 func (l Rules) ruleSet(ranks int) (t *ruleSet, err error) {
 	var faults []string
 	fault := func(i int, format string, args ...any) {
@@ -141,9 +140,9 @@ func (l Rules) ruleSet(ranks int) (t *ruleSet, err error) {
 }
 
 // Use makes the group choose by p; operations without a rule in p use the default rules. Every rank
-// must call Use with the same profile between the same two operations; ranks with other algorithms
-// get an error from the operation. Errors: an invalid profile, or one for another number of ranks
-// or hosts; an algorithm that needs shared memory in a group without it.
+// must call Use with the same profile between the same two operations; otherwise ranks with
+// different algorithms get an error from an operation. Errors: an invalid profile, or one for
+// another number of ranks or hosts; an algorithm that needs shared memory in a group without it.
 func (g *Group) Use(p Profile) error {
 	if err := p.Validate(); err != nil {
 		return fmt.Errorf("collective: profile: %w", err)
@@ -195,8 +194,9 @@ func (g *Group) follow(l Rules) error {
 	return nil
 }
 
-// Rules returns the rules from a Profile or the configuration; nil means default rules alone. With
-// these Config.Rules, another group of as many ranks chooses the same algorithms.
+// Rules returns the rules that come from a Profile or the configuration; nil means that all rules
+// are defaults. Another group with as many ranks and these Config.Rules chooses the same
+// algorithms.
 func (g *Group) Rules() Rules {
 	if l := g.tuned.Load(); l != nil {
 		return slices.Clone(*l)

@@ -5,15 +5,14 @@ import (
 	"slices"
 )
 
-// rankSet is the ranks of an algorithm, numbered by place: the whole group, the ranks of a host, or
-// a single rank from every host.
+// rankSet is the ranks that an algorithm runs on: the whole group, the ranks of a host, or one rank
+// of every host. A rank's index in it is its place.
 type rankSet struct {
 	ranks []int // ranks of the group, by place
 	rank  int   // place of this rank
 	size  int
 	steps []RingStep // steps of an allreduce around the ring of places
-	// absent marks ranks that have their part in another rankSet: see hierarchy_parts.go. nil means
-	// none.
+	// absent marks ranks that have their part in another rankSet (hierarchy_parts.go); nil: none.
 	absent []bool
 }
 

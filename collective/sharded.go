@@ -8,19 +8,15 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Sharded is an update divided among the ranks of a host: each value has one owner. The owner alone
-// sums the gradients, updates the parameters, and writes them to all ranks (weight-update sharding;
-// Xu et al. 2020, stage 1 of ZeRO; Rajbhandari et al. 2020).
-//
-// An allreduce of K bytes of gradients on N ranks and an update of K bytes of parameters by every
-// rank, without optimizer state, move 5K bytes through each rank: K read and K written, then 2K
-// read and K written. Sharded, these are (1 + 1/N)K read and K written, and the optimizer's
-// computation and state traffic are 1/N.
+// Sharded is an update that the ranks of a host divide: each value belongs to one rank. That rank
+// alone sums the gradients, updates the parameters, and writes them to all ranks (weight-update
+// sharding; Xu et al. 2020, stage 1 of ZeRO; Rajbhandari et al. 2020). A sharded update reads (1 +
+// 1/N)K per rank and writes K, with 1/N of the optimizer's computation and state per rank.
 type Sharded struct {
 	// Grads are this rank's gradients. nil means that Apply receives no sum.
 	Grads []float32
 	// Params are the parameters that Apply updates; all ranks then get the results. nil means that
-	// sums remain in the owner's Grads.
+	// the sums remain in the Grads of the rank that a value belongs to.
 	Params []float32
 	// Counts is the number of values of each rank's part, in the order of ranks, as in AllGatherV.
 	// If a part ends inside a cache line, two ranks write to the line alternately.
@@ -32,11 +28,11 @@ type Sharded struct {
 	Apply func(lo, hi int, sum []float32)
 }
 
-// shardBlock is the maximum number of values per call of Sharded.Apply: the operands of two ranks,
-// their sum and the parameters fit the nearest caches.
+// shardBlock is the maximum number of values per call of Sharded.Apply: at this size the operands
+// of two ranks, their sum and the parameters fit the nearest caches.
 const shardBlock = 4096
 
-// Operands of a sharded update, in the root field of its signature.
+// The slices that a sharded update has, as stored in the root field of its signature.
 const (
 	shardsGrads = 1 << iota
 	shardsParams
@@ -44,7 +40,7 @@ const (
 
 // CanShard returns the reason why an update of these values cannot be sharded, or nil. All ranks
 // must share memory, the values must be in that memory, and an allreduce of this many values must
-// use it: sums of another algorithm can differ in bits. Ranks can get different results.
+// use it: otherwise sharded and other updates can differ in bits. Ranks can get different results.
 func CanShard(g *Group, values []float32) error {
 	if err := canShard(g, values); err != nil {
 		return err
@@ -55,7 +51,7 @@ func CanShard(g *Group, values []float32) error {
 	return nil
 }
 
-// canShard is CanShard for any algorithm of sums: a sharded update has only one algorithm.
+// canShard is CanShard without the condition on the allreduce: a group may sum by any algorithm.
 func canShard(g *Group, values []float32) error {
 	switch {
 	case g.size == 1:
@@ -68,9 +64,9 @@ func canShard(g *Group, values []float32) error {
 	return nil
 }
 
-// StartSharded starts a sharded update in the background, with one exchange of flags before and one
-// after: Grads and Params must not be used until Wait has returned. CanShard has the requirements
-// on values. Counts, and the presence of Grads and Params, must be equal on all ranks.
+// StartSharded starts a sharded update in the background, in which ranks wait for each other twice:
+// Grads and Params must not be used until Wait has returned. CanShard checks the requirements on
+// the values. Counts, and the presence of Grads and Params, must be equal on all ranks.
 func StartSharded(g *Group, s Sharded) *Work {
 	w := g.newWork(kindSharded, float32s)
 	n := max(len(s.Grads), len(s.Params))
@@ -106,7 +102,7 @@ func StartSharded(g *Group, s Sharded) *Work {
 	return g.start(w, false)
 }
 
-// shardsText describes the operands and, by its hash, the partition.
+// shardsText describes the slices of a sharded update and, by its hash, the partition, for errors.
 func shardsText(root int) string {
 	what := [...]string{"", " gradients", " parameters", " gradients and parameters"}[root&(shardsGrads|shardsParams)]
 	return fmt.Sprintf("%s cut as %02x", what, root>>2)

@@ -23,10 +23,10 @@ func SharedOffset[T Number](g *Group, x []T) int64 {
 	return -1
 }
 
-// SharedSlice returns n read-only values at rank r's SharedOffset, in the memory of r. Values
-// written by r before an operation that both ranks have finished are visible. They remain until r
-// writes again. r may write only after another operation, started by this rank after reading, has
-// ended on r. An error reports that r has no memory at the offset.
+// SharedSlice returns n read-only values at rank r's SharedOffset, in the memory of r. This rank
+// sees what r wrote before an operation that both have finished. r may write again only after
+// another operation, which this rank starts after reading, has ended on r. An error reports that r
+// has no memory at the offset.
 func SharedSlice[T Number](g *Group, r int, place int64, n int) ([]T, error) {
 	var zero T
 	size := int64(unsafe.Sizeof(zero))

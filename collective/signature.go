@@ -24,7 +24,7 @@ func (w *Work) signature() signature {
 		signature(w.root&1023)<<16 | signature(w.shared())<<26
 }
 
-// shared returns the common length, in values, of all ranks' operands.
+// shared returns the operand's length in values, or 0 if ranks can have different lengths.
 func (w *Work) shared() int {
 	n := len(w.x)
 	switch w.kind {

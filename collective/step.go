@@ -1,8 +1,8 @@
 package collective
 
-// step is an exchange with up to two peers: out is sent to one while in arrives from another. Both
-// are cut into segments, so that one segment is added while the next ones arrive; sends run at most
-// `posted` segments ahead of the receives, so that no rank floods another.
+// step is an exchange with up to two ranks: out is sent to one while in arrives from the other.
+// Both are cut into segments, so that one segment is added while the next ones arrive; at most
+// `posted` more segments are sent than received, so that no rank floods another.
 type step struct {
 	number  int    // number of the step in the algorithm's phase, below 1024
 	to      int    // place in the scope
@@ -11,13 +11,13 @@ type step struct {
 	in      []byte // destination of the result; empty: no receive
 	operand []byte // operand to combine with received data, of in's length; nil: in is overwritten
 
-	// moreOut and moreIn are later parts of the slice after out and in, sent with the next number;
-	// in is then combined in place or not at all.
+	// moreOut and moreIn are parts of the slice that follow out and in, with the next message
+	// number. With them, in is combined in place or not at all.
 	moreOut, moreIn []byte
 }
 
 // exchange executes s. Each segment is sent before the segment with the same number is combined, so
-// that out, in and operand can be the same slice.
+// that out, in and s.operand can be the same slice.
 func (w *Work) exchange(s step) error {
 	if w.inPlace(s) {
 		w.room(min(max(len(s.in), len(s.moreIn)), w.segmentBytes()))
@@ -56,12 +56,12 @@ func (w *Work) part(step int, p, more []byte, i int) (int, []byte) {
 	return number(step, i), w.cut(p, i)
 }
 
-// inPlace reports whether in has this rank's operand, so that data must arrive in another buffer.
+// inPlace reports whether s.in has this rank's operand, so that data must arrive in a buffer.
 func (w *Work) inPlace(s step) bool {
 	return s.operand != nil && (len(s.in) > 0 && &s.operand[0] == &s.in[0] || len(s.moreIn) > 0)
 }
 
-// target returns the receive buffer of segment i with result dst.
+// target returns the memory that receives segment i, whose result will be in dst.
 func (w *Work) target(s step, i int, dst []byte) []byte {
 	if w.inPlace(s) {
 		return w.space(i, len(dst))
@@ -69,7 +69,7 @@ func (w *Work) target(s step, i int, dst []byte) []byte {
 	return dst
 }
 
-// operand returns the operand to combine with segment i.
+// operand returns this rank's values to combine with segment i.
 func (w *Work) operand(s step, i int, dst []byte) []byte {
 	if w.inPlace(s) {
 		return dst
@@ -98,8 +98,8 @@ func (w *Work) cut(p []byte, i int) []byte {
 	return p[i*size : min(len(p), (i+1)*size)]
 }
 
-// chunk returns the bounds of chunk i of x: the part of the rank at place i if chunks are by rank,
-// else one of size equal chunks, size being the number of ranks in the scope.
+// chunk returns the bounds of chunk i of x. If chunks are by rank, it is the part of the rank at
+// place i; otherwise x has as many equal chunks as the scope has ranks.
 func (w *Work) chunk(i int) (lo, hi int) { return w.chunks(i, i+1) }
 
 // chunks returns the bounds of chunks i to j-1. j must be i+1 if chunks are by rank and the places

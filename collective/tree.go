@@ -17,7 +17,7 @@ func (w *Work) chainBroadcast() error { return w.spread(true) }
 // treePlace returns this rank's place in a tree.
 func (w *Work) treePlace() int { return mod(w.scope.rank-w.root, w.scope.size) }
 
-// outOf returns the place in the scope of a place in the tree.
+// outOf returns the place in the scope of the rank at a place in the tree.
 func (w *Work) outOf(place int) int { return (w.root + place) % w.scope.size }
 
 // spread receives x from the parent, if any, and sends every segment to the children immediately.
@@ -66,8 +66,7 @@ func (w *Work) treeAllReduce() error {
 
 // collect reduces x, segment by segment, up to the root: each rank adds the sums of its children to
 // its operand, the nearest child's first, in the order of the places, and sends the sum to its
-// parent. In a reduce only the root writes to x, or a rank with a copy of its operand; in an
-// allreduce all ranks do.
+// parent. In a reduce only the root, and ranks whose x is a copy, write to x.
 func (w *Work) collect(chain bool) error {
 	place, n := w.treePlace(), w.segments()
 	children := treeChildren(place, w.scope.size, chain)
@@ -153,7 +152,8 @@ func treeChild(place, size, last int, chain bool) int {
 
 // Gather and scatter over the tree of tree.go: a rank sends the parts of all its descendants
 // together. The places of descendants follow the rank's place, so the parts are contiguous. If the
-// root is not rank 0 their ranks can wrap past the last to rank 0; the parts are then two messages.
+// root is not rank 0, the descendants' ranks can continue at rank 0 after the last rank; the parts
+// are then two messages.
 
 func (w *Work) treeGather() error {
 	place, n := w.treePlace(), w.share()
@@ -198,8 +198,8 @@ func (w *Work) treeScatter() error {
 // treeSpan returns the number of places in a place's subtree.
 func treeSpan(place, size int) int { return min(place&-place, size-place) }
 
-// subtreeParts returns a buffer for the parts of a place and its descendants; nil for the root,
-// with all parts in x.
+// subtreeParts returns a buffer for the parts of the rank at place and of its descendants; nil for
+// the root, which has all parts in x.
 func (w *Work) subtreeParts(place int) []byte {
 	if place == 0 {
 		return nil

@@ -20,8 +20,8 @@ const (
 // It measures links within a host and between two hosts: the time of short messages back and forth,
 // the time of long messages in both directions, and a rank's speed of addition, with all ranks
 // adding simultaneously as in an operation. All ranks must call Tune together, with no operation in
-// flight; the call takes some tenths of a second. Rank 0 decides, and all ranks return its profile.
-// The group's rules do not change: see Use.
+// flight; the call takes some tenths of a second. All ranks return the profile that rank 0
+// computes. The group's rules do not change: see Use.
 //
 // Measurements differ from run to run, and with them possibly the order of sums. A reproducible run
 // names a saved Profile.
@@ -45,7 +45,7 @@ func Tune(g *Group) (Profile, error) {
 	return g.agree(p)
 }
 
-// neighbours returns two adjacent ranks in the ring of hosts, on the same host or on two.
+// neighbours returns two adjacent ranks of the ring: of one host if same, else of two hosts.
 func (g *Group) neighbours(same bool) (a, b int, ok bool) {
 	order := g.ring.ranks
 	for i := 1; i < len(order); i++ {
@@ -124,7 +124,7 @@ func (g *Group) timeAdding() float64 {
 	return tuneBytes / max(times[tuneSwaps/2], 1e-9)
 }
 
-// add returns the time of addition, in seconds per byte; 0 if not measured.
+// add returns the time of addition, in seconds per byte; 0 if p has no measurement.
 func (p Profile) add() float64 {
 	if p.AddBytesPerSecond > 0 {
 		return 1 / p.AddBytesPerSecond
@@ -155,7 +155,7 @@ func (p Profile) rules(g *Group) Rules {
 		kindGather, kindScatter, kindAllToAll, kindAllToAllV, kindBarrier)
 }
 
-// flat is an algorithm that ignores hosts, with the bytes sent over the wire of one host.
+// flat is the formulas of an algorithm that ignores hosts, and its traffic over a host's wire.
 type flat struct {
 	formulas
 	wire float64 // bytes over a host's wire, in K
@@ -171,7 +171,7 @@ func flatOn(hosts []int) []flat {
 	return out
 }
 
-// even returns the operation with the formulas of k for parts of equal lengths.
+// even returns the kind for parts of equal lengths that has the formulas for k.
 func (k kind) even() kind {
 	switch k {
 	case kindAllGatherV:
@@ -183,9 +183,9 @@ func (k kind) even() kind {
 }
 
 // ringBonus is the largest predicted time, relative to the ring's, at which another algorithm
-// replaces the ring between hosts. By the formulas equal bytes take equal times. But the ring keeps
-// a stream to a neighbour full, while TCP must fill the link again for each partner: at 20 and 100
-// Mbit/s halving and pairs took 1.3 to 1.6 times the ring's time.
+// replaces the ring between hosts. By the formulas equal bytes take equal times. But a ring sends
+// to one neighbour without a pause, while TCP starts slowly with each new partner: at 20 and 100
+// Mbit/s halving and pairwise took 1.3 to 1.6 times the ring's time.
 const ringBonus = 0.9
 
 // quickest returns the algorithm of k with the least time; the ring if none is clearly faster; the
@@ -216,7 +216,7 @@ func (p Profile) quickest(all []flat, k kind, bytes int, hosts bool) (best algor
 	return best
 }
 
-// slowest returns the slowest link, the bound of an algorithm that ignores hosts.
+// slowest returns the slowest link, which limits an algorithm that ignores hosts.
 func (p Profile) slowest() Link {
 	if p.Hosts > 1 {
 		return p.Between
@@ -225,9 +225,10 @@ func (p Profile) slowest() Link {
 }
 
 // hierarchical predicts the time of the hierarchical algorithm, on hosts with equal numbers of
-// ranks, as the sum of the phases within and between hosts. ok is false without a hierarchy. The
-// ranks of a host share its wire and, except in rooted operations, the additions between hosts. The
-// prediction assumes messages within a host; shared memory is faster.
+// ranks, as the sum of the phases within and between hosts. ok is false if the group has no
+// hierarchy. The ranks of a host share its wire and, except in rooted operations, divide the
+// additions of values from other hosts. The prediction assumes messages within a host; shared
+// memory is faster.
 func (p Profile) hierarchical(k kind, bytes int) (took time.Duration, ok bool) {
 	if p.Hosts < 2 || p.Hosts >= p.Ranks || implementation(k, byHierarchy) == nil {
 		return 0, false
@@ -246,8 +247,7 @@ func (p Profile) hierarchical(k kind, bytes int) (took time.Duration, ok bool) {
 	return took + formulasOf(k, between).over(p.Between, add, p.Hosts, 0, float64(bytes)), true
 }
 
-// treeOrChain returns the algorithm of a hierarchical broadcast or reduce over this number of
-// ranks.
+// treeOrChain returns the algorithm among the leaders of a hierarchical broadcast or reduce.
 func treeOrChain(ranks, bytes int) algorithm {
 	if chained(ranks, bytes) {
 		return byRing

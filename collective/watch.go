@@ -18,8 +18,8 @@ type Wait struct {
 	Since time.Time // start of the wait
 }
 
-// Waiting returns the longest wait of this rank. ok is false without a wait, or before SlowAfter.
-// Any goroutine may call Waiting at any time.
+// Waiting returns the longest current wait of this rank. ok is false if no operation waits for at
+// least SlowAfter. Any goroutine may call Waiting at any time.
 func (g *Group) Waiting() (longest Wait, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -83,5 +83,5 @@ func (g *Group) Begun() []Begun {
 	return out
 }
 
-// lookBack is the number of recent operations, of all groups, that Begun searches.
+// lookBack is the number of latest operations in the recorder, of all groups, that Begun searches.
 const lookBack = 256

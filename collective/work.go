@@ -131,7 +131,7 @@ func (w *Work) Wait() error {
 	return err
 }
 
-// Done waits up to within for the end of the operation, and reports whether Wait would return
+// Done waits at most within for the end of the operation, and reports whether Wait would return
 // immediately. It may be called any number of times before Wait.
 func (w *Work) Done(within time.Duration) bool {
 	if w.ranInline || !w.started || len(w.done) > 0 {
@@ -151,7 +151,7 @@ func (w *Work) Done(within time.Duration) bool {
 	}
 }
 
-// WaitEnd is Wait, and also returns the end time of the operation, which may be long ago.
+// WaitEnd is Wait, and also returns when the operation ended, possibly long before the call.
 func (w *Work) WaitEnd() (time.Time, error) {
 	end, _, err := w.WaitSent()
 	return end, err
@@ -179,7 +179,7 @@ func (w *Work) WaitSent() (end time.Time, bytes int64, err error) {
 	return end, bytes, err
 }
 
-// release drops the operands, for the next operation.
+// release drops the references to the caller's slices, so that the next operation can use w.
 func (w *Work) release() {
 	w.op, w.root, w.x, w.src, w.dst, w.ends, w.outs = Sum, 0, nil, nil, nil, w.ends[:0], w.outs[:0]
 	clear(w.separateOuts)
@@ -188,7 +188,7 @@ func (w *Work) release() {
 	w.err, w.started, w.ranInline, w.onWorker = nil, false, false, false
 }
 
-// timeout returns the limit of each wait.
+// timeout returns the longest wait for one rank.
 func (w *Work) timeout() time.Duration {
 	if w.noTimeout {
 		return forever
@@ -199,17 +199,17 @@ func (w *Work) timeout() time.Duration {
 // forever is longer than any job, and can be added to a time.
 const forever = 100 * 365 * 24 * time.Hour
 
-// refuse ends an operation with err before its start.
+// refuse ends an operation with err before the operation starts.
 func (w *Work) refuse(err error) *Work {
 	w.err, w.end, w.ranInline = err, w.g.scribe.rec.Now(), true
 	return w
 }
 
-// bytes returns the operation's size in the group's window.
+// bytes returns the size by which the operation counts in the group's window.
 func (w *Work) bytes() int { return max(w.whole(), len(w.src), len(w.dst)) }
 
-// run performs the operation. Afterwards neither the mesh nor this rank uses its slices; after an
-// error, a peer that has not noticed it may still write to slices in an arena.
+// run performs the operation. Afterwards neither the mesh nor this rank uses its slices; but after
+// an error, a rank that has not noticed the error may still write to slices in shared memory.
 func (w *Work) run() error {
 	g := w.g
 	if fault := g.fault.Load(); fault != nil {
@@ -256,8 +256,8 @@ func (w *Work) execute() error {
 	return implementation(w.kind, w.algorithm)(w)
 }
 
-// toParts is execute for operations whose results may be separate slices. Only the direct algorithm
-// writes to separate slices: the other algorithms send several parts in one message, and therefore
+// toParts executes operations whose results may be separate slices. Only the direct algorithm
+// writes to separate slices; the other algorithms send several parts in one message, and therefore
 // need a contiguous result first.
 func (w *Work) toParts() error {
 	if len(w.separateOuts) == 0 || w.algorithm == byDirect && w.g.size > 1 {
@@ -273,8 +273,8 @@ func (w *Work) toParts() error {
 	return nil
 }
 
-// aborted returns an error if the mesh was aborted. In shared memory only a long wait would detect
-// this.
+// aborted returns an error if the mesh was aborted. An operation in shared memory would otherwise
+// notice this only in a long wait.
 func (w *Work) aborted() error {
 	next := w.g.ranks[(w.g.rank+1)%w.g.size]
 	if err := w.g.mesh.Fault(next); errors.Is(err, transport.ErrAborted) {

@@ -9,13 +9,13 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// BlockLen is the number of values of Int8 and Sign with a common scale.
+// BlockLen is the number of values that share a scale factor in Int8 and Sign.
 const BlockLen = simd.Int8Block
 
-// scaleBytes is the length of a block's scale, a float32 before the values.
+// scaleBytes is the length in bytes of a block's scale, a float32 that precedes the values.
 const scaleBytes = 4
 
-// blocked is the common part of Int8 and Sign.
+// blocked has the methods that Int8 and Sign share.
 type blocked struct{}
 
 // Validate returns nil.
@@ -28,9 +28,9 @@ func (blocked) Block() int { return BlockLen }
 func (blocked) Feedback() bool { return true }
 
 // Int8 stores a value as one byte, q in -127 to 127, and for every block a scale: the largest
-// magnitude divided by 127, cut to 16 bits of fraction, so that q*scale is exact. Values are
-// rounded to nearest, ties to even. A block below 1e-30 is stored as zeros. NaN and infinities are
-// errors.
+// magnitude divided by 127, with a fraction of 16 bits, so that a float32 holds q*scale exactly.
+// Values are rounded to nearest, ties to even. A block below 1e-30 is stored as zeros. NaN and
+// infinities are errors.
 type Int8 struct{ blocked }
 
 // Name returns "int8".
@@ -76,8 +76,9 @@ func shifted(err error, at int) error {
 }
 
 // Sign stores the sign of a value in one bit, and for every block a scale, the mean magnitude
-// (1-bit SGD, Seide et al., Interspeech 2014; scaled as in Karimireddy et al., ICML 2019). It
-// requires error feedback. The sign bit of a zero counts. NaN and infinities are errors.
+// (1-bit SGD, Seide et al., Interspeech 2014; scaled as in Karimireddy et al., ICML 2019). The
+// chain keeps the difference for later steps (error feedback). A zero has the sign of its sign bit.
+// NaN and infinities are errors.
 type Sign struct{ blocked }
 
 // Name returns "sign".

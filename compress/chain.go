@@ -87,8 +87,7 @@ func (c *Chain) addTransform(s Transform) error {
 	return nil
 }
 
-// String is the names of the stages, such as "clip(1) > dlgs(0.01, every 16, corrected) >
-// fp16".
+// String returns the stages' names: "clip(1) > dlgs(0.01, every 16, corrected) > fp16".
 func (c *Chain) String() string {
 	var names []string
 	for _, t := range c.transforms {
@@ -105,15 +104,15 @@ func (c *Chain) Identity() bool {
 	return len(c.transforms) == 0 && c.selector == nil && c.quantiser.Code() == CodeFP32
 }
 
-// Uncoded returns the chain with FP32 as quantiser, for an exchange that itself stores values in
-// fewer bits.
+// Uncoded returns the chain with FP32 as quantiser, for a reducer that itself stores fewer bits.
 func (c *Chain) Uncoded() *Chain {
 	return &Chain{transforms: c.transforms, selector: c.selector, quantiser: FP32{}}
 }
 
 // Relative returns the chain with DLGS, which selects about this share of the values (0 to 1),
-// instead of Threshold, whose share depends on the gradients. Only DLGS's steps with a reused
-// threshold cost the same. Other chains, and a share of 0, are returned unchanged, with ok false.
+// instead of Threshold. The number of values that Threshold sends, and so its cost, depends on the
+// gradients; a DLGS step that reuses its threshold costs the same at the same share. Other chains,
+// and a share of 0, are returned unchanged, with ok false.
 func (c *Chain) Relative(share float64) (out *Chain, ok bool) {
 	if _, ok := c.selector.(Threshold); !ok || !(share > 0 && share <= 1) {
 		return c, false

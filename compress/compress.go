@@ -10,7 +10,8 @@
 // Stages are of three kinds, open for implementations elsewhere: a [Transform] changes the gradient
 // before the selection (clipping, momentum correction), a [Selector] chooses the entries to send, a
 // [Quantiser] stores values in fewer bits. [Chain.Bind] creates the state for a model, a
-// [Compressor]. It works on groups: ranges of the gradient arena that are exchanged together.
+// [Compressor]. It works on groups: ranges of the arena (the slice of all gradients) that are
+// exchanged together.
 //
 //	c, err := chain.Bind(params, len(grads), nil)
 //	err = c.SetGroups([]compress.Bucket{{Lo: 0, Hi: len(grads)}})
@@ -24,13 +25,13 @@
 //
 // Without a Selector all entries are sent, and Round replaces Select: it overwrites the gradients
 // with the values that other ranks will decode. EncodeDense and DecodeDense then carry any range.
-// If sums are stored in fewer bits again, as in an allgather after a reduce-scatter, the owner of a
-// range must continue with its decoded result instead of its sum, so that replicas stay equal:
-// [Compressor.DecodeDense] of the payload of EncodeDense.
+// In a reduce-scatter and an allgather, the rank that sums a range encodes the sum again for the
+// other ranks. It must then replace its sum by [Compressor.DecodeDense] of that payload, so that
+// all ranks have equal values.
 //
-// Residuals belong to the parameters, not to the groups: a change of groups does not change them, a
-// checkpoint stores them under the parameters' names, and [Compressor.Absorb] transfers them when
-// the number of ranks changes.
+// Residuals (unsent values) belong to parameters, not to groups: a change of groups does not change
+// them, a checkpoint stores them under the parameters' names, and [Compressor.Absorb] adds those of
+// other ranks when the number of ranks changes.
 //
 // A NaN is an error that names the parameter, as is a value outside a code's range. After such an
 // error the state of the group is unspecified: restore a checkpoint.
@@ -47,7 +48,7 @@ import (
 // Stage is a stage of a chain: a [Transform], a [Selector] or a [Quantiser]. It is a value without
 // state; its fields are its settings.
 type Stage interface {
-	// Name is the stage with its settings, such as "topk(0.01)", for errors and logs.
+	// Name returns the stage with its settings, such as "topk(0.01)", for errors and logs.
 	Name() string
 	// Validate reports every bad setting.
 	Validate() error
@@ -56,26 +57,25 @@ type Stage interface {
 // Transform changes gradients before selection or storage.
 type Transform interface {
 	Stage
-	// Bind makes the state for an arena of parameters.
+	// Bind makes the state of the transform for the parameters of l.
 	Bind(l *Layout) Transformer
 }
 
 // Transformer is a Transform with its state.
 type Transformer interface {
-	// Apply changes the gradients of the arena's range [lo, lo+len(grad)) in
-	// place.
+	// Apply changes grad, the gradients of values lo to lo+len(grad) of all gradients, in place.
 	Apply(lo int, grad []float32)
-	// Sent reports the sent entries of the arena, lo+index[i] each.
+	// Sent reports the entries that were sent: values lo+index[i] of all gradients.
 	Sent(lo int, index []int32)
-	// State returns data for a checkpoint, as for a [Compressor].
+	// State returns the transform's data for a checkpoint, as [Compressor.State] does.
 	State() []optim.State
 }
 
 // Selector chooses the entries to send.
 type Selector interface {
 	Stage
-	// Bind creates the state of one selection from a range with n > 0 values. Slices passed to
-	// Select may be longer, because padding between parameters, always zero, does not count.
+	// Bind creates the state for selections from a range with n > 0 values. Slices passed to Select
+	// may be longer than n: the additional values are padding between parameters, and always zero.
 	Bind(n int) Selection
 }
 
@@ -83,39 +83,38 @@ type Selector interface {
 type Selection interface {
 	// Select adds grad to residual and moves to s the entries that are to be sent: it appends
 	// base+i and the value, in ascending order, and sets residual[i] to zero. The lengths are
-	// equal. grad does not change. A NaN in the sum is always moved and is detected in s.
+	// equal. grad does not change. Select always moves a NaN to s, where the caller detects it.
 	Select(w *Workspace, s *Sparse, base int, residual, grad []float32)
-	// Last describes the last Select.
+	// Last returns how the last Select chose entries.
 	Last() Pick
 	// State returns data for a checkpoint, or nil. The caller may overwrite it between steps.
 	State() []optim.State
 }
 
-// Pick is how a selection was made.
+// Pick describes a selection: its threshold, and whether it was exact.
 type Pick struct {
 	Threshold float32 // the smallest magnitude certain to be sent
 	Exact     bool    // an exact selection of the largest, not a comparison with an earlier threshold
 }
 
-// Quantiser stores values in bytes. Equal values give equal bytes, and decoded values, encoded
-// again at the same offset in a block, give the original bytes.
+// Quantiser stores values in bytes. Equal values give equal bytes. A decoded value, encoded again
+// at the same place in a block, gives the bytes from which it was decoded.
 type Quantiser interface {
 	Stage
-	// Code identifies the code in a payload. Values from 128 on are free for codes of other
-	// packages.
+	// Code identifies the code in a payload. Other packages can use values from 128 on.
 	Code() byte
-	// Block is the number of values coded together; 1 means separately.
+	// Block is the number of values that are coded together; 1 means that each value is coded
+	// separately.
 	Block() int
 	// Size is the number of bytes for n values.
 	Size(n int) int
 	// Encode stores x in dst, of Size(len(x)) bytes. A value without a code, such as NaN, is a
 	// *ValueError.
 	Encode(dst []byte, x []float32) error
-	// Decode is the inverse: dst has any length, src Size(len(dst)) bytes. It returns an error for
-	// bytes that Encode never writes. Detecting a NaN is left to the decoder of payloads
-	// ([Coder.Decode]).
+	// Decode is the inverse of Encode: dst has any length, src has Size(len(dst)) bytes. Bytes that
+	// Encode never writes are an error. [Coder.Decode] checks the values for NaN.
 	Decode(dst []float32, src []byte) error
-	// Feedback reports whether the rounding error of a dense code is retained for the next step.
+	// Feedback reports whether rounding errors are kept for the next step, if all values are sent.
 	Feedback() bool
 }
 
@@ -128,8 +127,8 @@ type Pool interface {
 	Run(parts int, part func(i int))
 }
 
-// Workspace is the shared working memory of selections, for one goroutine at a time. The zero value
-// is ready, on one thread.
+// Workspace is the working memory that selections share, for one goroutine at a time. The zero
+// value is ready for use, on one thread.
 type Workspace struct {
 	pool     Pool
 	kernels  *simd.Kernels // nil: the host's

@@ -11,18 +11,18 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Bucket is a range of the arena, [Lo, Hi), that is exchanged together, by default with one
-// selection (one threshold). Parts are ascending indices at which separate selections begin, as for
-// a threshold per layer.
+// Bucket is a range [Lo, Hi) of all gradients that is exchanged together, by default with one
+// selection and so one threshold. Parts are ascending indices at which further selections begin,
+// for example one per layer.
 type Bucket struct {
 	Lo, Hi int
 	Parts  []int
 }
 
-// Compressor is a chain with its state for the parameters of a rank: residuals, velocities,
-// thresholds. invariant[nothing-is-lost]: the sent entries of a step plus its residual always equal
-// the gradient plus the old residual, value by value, through every change of groups and of the
-// chain. It is used by one goroutine at a time.
+// Compressor is a chain with its state for a rank's parameters: residuals (unsent values),
+// velocities of momentum correction, thresholds. invariant[nothing-is-lost]: the sent entries of a
+// step plus its residual always equal the gradient plus the old residual, value by value, through
+// every change of groups and of the chain. It is used by one goroutine at a time.
 type Compressor struct {
 	chain      *Chain
 	layout     *Layout
@@ -39,14 +39,14 @@ type Compressor struct {
 // residualName is the first part of residuals' names in checkpoints.
 const residualName = "residual"
 
-// part is a range [lo, hi) of the arena with a separate selection.
+// part is a range [lo, hi) of all gradients with a separate selection.
 type part struct {
 	lo, hi    int
 	padded    bool      // contains padding
 	selection Selection // nil for a range without parameters or a chain without a selector
 }
 
-// Bind creates the state of a chain for the parameters of an arena of n values, with residuals of
+// Bind creates the state of a chain for an arena of n values that has params, with residuals of
 // zero and a single group of all values. pool may be nil.
 func (c *Chain) Bind(params []Param, n int, pool Pool) (*Compressor, error) {
 	l, err := NewLayout(params, n)
@@ -65,7 +65,7 @@ func (c *Chain) Bind(params []Param, n int, pool Pool) (*Compressor, error) {
 
 // Change replaces the chain between steps, such as for another ratio in a warm-up or for another
 // strategy. Residuals stay; a chain without a selection adds them to its next gradients. Velocities
-// stay if both chains correct momentum. Thresholds do not: the first selections are exact.
+// stay if both chains correct momentum. Thresholds do not stay: the first selections are exact.
 func (c *Compressor) Change(chain *Chain) error {
 	if c.residual == nil && chain.Feedback() {
 		c.residual = NewMemory(residualName, c.layout)
@@ -115,7 +115,7 @@ func (c *Compressor) SetGroups(groups []Bucket) error {
 	return nil
 }
 
-// pick returns the part for a range, with the selection of the same range before, or a new one.
+// pick returns the part for [lo, hi), with the selection that old has for it, or a new one.
 func (c *Compressor) pick(old map[[2]int]Selection, lo, hi int) part {
 	at := [2]int{lo, hi}
 	values := c.layout.Values(lo, hi)
@@ -155,13 +155,13 @@ func (c *Compressor) gatherState() {
 
 // State returns this rank's data for a checkpoint, as slices that callers may read and overwrite
 // between steps: residuals and velocities, named by parameter, such as "residual/conv1.weight", and
-// thresholds, named by range, such as "selection/0:5000/threshold". Written back after the same
-// SetGroups, they continue a run with the same bits. With other groups, write back residuals only;
-// the first selections are then exact.
+// thresholds, named by range, such as "selection/0:5000/threshold". To continue a run with the same
+// bits, call SetGroups with the same groups and write the data back. With other groups write back
+// residuals alone; the first selections are then exact.
 func (c *Compressor) State() []optim.State { return c.state }
 
-// Absorb adds another rank's State, times factor: see [Inherited]. Thresholds are ignored.
-// Residuals are an error if the chain has no residual, because they would be lost.
+// Absorb adds another rank's State, times factor, to this one: see [Inherited]. Thresholds are
+// ignored. A chain without a residual rejects residuals: they would be lost.
 func (c *Compressor) Absorb(states []optim.State, factor float32) error {
 	var err error
 	if c.residual != nil {
@@ -191,8 +191,8 @@ func (c *Compressor) Residual(lo, hi int) []float32 {
 	return c.residual.Range(lo, hi)
 }
 
-// Keep adds to the residual from the arena's value lo on, such as the compression error of a sum.
-// Without residuals it has no effect.
+// Keep adds lost, such as the compression error of a sum, to the residual from the arena's value lo
+// on. Without residuals it has no effect.
 func (c *Compressor) Keep(lo int, lost []float32) {
 	if c.residual == nil {
 		return
@@ -202,7 +202,7 @@ func (c *Compressor) Keep(lo int, lost []float32) {
 	c.layout.ClearPadding(lo, kept) // because checkpoints do not contain padding
 }
 
-// Last describes the last selection from a group's part; parts count from 0.
+// Last describes the last selection from a part, counted from 0, of a group.
 func (c *Compressor) Last(group, part int) Pick {
 	if p := c.parts[group][part].selection; p != nil {
 		return p.Last()
@@ -224,9 +224,9 @@ func (c *Compressor) wrong(group int, grads []float32, what string, sparse bool)
 }
 
 // Select sets s to the entries that this rank sends of a group: indices count from the group's Lo,
-// and values are as other ranks will decode them. Gradient plus residual, minus the sent values,
-// becomes the residual. grads are the group's gradients; transforms change them in place. The error
-// is a *ValueError, or a call that does not fit the groups.
+// and values are as other ranks will decode them. The new residual is the gradient plus the old
+// residual, minus the sent values. grads are the group's gradients; transforms change them in
+// place. Errors: a *ValueError, or grads of another length than the group.
 func (c *Compressor) Select(s *Sparse, group int, grads []float32) error {
 	if err := c.wrong(group, grads, "Select", true); err != nil {
 		return err
@@ -255,9 +255,9 @@ func (c *Compressor) Select(s *Sparse, group int, grads []float32) error {
 	return c.roundEntries(s, g)
 }
 
-// offPadding corrects an exact selection from part p, the entries from start on: entries at
-// padding, which a selection cannot distinguish, move to parameters that are zero. This is needed
-// if fewer values are nonzero than sent, and costs a pass.
+// offPadding corrects an exact selection from part p, the entries from start on. If fewer values
+// are nonzero than must be sent, a selection also takes zeros, and may take padding between
+// parameters. offPadding replaces such entries by zeros of parameters, at the cost of a pass.
 func (c *Compressor) offPadding(s *Sparse, start, groupLo int, p part) {
 	zeros, residual := 0, c.residual.Range(p.lo, p.hi)
 	for _, v := range s.Value[start:] {
@@ -280,8 +280,7 @@ func (c *Compressor) offPadding(s *Sparse, start, groupLo int, p part) {
 	}
 }
 
-// roundEntries rounds the values as other ranks will decode them and adds the difference to the
-// residual.
+// roundEntries rounds s to the values that other ranks decode; the residual gets the difference.
 func (c *Compressor) roundEntries(s *Sparse, g *Bucket) error {
 	q := c.chain.quantiser
 	if q.Code() == CodeFP32 {
@@ -318,7 +317,7 @@ func (c *Compressor) roundEntries(s *Sparse, g *Bucket) error {
 // roundBlock is the number of values rounded at a time: whole blocks that fit the nearest cache.
 func roundBlock(q Quantiser) int { return (takeChunk + q.Block() - 1) / q.Block() * q.Block() }
 
-// decoded returns x as other ranks will decode it, valid until the next call.
+// decoded returns the values that other ranks will decode for x, valid until the next call.
 func (w *Workspace) decoded(q Quantiser, x []float32) ([]float32, error) {
 	w.bytes = bytesview.Sized(w.bytes, q.Size(len(x)))
 	if err := q.Encode(w.bytes, x); err != nil {
@@ -329,9 +328,9 @@ func (w *Workspace) decoded(q Quantiser, x []float32) ([]float32, error) {
 }
 
 // Round replaces a group's gradients by the values that other ranks will decode. It first adds the
-// residual, if any, and then retains the difference. A payload of only a part of the group has the
-// same values if the part begins at a whole block of the code, counted from the group's Lo. The
-// error is a *ValueError, or a call that does not fit the groups.
+// residual, if any, and then retains the difference. A payload of a part of the group has the same
+// values if the part begins at a multiple of the code's Block, counted from the group's Lo. Errors:
+// a *ValueError, or grads of another length than the group.
 func (c *Compressor) Round(group int, grads []float32) error {
 	if err := c.wrong(group, grads, "Round", false); err != nil {
 		return err
@@ -380,7 +379,7 @@ func (c *Compressor) roundDense(x []float32, lo int) error {
 	return nil
 }
 
-// named adds the parameter at an index of the arena to an error.
+// named adds to e the parameter that has value at of the arena.
 func (c *Compressor) named(e *ValueError, at int) error {
 	if p, ok := c.layout.At(at); ok {
 		e.Param, e.Index = p.Name, at-p.Lo

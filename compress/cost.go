@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// CostSample is the cost of a chain for one group of Values values on this machine, in seconds.
-// Planning uses a line fitted through samples (bucket.FitLine).
+// CostSample is the measured time of a chain on this machine, in seconds, for a group of Values
+// values. Plans of buckets use a line fitted through samples (bucket.FitLine).
 type CostSample struct {
 	Values  int
 	Entries int // sent entries; all without a selection
 	Bytes   int // payload size
-	// Exact is the time of Select with an exact selection, and Reuse with an earlier threshold.
-	// They differ for DLGS only. Without a selection both are the time of Round.
+	// Exact is the time of Select with an exact selection, Reuse that with the threshold of an
+	// earlier step. They differ for DLGS only. Without a selection both are the time of Round.
 	Exact, Reuse float64
-	// Encode is the time of encoding the payload, which exchanges do parallel to the computation.
+	// Encode is the time of encoding the payload, which a step does in parallel to its computation.
 	Encode float64
 	// Apply is the time of decoding one rank's payload and adding it to a sum.
 	Apply float64
 }
 
-// Lengths that MeasureCosts tries. An arena of costLongest values is larger than the nearest
-// caches, as in a large model.
+// Lengths, in values, that MeasureCosts tries. A slice of costLongest values is larger than the
+// nearest caches, as in a large model.
 const (
 	costShortest = 1 << 10
 	costLongest  = 4 << 20
@@ -32,9 +32,9 @@ const (
 
 // MeasureCosts measures chain on the threads of pool (nil: the caller's) with normally distributed
 // gradients. Groups have 1 Ki values, 4 Ki and so on, up to the model's number of values or 4 Mi;
-// each size runs for a tenth of a second. Costs are means: ranks that have less than a core each
-// and measure simultaneously delay each other as in a step. It takes about a second and up to 60
-// MiB, or 100 MiB if the number of sent entries has no limit.
+// each size runs for a tenth of a second. Costs are means, not minima: ranks that share a core and
+// measure simultaneously delay each other, as they do in a step. MeasureCosts takes about a second
+// and up to 60 MiB, or 100 MiB if the number of sent entries has no limit.
 func MeasureCosts(chain *Chain, pool Pool, values int) ([]CostSample, error) {
 	arena := costShortest
 	for arena < costLongest && 4*arena <= values {
@@ -60,7 +60,7 @@ func MeasureCosts(chain *Chain, pool Pool, values int) ([]CostSample, error) {
 	return out, nil
 }
 
-// costMeter measures encoding and decoding of an arena's groups.
+// costMeter measures encoding and decoding of all groups of a slice.
 type costMeter struct {
 	c                 *Compressor
 	noise, grads, sum []float32
@@ -115,8 +115,7 @@ func (m *costMeter) sample(n int) (CostSample, error) {
 	return s, nil
 }
 
-// send selects from or rounds every group, as the computation does in a step, with residuals of
-// zero, and returns the seconds.
+// send runs Select or Round for every group, with residuals of zero, and returns the seconds.
 func (m *costMeter) send(groups []Bucket) (float64, error) {
 	for lo := 0; lo < len(m.grads); lo += len(m.noise) {
 		copy(m.grads[lo:], m.noise)

@@ -8,23 +8,23 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Rule selects how [DLGS] treats its threshold H between two exact selections. An exact selection
-// sets H to the k-th largest magnitude.
+// Rule selects how [DLGS] changes its threshold H between two exact selections. An exact selection
+// sets H to the k-th largest magnitude, so that k entries are sent.
 type Rule string
 
 const (
 	// RuleCorrected adjusts H by the ratio of sent to requested entries. The zero value of a Rule
 	// means RuleCorrected.
 	//
-	// Residuals grow for about 1/Ratio steps after training begins, because entries wait about as
-	// long before they are sent. A constant threshold then selects two or three times k entries;
-	// with fading gradients it selects half of k. So H is corrected after each step by the ratio of
-	// sent to requested entries, and the mean over a period stays near k. Gradients also differ
-	// between batches and between ranks. In groups of at least 64 Ki values, a step therefore first
-	// samples one value in 64, but at least 4 Ki, if about 32 or more sampled entries should be
-	// sent. If H would select far more or fewer of the sample than required, H becomes the sample's
-	// estimate: the rank with the most entries delays all ranks. When the count leaves [k/4, 4k],
-	// the step selects exactly.
+	// Residuals grow for about 1/Ratio steps after training begins, because an entry waits that
+	// long before it is sent. A constant threshold then selects two or three times k entries; when
+	// gradients shrink it selects half of k. H therefore changes after each step by the ratio of
+	// sent to requested entries, so that the mean over a period stays near k. Gradients also differ
+	// between batches and ranks, and the rank with the most entries delays all ranks. In groups of
+	// at least 64 Ki values, a step therefore first samples one value in 64, but at least 4 Ki, if
+	// about 32 or more sampled entries should be sent. If H would select far more or fewer of the
+	// sample than required, H becomes the sample's estimate. If the count is outside [k/4, 4k], the
+	// step selects exactly.
 	RuleCorrected Rule = "corrected"
 	// RulePaper is Algorithm 1 of the paper: H stays constant, and all entries that reach it are
 	// sent, without a limit.
@@ -37,8 +37,7 @@ func Rules() []Rule { return []Rule{RuleCorrected, RulePaper} }
 // DLGS selects by a reused threshold (Ju, Kang, Liu, Huo, J. Xi'an Jiaotong Univ. 2024(9)). In its
 // first step and then periodically, it selects k = max(1, ceil(Ratio*n)) entries exactly, as TopK
 // does, and stores the k-th magnitude H. Steps between two such steps send all nonzero g with |g|
-// >= H, at the cost of one pass over gradient and residual. g is the gradient plus the residual;
-// unsent values become the residual.
+// >= H, where g is the gradient plus the residual, in one pass. Unsent values become the residual.
 type DLGS struct {
 	// Ratio is the share of values in an exact selection, above 0 and at most 1.
 	Ratio float64
@@ -49,9 +48,9 @@ type DLGS struct {
 }
 
 // DefaultEvery is the default period of DLGS's exact selections. For groups of at least 16 Ki
-// values an exact step costs 1.7 to 3 times a step that reuses the threshold, and all steps
-// together cost 4 to 12 % more than without exact steps; for 4 Ki values an exact step costs about
-// 4 times, and all steps a fifth more.
+// values an exact step takes 1.7 to 3 times as long as a step that reuses the threshold, and all
+// steps together 4 to 12 % longer than without exact steps; for 4 Ki values the factors are about
+// 4, and a fifth longer.
 const DefaultEvery = 16
 
 // Name returns a text such as "dlgs(0.01, every 16, corrected)".
@@ -93,21 +92,21 @@ func (c DLGS) Bind(n int) Selection {
 	return &corrected{r}
 }
 
-// reused is the common state of both rules.
+// reused has the state that both rules share.
 type reused struct {
 	k, every   int
 	last       Pick
 	savedState []float32 // checkpoint data, indexed as below
 }
 
-// Places in reused.savedState.
+// Indices in reused.savedState.
 const (
 	dlgsThreshold = iota // H for the next step
 	dlgsLeft             // steps left with this threshold
 	dlgsOver             // accumulated excess of sent entries, in multiples of k; RuleCorrected only
 )
 
-// takes reports whether the step is to reuse the threshold, and counts the step.
+// takes reports whether the next step reuses the threshold, and counts the step.
 func (d *reused) takes() bool {
 	if d.savedState[dlgsLeft] < 1 {
 		return false

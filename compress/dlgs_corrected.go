@@ -23,8 +23,8 @@ func (d *corrected) Select(w *Workspace, s *Sparse, base int, residual, grad []f
 	d.correct(w, s.Value[start:])
 }
 
-// reuse sends the entries that reach the threshold. If they are too few or too many, none is sent,
-// grad is only added to residual, and the result is false.
+// reuse sends the entries that reach the threshold, and returns true. If they are too few or too
+// many, reuse sends none, adds grad to residual, and returns false.
 func (d *corrected) reuse(w *Workspace, s *Sparse, base int, residual, grad []float32) bool {
 	d.look(w, residual, grad)
 	count, ok := w.near(s, base, residual, grad, d.savedState[dlgsThreshold], d.k)
@@ -34,7 +34,7 @@ func (d *corrected) reuse(w *Workspace, s *Sparse, base int, residual, grad []fl
 	return ok
 }
 
-// Parameters of the sample before a threshold is reused.
+// Limits of the sample that a step takes before it reuses a threshold.
 const (
 	lookFrom   = 1 << 16 // least values of a group: a pass over fewer takes no longer than a sample
 	lookEvery  = 64      // one value in 64, as exact selections do,
@@ -44,13 +44,13 @@ const (
 	lookBound  = 3       // H stays if the number of hits is off by at most 3 standard deviations
 )
 
-// look replaces the threshold by a sample's estimate if the two differ. It takes 1.6 to 1.8 us for
-// groups of up to 256 Ki values, and 3 % of a pass for larger ones. A whole step, in streaming
-// passes: at a ratio of 0.01, 1 to 1.47 from 16 Ki values on; at 0.1, from 256 Ki on, 1 to 1.25
-// with AVX-512 and up to 1.44 with AVX2. Within the caches 1.7 to 2: compaction takes 1.5, because
-// its instructions fill two of the core's ports. With AVX2 compaction takes about 3 there (16 to 64
-// Ki values, 20 instructions for 8 values), and a step with residuals outside the caches 1.5 to 1.8
-// up to 128 Ki.
+// look replaces the threshold by an estimate from a sample if the two differ too much. It takes 1.6
+// to 1.8 us for groups of up to 256 Ki values, and 3 % of a pass for larger ones. The unit of the
+// following times of a whole step is one streaming pass. At a ratio of 0.01: 1 to 1.47 from 16 Ki
+// values on; at 0.1, from 256 Ki on, 1 to 1.25 with AVX-512 and up to 1.44 with AVX2. Groups that
+// fit the caches: 1.7 to 2, with 1.5 for compaction, which is limited by two of the core's ports.
+// With AVX2 compaction takes about 3 there (16 to 64 Ki values, 20 instructions for 8 values), and
+// a step with residuals outside the caches 1.5 to 1.8 up to 128 Ki.
 func (d *corrected) look(w *Workspace, residual, grad []float32) {
 	n, h := len(residual), d.savedState[dlgsThreshold]
 	if n < lookFrom || !(h > 0 && h <= math.MaxFloat32) {
@@ -72,8 +72,9 @@ func (d *corrected) look(w *Workspace, residual, grad []float32) {
 	}
 }
 
-// wish returns the multiple of k to send in a step: 2 if earlier steps sent dlgsOverSteps*k or more
-// entries too few, 1/2 if as many too many, and about 2^(-excess/dlgsOverSteps) between.
+// wish returns the number of entries to send in a step, as a multiple of k. It is 2 if earlier
+// steps together sent dlgsOverSteps*k or more entries too few, 1/2 if they sent as many too many,
+// and about 2^(-excess/dlgsOverSteps) between.
 func (d *corrected) wish() float64 {
 	over := min(1, max(-1, float64(d.savedState[dlgsOver])/dlgsOverSteps))
 	if over < 0 {
@@ -85,7 +86,7 @@ func (d *corrected) wish() float64 {
 // share is a number of entries relative to k.
 func (d *corrected) share(count int) float64 { return float64(count) / float64(d.k) }
 
-// deviates adds a step's deviation from k, share-1, to the accumulated deviation.
+// deviates adds share-1, a step's relative deviation from k, to the deviation of all steps.
 func (d *corrected) deviates(share float64) {
 	over := float64(d.savedState[dlgsOver]) + share - 1
 	d.savedState[dlgsOver] = float32(min(dlgsOverMost, max(-dlgsOverMost, over)))
@@ -104,11 +105,10 @@ const (
 //	e     = log2(c/k)/2 + over/2       halvings of the count that are wanted
 //	H    *= 1 + e (M/H - 1), where e < 0: H /= 1 - e (M/H - 1)
 //
-// M is the median magnitude of the sent entries. M/H - 1, at most 1, is the relative increase of H
-// that would have halved the count. The rule is a controller with a proportional and an integral
-// part, and a gain that follows the tail of the distribution: the integral part corrects lasting
-// growth without a lasting error, and a random count moves H little. The median is of up to 512
-// entries, at a negligible cost compared with the pass.
+// M is the median magnitude of the sent entries. M/H - 1, limited to 1, is the relative increase of
+// H that would have halved the count. The rule is a controller with a proportional and an integral
+// part: the integral part corrects lasting growth, and a single random count changes H little. The
+// median is of up to 512 entries, which costs far less than the pass.
 func (d *corrected) correct(w *Workspace, sent []float32) {
 	if d.every == 1 {
 		return
@@ -131,8 +131,8 @@ func (d *corrected) correct(w *Workspace, sent []float32) {
 // middleMost is the number of entries for an estimate of the median.
 const middleMost = 512
 
-// middleOf returns the median magnitude of x, or of evenly spaced samples of x. x has one or more
-// values, all of magnitude least or more.
+// middleOf returns the median magnitude of x, or of evenly spaced samples of x. x is not empty, and
+// all magnitudes are at least `least`.
 func (w *Workspace) middleOf(x []float32, least float32) float32 {
 	if stride := len(x) / middleMost; stride > 1 {
 		w.sample = bytesview.Sized(w.sample, middleMost)
@@ -145,8 +145,8 @@ func (w *Workspace) middleOf(x []float32, least float32) float32 {
 	return math.Float32frombits(bits)
 }
 
-// log2 is the logarithm of x > 0, linear between powers of two: at most 0.09 too
-// small, and with the same bits everywhere.
+// log2 approximates the logarithm of x > 0, linearly between powers of two: at most 0.09 too small,
+// and with the same bits on every machine.
 func log2(x float64) float64 {
 	part, exponent := math.Frexp(x)
 	return float64(exponent-2) + 2*part

@@ -7,8 +7,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// smallSelection is the largest length with all values as candidates: they are in the nearest
-// cache.
+// smallSelection is the largest length for which a selection searches all values, without a sample:
+// they fit the nearest cache.
 const smallSelection = 3 << 10
 
 // Exact adds grad (nil: none) to residual and moves the k largest magnitudes, lower indices first
@@ -16,10 +16,10 @@ const smallSelection = 3 << 10
 // k-th largest magnitude.
 //
 // A sample estimates two bounds: somewhat more than k values should reach the first, and somewhat
-// fewer the second. One pass takes all values that reach the first bound; the k-th is searched
-// among the values between the two. If the sample misled, or many values are equal, histograms of
-// the values' upper 16 bits and then of the other bits are counted, and a last pass takes the
-// values from the k-th up. Cost: at most 4 passes over memory, and nearly always one.
+// fewer the second. One pass takes all values that reach the first bound; then the k-th largest is
+// searched among those below the second. If a bound was wrong, or many values are equal, two more
+// passes count histograms of the values' upper 16 bits and of the other bits, and a last pass takes
+// the values from the k-th up. Cost: at most 4 passes over memory, and nearly always one.
 func (w *Workspace) Exact(s *Sparse, base int, residual, grad []float32, k int) float32 {
 	n, start := len(residual), len(s.Index)
 	if n <= smallSelection {
@@ -48,8 +48,8 @@ func (w *Workspace) Exact(s *Sparse, base int, residual, grad []float32, k int) 
 // sampleRun is the number of adjacent values sampled together: a cache line.
 const sampleRun = simd.RunFloats
 
-// sampleOf fills w.sample with the magnitudes of about n/every values of residual+grad, in runs at
-// indices scattered by seed.
+// sampleOf fills w.sample with the magnitudes of about n/every of the n values of residual+grad, in
+// runs at indices that depend on seed.
 func (w *Workspace) sampleOf(residual, grad []float32, every int, seed uint32) {
 	stride := sampleRun * max(1, every)
 	runs, within := len(residual)/stride, uint32(stride-sampleRun+1)
@@ -74,17 +74,18 @@ func scatter(x uint32) uint32 {
 	return x ^ x>>16
 }
 
-// An estimate reads one of sampleEvery values, or more if the sample would be below sampleLeast,
-// and sampleMost at most.
+// An estimate reads one of sampleEvery values, but more if the sample would have fewer than
+// sampleLeast, and at most sampleMost.
 const (
 	sampleEvery = 64
 	sampleLeast = 1 << 9
 	sampleMost  = 1 << 16
 )
 
-// estimate estimates the k-th largest magnitude from a sample. At least k magnitudes should reach
-// least, limit is the maximum number that may reach it, and fewer than k should reach high. The
-// ranks of least and high in the sample are four standard deviations away from the expected rank.
+// estimate returns two bounds of the k-th largest magnitude, from a sample: probably at least k
+// magnitudes reach least, and fewer than k reach high. limit is the maximum number that may reach
+// least. The ranks of least and high in the sample are four standard deviations from the expected
+// rank of the k-th magnitude.
 func (w *Workspace) estimate(residual, grad []float32, k int) (least uint32, limit int, high uint32) {
 	n := len(residual)
 	w.sampleOf(residual, grad, max(min(sampleEvery, n/sampleLeast), n/sampleMost), 0)
@@ -104,12 +105,13 @@ func (w *Workspace) estimate(residual, grad []float32, k int) (least uint32, lim
 	return max(least, 1), min(n, int(most)), max(high, 1)
 }
 
-// noBound is above every magnitude.
+// noBound is a bound above every magnitude.
 const noBound = 1<<31 - 1
 
-// search returns a bound that from low to high of the magnitudes of x reach, or else the largest
-// that low or more reach, and the number that reach it. At least low magnitudes must reach least.
-// It bisects the range by counts: in a cache a count is 20 times as fast as a histogram.
+// search returns a bound that at least low and at most high magnitudes of x reach, or, if none
+// exists, the largest bound that low or more reach. reach is the number that reach it. At least low
+// magnitudes must reach least. search bisects the range by counts: in a cache a count is 20 times
+// as fast as a histogram.
 func (w *Workspace) search(x []float32, low, high int, least uint32) (bound uint32, reach int) {
 	k, reach := w.kernel(), -1
 	end := k.MaxMagnitude(x) + 1 // fewer than low reach end
@@ -157,8 +159,8 @@ func (w *Workspace) kthBetween(x []float32, k int, least, high uint32) (kth uint
 	return w.kthLargest(w.middle[:below], k-above, least)
 }
 
-// descend returns the bin with the k-th of the values, counted from the last bin, and its rank in
-// the bin, from 1.
+// descend returns the bin of a histogram that has the k-th value, counted from the last bin, and
+// the value's rank in the bin, from 1.
 func descend(counts []uint32, k int) (bin uint32, left int) {
 	for i := len(counts) - 1; ; i-- {
 		if k <= int(counts[i]) {
@@ -168,8 +170,9 @@ func descend(counts []uint32, k int) (bin uint32, left int) {
 	}
 }
 
-// trim keeps the k largest of s, from entry start on, and returns the rest to residual. All reach
-// least, and probably fewer than k reach high. The result is the k-th largest magnitude.
+// trim keeps the k largest of s's entries from start on, and moves the other entries back to
+// residual. All reach least, and probably fewer than k reach high. The result is the k-th largest
+// magnitude.
 func (w *Workspace) trim(s *Sparse, start int, residual []float32, base, k int, least, high uint32) float32 {
 	rest := s.entries(start)
 	kth, equal := w.kthBetween(rest.Value, k, least, high)
@@ -189,7 +192,7 @@ func (w *Workspace) trim(s *Sparse, start int, residual []float32, base, k int, 
 	return math.Float32frombits(kth)
 }
 
-// count is kthLargest in two passes over memory.
+// count does the same as kthLargest, in two passes over memory.
 func (w *Workspace) count(x []float32, k int) (kth uint32, equal int) {
 	const bins = 1 << 16
 	w.counts = bytesview.Sized(w.counts, 2*bins)
@@ -239,7 +242,7 @@ func (w *Workspace) exactly(s *Sparse, residual []float32, base int, kth uint32,
 	}
 }
 
-// spare moves entries of magnitude kth, except for the first most of them, back to the residual,
+// spare moves entries of magnitude kth back to the residual, except for the first `most` of them,
 // and returns the number that stay.
 func (w *Workspace) spare(s *Sparse, start int, x []float32, base int, kth uint32, most int) (stay int) {
 	index, value := s.Index[start:], s.Value[start:]

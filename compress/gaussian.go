@@ -10,9 +10,10 @@ import (
 
 // GaussianK treats gradients as normally distributed and computes the threshold for the share Ratio
 // from their mean and deviation (Shi et al., Understanding Top-k Sparsification in Distributed Deep
-// Learning, 2019). While the count differs from k by more than a third, the threshold is halved or
-// raised by half, at most four times. If the count still is outside [k/4, 4k], the entries are
-// selected exactly. Cost: three to six passes, and in the worst case an exact selection.
+// Learning, 2019). While the number of selected entries differs from the requested k by more than a
+// third, the threshold is halved or raised by half, at most four times. If the count still is
+// outside [k/4, 4k], the entries are selected exactly. Cost: three to six passes, and in the worst
+// case an exact selection.
 type GaussianK struct {
 	// Ratio is the share of values to send, above 0 and at most 1.
 	Ratio float64

@@ -8,7 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Param is a parameter and its range in the arena, [Lo, Hi).
+// Param is a parameter and its range [Lo, Hi) in the arena, the slice of all gradients.
 type Param struct {
 	Name   string
 	Lo, Hi int
@@ -21,8 +21,8 @@ type Layout struct {
 	length int
 }
 
-// NewLayout checks the parameters of an arena of n values: unique names and disjoint ranges inside,
-// in any order. It reports every error.
+// NewLayout checks the parameters of an arena of n values: unique names, and disjoint ranges inside
+// the arena, in any order. It returns all errors together.
 func NewLayout(params []Param, n int) (*Layout, error) {
 	l := &Layout{params: append([]Param(nil), params...), length: n}
 	var bad faults.List
@@ -51,7 +51,7 @@ func (l *Layout) Len() int { return l.length }
 // Params returns the parameters in the order of their ranges. Callers must not change them.
 func (l *Layout) Params() []Param { return l.params }
 
-// At returns the parameter with value i of the arena; ok is false for padding.
+// At returns the parameter that has value i of the arena; ok is false for padding.
 func (l *Layout) At(i int) (p Param, ok bool) {
 	at := sort.Search(len(l.params), func(j int) bool { return l.params[j].Hi > i })
 	if at == len(l.params) || l.params[at].Lo > i {
@@ -75,8 +75,8 @@ func (l *Layout) within(lo, hi int) []Param {
 	return l.params[min(first, end):end]
 }
 
-// ClearPadding zeroes the padding in x, the arena's values from lo on. Sign, a code without a zero,
-// writes values to padding; they must not reach the parameters.
+// ClearPadding zeroes the padding in x, the arena's values from lo on. Sign has no code for zero
+// and therefore writes values to padding, which must not change parameters.
 func (l *Layout) ClearPadding(lo int, x []float32) {
 	hi := lo + len(x)
 	at := sort.Search(len(l.params), func(j int) bool { return l.params[j].Hi > lo })
@@ -92,9 +92,9 @@ func (l *Layout) ClearPadding(lo int, x []float32) {
 	}
 }
 
-// Memory has one value for every value of an arena, retained from step to step: a residual, a
-// velocity. It belongs to the parameters, with their names in a checkpoint, and does not depend on
-// groups.
+// Memory has one value for every value of an arena, such as a residual or a velocity, and keeps it
+// from step to step. Memory belongs to the parameters, with their names in a checkpoint, and does
+// not depend on groups.
 type Memory struct {
 	name   string
 	layout *Layout
@@ -138,11 +138,11 @@ func (m *Memory) Absorb(states []optim.State, factor float32) error {
 	return nil
 }
 
-// Inherited returns the old ranks with residuals that a rank takes over when a job continues with
-// another number of ranks: all old ranks equal to it modulo the new number. Each old residual is
-// inherited once, so that no value is lost; with more ranks than before, the new ranks begin
-// without. The mean divides by the number of ranks, so multiply inherited residuals by new/old to
-// move parameters equally.
+// Inherited returns the old ranks with residuals that a rank gets when a job continues with another
+// number of ranks: all old ranks that are equal to rank modulo newRanks. Each old residual is
+// inherited once, so that no value is lost; if there are more ranks than before, additional ranks
+// begin without residuals. Averages divide by the number of ranks: multiply inherited residuals by
+// newRanks/oldRanks, so that they change parameters as before.
 func Inherited(oldRanks, newRanks, rank int) []int {
 	var from []int
 	for r := rank; r < oldRanks; r += newRanks {

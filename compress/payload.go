@@ -23,15 +23,14 @@ import (
 //	12            the indices
 //	              the values, as their code stores count of them
 //
-// The payload ends there. Dense has no indices. A bitmap has a bit for each of the n values, the
-// first the lowest of the first byte, unused bits 0. Packed indices are gaps, the absent values
-// between one entry and the next, and before the first entry. They are in blocks of 128 gaps, the
-// last shorter: a byte w, at most 31, and the gaps of w bits each from the lowest bit of a byte on,
-// in whole bytes, unused bits 0.
+// The payload ends there. Dense has no indices. A bitmap has a bit for each of the n values, from
+// the lowest bit of the first byte on; unused bits are 0. Packed indices are gaps: the number of
+// absent values before each entry. A block has 128 gaps, the last block fewer: a byte w, at most
+// 31, and then the gaps of w bits each, from the lowest bit of a byte on, in whole bytes; unused
+// bits are 0.
 //
-// The encoder takes the shortest form, the first among equals. Dense is a candidate if the code
-// stores each value separately, or if all values are present. A payload is therefore never longer
-// than the dense payload of such a code.
+// The encoder takes the shortest form, the first of the above if several are equal. It considers
+// the dense form only if the code stores each value separately, or if all values are present.
 const (
 	payloadFormat = 1
 	headerBytes   = 12
@@ -75,8 +74,8 @@ func (c *Coder) Size(s *Sparse) int {
 	return headerBytes + bytes + c.q.Size(count)
 }
 
-// Encode appends the payload of s, which must be valid, to dst. An error of the value code has the
-// index of the value in s.
+// Encode appends the payload of s, which must be valid, to dst. A *ValueError has the index of the
+// value in s.
 func (c *Coder) Encode(dst []byte, s *Sparse) ([]byte, error) {
 	where, indexBytes := c.layout(s)
 	values := s.Value
@@ -105,7 +104,7 @@ func (c *Coder) EncodeDense(dst []byte, x []float32) ([]byte, error) {
 	return dst, c.q.Encode(dst[start+headerBytes:], x)
 }
 
-// appendHeader appends a header and space for the rest.
+// appendHeader appends a header to dst, and space for indices and values.
 func appendHeader(dst []byte, where int, q Quantiser, n, count, indexBytes int) []byte {
 	start, size := len(dst), headerBytes+indexBytes+q.Size(count)
 	dst = slices.Grow(dst, size)[:start+size]
@@ -116,8 +115,8 @@ func appendHeader(dst []byte, where int, q Quantiser, n, count, indexBytes int) 
 	return dst
 }
 
-// layout chooses the storage of indices and returns its number of bytes. It stores the widths of
-// gaps.
+// layout chooses the form of the indices and returns it with its number of bytes. It also stores
+// the widths of gaps for putGaps.
 func (c *Coder) layout(s *Sparse) (where, bytes int) {
 	count := len(s.Index)
 	if count == s.Len {
@@ -134,7 +133,8 @@ func (c *Coder) layout(s *Sparse) (where, bytes int) {
 	return where, bytes
 }
 
-// putBitmap fills dst a word at a time: setting bits in memory would wait for each earlier store.
+// putBitmap fills dst with the bitmap of index, a 64-bit word at a time: single bits in memory
+// would each wait for the store before.
 func putBitmap(dst []byte, index []int32) {
 	clear(dst)
 	words, held, at := len(dst)/8, uint64(0), -1
@@ -158,8 +158,8 @@ func putBitmap(dst []byte, index []int32) {
 // gapsBytes is the number of bytes for gaps of width bits, including the width.
 func gapsBytes(gaps, width int) int { return 1 + (gaps*width+7)/8 }
 
-// measureGaps stores the bits of the largest gap of each block and returns the number of bytes for
-// all.
+// measureGaps stores, for each block of gaps, the number of bits of its largest gap, and returns
+// the number of bytes for all blocks.
 func (c *Coder) measureGaps(index []int32) (size int) {
 	k, before := simd.Host(), int32(-1)
 	c.widths = c.widths[:0]
@@ -173,8 +173,8 @@ func (c *Coder) measureGaps(index []int32) (size int) {
 	return size
 }
 
-// putGaps writes packed indices with stored widths to the front of dst. It may overwrite later
-// bytes, which are written afterwards.
+// putGaps writes packed indices, with the widths from measureGaps, to the front of dst. It may
+// overwrite bytes after them, where the values are written later.
 func (c *Coder) putGaps(dst []byte, index []int32) {
 	k, before := simd.Host(), int32(-1)
 	for _, width := range c.widths {
@@ -188,8 +188,8 @@ func (c *Coder) putGaps(dst []byte, index []int32) {
 
 var errIndices = errors.New("the indices")
 
-// Decode sets s to the vector of a payload. A dense payload lists all entries. The error describes
-// the defect of a payload; s is unspecified then.
+// Decode sets s to the vector of a payload. A dense payload lists all entries. An error describes
+// the defect of the payload; s is then unspecified.
 func (c *Coder) Decode(s *Sparse, payload []byte) error {
 	where, n, count, rest, err := c.header(payload)
 	if err != nil {
@@ -261,7 +261,7 @@ func bad(payload []byte, why error) error {
 		binary.LittleEndian.Uint32(payload[8:]), binary.LittleEndian.Uint32(payload[4:]), why)
 }
 
-// header checks the payload before any allocation: the bytes present bound count.
+// header checks the payload's header before any allocation: count must fit the bytes of p.
 func (c *Coder) header(p []byte) (where, n, count int, rest []byte, err error) {
 	if len(p) < headerBytes {
 		return 0, 0, 0, nil, bad(p, fmt.Errorf("the header alone has %d", headerBytes))

@@ -49,7 +49,7 @@ func (t *topK) Last() Pick           { return Pick{Threshold: t.last, Exact: tru
 func (t *topK) State() []optim.State { return nil }
 
 // Threshold sends every nonzero entry of magnitude Least or more, without a limit on their number
-// (Strom, Interspeech 2015, but with the exact values).
+// (Strom, Interspeech 2015; ringo sends exact values).
 type Threshold struct {
 	// Least is the smallest magnitude to send, 0 or more. 0 sends all values but zeros.
 	Least float64
@@ -78,14 +78,14 @@ func (f fixed) Select(w *Workspace, s *Sparse, base int, residual, grad []float3
 func (f fixed) Last() Pick           { return Pick{Threshold: float32(f)} }
 func (f fixed) State() []optim.State { return nil }
 
-// Reaching adds grad (nil: none) to residual and moves nonzero values of magnitude least or more to
-// s. If more than limit reach it, none is moved. It returns their number; above limit, the number
-// may be too small.
+// Reaching adds grad (nil: none) to residual and moves the nonzero values of magnitude least or
+// more to s, if these are at most limit; otherwise it moves none. It returns their number; above
+// limit, the result may be too small.
 func (w *Workspace) Reaching(s *Sparse, base int, residual, grad []float32, least float32, limit int) int {
 	return w.reaching(s, base, residual, grad, least, limit, 0)
 }
 
-// reaching is Reaching, and fastest if about expected values reach least.
+// reaching does the same as Reaching. It is fastest if about expected values reach least.
 func (w *Workspace) reaching(s *Sparse, base int, residual, grad []float32, least float32, limit, expected int) int {
 	w.take = take{residual: residual, grad: grad, base: base, least: max(1, simd.Magnitude(least)), limit: limit, expected: expected}
 	return w.over(s)
@@ -106,9 +106,9 @@ func (w *Workspace) near(s *Sparse, base int, residual, grad []float32, least fl
 }
 
 // Sampled estimates the threshold of the share Ratio from a sample in every step (Deep Gradient
-// Compression, Lin et al., ICLR 2018). If more than twice the requested number reach it, exactly
-// the requested number of the largest are sent. If fewer than a quarter or more than four times as
-// many reach it, the entries are selected exactly.
+// Compression, Lin et al., ICLR 2018). If more than twice the requested number of values reach it,
+// the requested number of the largest of these are sent. If fewer than a quarter or more than four
+// times the requested number reach it, the entries are selected exactly.
 type Sampled struct {
 	// Ratio is the share of values to send, above 0 and at most 1.
 	Ratio float64
@@ -136,7 +136,7 @@ func (c Sampled) Validate() error {
 	return checkRatio("sampled", c.Ratio)
 }
 
-// Bind creates the state for n values. It counts steps, so that each step samples other values.
+// Bind creates the state for n values: a count of steps, so that each step samples other values.
 func (c Sampled) Bind(n int) Selection {
 	if c.Share == 0 {
 		c.Share = sampledShare

@@ -15,10 +15,10 @@ type Sparse struct {
 	Value []float32
 }
 
-// MaxLen is the largest length of a vector, and of an arena: indices are int32.
+// MaxLen is the largest length of a vector: indices are int32.
 const MaxLen = math.MaxInt32
 
-// Reset empties the vector, sets the length to n and retains memory.
+// Reset removes all entries and sets the length to n. It keeps the memory.
 func (s *Sparse) Reset(n int) {
 	s.Len, s.Index, s.Value = n, s.Index[:0], s.Value[:0]
 }

@@ -7,7 +7,8 @@ import (
 )
 
 // takeChunk is the number of values processed together, so that a second pass finds them in the
-// nearest cache. takePass is the number of values of a pass between two checks of the count.
+// nearest cache. takePass is the number of values of a pass after which the number of entries is
+// compared with the limit.
 const (
 	takeChunk = 4 << 10
 	takePass  = 16 << 10
@@ -31,12 +32,11 @@ type segment struct {
 	value        []float32
 }
 
-// minSegment is the shortest part of a pass that repays a thread.
+// minSegment is the shortest part of a pass, in values, that is worth a thread.
 const minSegment = 1 << 16
 
 // over runs the pass w.take over all values, appends the selected entries to s and returns their
-// number. If the number exceeds the limit, s does not change, and residual is residual+grad
-// everywhere.
+// number. If the number exceeds the limit, s does not change, and over only adds grad to residual.
 func (w *Workspace) over(s *Sparse) int {
 	n := len(w.take.residual)
 	if w.take.limit > n {
@@ -67,7 +67,7 @@ func (w *Workspace) over(s *Sparse) int {
 	return w.join(s, w.segments[:threads])
 }
 
-// alone is over on the caller's thread, straight to s.
+// alone is over on the caller's thread, without separate memory per thread.
 func (w *Workspace) alone(s *Sparse) int {
 	n, start := len(w.take.residual), len(s.Index)
 	room := min(w.take.limit+takePass, n)

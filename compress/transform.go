@@ -47,8 +47,8 @@ func (clip) Sent(int, []int32)    {}
 func (clip) State() []optim.State { return nil }
 
 // Momentum is momentum correction (Deep Gradient Compression, Lin et al., ICLR 2018): selections
-// apply to the velocity u = Factor*u + gradient instead of the gradient, and the velocity of a sent
-// entry restarts at zero. The wrapped optimizer should then have no momentum.
+// choose from the velocity u = Factor*u + gradient instead of the gradient, and the velocity of a
+// sent entry restarts at zero. The wrapped optimizer should then have no momentum.
 type Momentum struct {
 	// Factor is the share of the velocity left after a step, 0 or more and below 1.
 	Factor float64

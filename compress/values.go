@@ -38,8 +38,8 @@ func (e *ValueError) Error() string {
 	return fmt.Sprintf("compress: %s is %v at element %d, which %s has no room for: clip it, or use a code of wider range", whose, e.Value, e.Index, e.Code)
 }
 
-// reject returns the error of the first value with magnitude bits of at least bound, outside the
-// range of code, or nil.
+// reject returns an error for the first value of x with magnitude bits of at least bound, which the
+// code cannot store, or nil.
 func reject(x []float32, bound uint32, code string) error {
 	if simd.Host().MaxMagnitude(x) < bound {
 		return nil
@@ -68,8 +68,8 @@ type FP16 struct{ separate }
 // is an error.
 type BF16 struct{ separate }
 
-// separate is the common part of codes that store each value separately. Such codes lose little or
-// no precision, and need no feedback.
+// separate has the methods of codes that store each value separately. Such codes lose little or no
+// precision, and need no feedback.
 type separate struct{}
 
 // Validate returns nil.
@@ -156,7 +156,8 @@ const valueBlock = 2048
 // halves is memory for 16-bit values with bytes at odd addresses.
 var halves = sync.Pool{New: func() any { return new([valueBlock]uint16) }}
 
-// encodeHalves converts values with magnitude bits below bound.
+// encodeHalves converts values to 16 bits by convert. It returns an error for a value with
+// magnitude bits of bound or more.
 func encodeHalves(dst []byte, x []float32, code string, bound uint32, convert func(*simd.Kernels, []uint16, []float32)) error {
 	k, aside := simd.Host(), (*[valueBlock]uint16)(nil)
 	if wholeHalves(dst[:2*len(x)]) == nil { // here, because a defer in the loop would allocate

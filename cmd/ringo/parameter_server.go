@@ -56,7 +56,6 @@ func (c *serverRole) publish(cmd *cobra.Command) (withdraw func()) {
 // reportedError is an error that the launcher prints.
 type reportedError struct{ error }
 
-// Unwrap returns the embedded error.
 func (e reportedError) Unwrap() error { return e.error }
 
 // keepByHand is serveTables without a launcher: a record file remains if the server is killed or

@@ -22,7 +22,6 @@ const (
 
 type usageError struct{ error }
 
-// Unwrap returns the wrapped error.
 func (e usageError) Unwrap() error { return e.error }
 
 // Usage makes err a command-line error, for exit status UsageError; nil stays nil.
