@@ -13,7 +13,7 @@ import (
 
 // Bucket is a range [Lo, Hi) of all gradients that is exchanged together, by default with one
 // selection and so one threshold. Parts are ascending indices at which further selections begin,
-// for example one per layer.
+// for example at each layer.
 type Bucket struct {
 	Lo, Hi int
 	Parts  []int
