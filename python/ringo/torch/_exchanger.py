@@ -10,14 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._arrays import Op
 from .._strategy import Strategy
 from ._device import device_of
 from ._process_group import ProcessGroup
 from ._select import DTYPES, LEAST, SELECTS, Names, Selected, Selector
 from ._staging import Lane, Staged
+from ._tensors import TYPES
 from ._work import Work
 
 Layers = Sequence[Sequence[str]]
+HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 _log = logging.getLogger("ringo.torch")
 
@@ -36,6 +39,8 @@ class Exchanger:
         self._strategy: Strategy | None = None
         self._group: ProcessGroup | None = None
         self._selector: Selector | None = None  # on a device
+        self._half: torch.dtype | None = None  # of the exchange, in a group with a device
+        self._infinite: dict[tuple[str, ...], Tensor] = {}  # by bucket: whether the last result is not finite
         self._arranged: list[tuple[str, ...]] = []
         self._rest: tuple[str, ...] = ()
         self._flying: list[Work] = []
@@ -57,6 +62,7 @@ class Exchanger:
                 halves = f"for float16 and bfloat16 on a GPU by {', '.join(SELECTS)}"
                 raise ValueError(f"parameter {n} is of {p.dtype}: strategies are for float32, and {halves}")
         self.names = {id(p): n for n, p in wanted.items()}
+        self._half = HALVES.get(name) if group.cut and self.plan is None else None
         strategy = Strategy(group._group, name, lengths, density)
 
         def launch(_: str, operands: Any, address: int, n: int, bucket: int) -> Any:
@@ -98,12 +104,29 @@ class Exchanger:
     def exchange(self, names: Sequence[str], buffer: Tensor) -> Work:
         """Starts to average the gradients of some parameters, which lie in buffer one behind the other."""
         key = tuple(names)
+        if self._half is not None:
+            return self._exchange_halves(key, buffer, self._half)
         if key not in self._arranged:
             self._rearrange(key)
         part = self.start(self._arranged.index(key), buffer, key)
         work = Work([part], [buffer], self.group._completer)
         self._flying = [w for w in self._flying if not w.is_completed()] + [work]
         return work
+
+    def _exchange_halves(self, key: tuple[str, ...], buffer: Tensor, dtype: torch.dtype) -> Work:
+        """Does so in 16 bits, which are cast where the gradients are, as the library casts them: half as much is copied between device and host.
+        Errors: the last result of this bucket is not finite.
+        """
+        group, size = self.group, self.group.size()
+        if key in self._infinite and bool(self._infinite.pop(key)):
+            raise ValueError(f"exchange: rank {group.rank()}: {self.name}: a mean gradient of {', '.join(key)} was not finite in the step before")
+        half = (buffer * (1 / size)).to(dtype)  # a sum of halves would overflow
+
+        def finish() -> None:
+            buffer.copy_(half).mul_(size).mul_(1 / size)
+            self._infinite[key] = ~torch.isfinite(buffer).all()
+
+        return Work([group._start("allreduce", half, half.numel(), TYPES[dtype], int(Op.SUM))], [buffer], group._completer, finish)
 
     def _rearrange(self, key: tuple[str, ...]) -> None:
         """Makes room for a bucket that was not there before: those that share parameters with it go; what is in none is in one bucket."""

@@ -33,6 +33,7 @@ class ProcessGroup(TorchProcessGroup):  # type: ignore[misc]
         self._group = group
         self._owner = owner
         self._limit = limit  # seconds, of a whole operation; 0: the job's own timeout, of each wait, bounds it
+        self.cut = cut
         self._completer = Completer("ringo completes")
         self._lane = Lane(group.start, group.rank, "operations", cut)
         self._messages = Lane(group.start, group.rank, "messages", bounded=False)  # waits for no operation of other ranks

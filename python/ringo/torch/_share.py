@@ -37,7 +37,8 @@ class BatchShare:
         self._parts: dict[int, list[int]] = {}  # sizes of the batches that were drawn for steps to come
         self._drawing = 0  # the number of the sampler's last iterator
         self._seconds: list[float] = []  # a sample, by step
-        _times.begin_step()
+        self._times = _times.Steps()
+        self._times.begin()
 
     @property
     def size(self) -> int:
@@ -65,12 +66,12 @@ class BatchShare:
         """Ends a step. After each round all ranks agree on the shares, and after the last one rank 0 prints them."""
         measured = self._step - (len(self._rounds) - 1) * (self.steps + self.ahead)
         if 0 <= measured < self.steps and len(self._rounds) <= ROUNDS:
-            self._seconds.append(_times.step_seconds() / self.size)
+            self._seconds.append(self._times.seconds() / self.size)
         self._parts.pop(self._step, None)
         self._step += 1
         if len(self._seconds) == self.steps:
             self._agree()
-        _times.begin_step(len(self._rounds) <= ROUNDS)
+        self._times.begin(len(self._rounds) <= ROUNDS)
 
     def _agree(self) -> None:
         """Computes the shares of all ranks, from the same rates on each."""

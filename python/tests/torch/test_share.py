@@ -135,9 +135,22 @@ def computed() -> None:
     x = torch.ones(_staging.limit())
     if dist.get_rank() == 1:
         time.sleep(0.6)
-    _times.begin_step()
+    steps = _times.Steps()
+    steps.begin()
     dist.all_reduce(x)
-    assert dist.get_rank() == 1 or _times.step_seconds() < 0.3
+    assert dist.get_rank() == 1 or steps.seconds() < 0.3
+
+
+def two() -> None:
+    """Two shares in a step have the times of the whole step, whichever step() comes first."""
+    shares = [ringo.torch.batch_share(4, steps=3) for _ in range(2)]
+    for _ in range(3):
+        time.sleep(0.05)
+        dist.all_reduce(torch.ones(3))
+        for share in shares:
+            share.step()
+    for share in shares:
+        assert share.rates is not None and all(1 < rate < 2 / 0.05 for rate in share.rates), share.rates
 
 
 def counted_once() -> None:
@@ -146,14 +159,15 @@ def counted_once() -> None:
     if dist.get_rank() == 1:
         dist.recv(torch.empty(1), 0)
         time.sleep(0.2)
-    _times.begin_step()
+    steps = _times.Steps()
+    steps.begin()
     begin = time.perf_counter()
     work = group.allreduce_coalesced([x, y])
     if dist.get_rank() == 0:
         assert not work.is_completed()
         dist.send(torch.empty(1), 1)
     work.wait()
-    assert 0 < _times._waited < time.perf_counter() - begin
+    assert 0 < steps._waited < time.perf_counter() - begin
     assert x.tolist() == [2] * 3 and y.tolist() == [2] * 5
 
 
@@ -219,6 +233,7 @@ class Share(unittest.TestCase):
     def test_what_counts_as_computation(self) -> None:
         ranks(2, computed, prepare=lambda _: force(chunk=4096))
         ranks(2, counted_once)
+        ranks(2, quiet(two))
 
     def test_divided(self) -> None:
         for rates, want in (([1, 1, 1], [4, 3, 3]), ([1, 3], [3, 7]), ([1e-9, 1, 1], [1, 5, 4]), ([1e9, 1, 1, 1], [7, 1, 1, 1])):

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from forked import ranks
 from ringo.torch import _process_group, _staging, _start
+from ringo.torch._exchanger import Exchanger
 from ringo.torch._select import Selector
 from simulated import HERE, Stream, direct, force
 from test_backend import any_loop, compressed, ddp, groups, joined, messages, moves, objects, reductions, same, single
@@ -205,6 +206,44 @@ def selected() -> None:
             assert torch.equal(device.residuals["a"], torch.from_numpy(library.state_dict()["a"])), name
 
 
+def of_halves() -> list[list[int]]:
+    """The bits that fp16 and bf16 make of gradients."""
+    values, out = [torch.randn(3000, generator=torch.Generator().manual_seed(s)) for s in range(3)], []
+    for name in ("fp16", "bf16"):
+        w = nn.Parameter(torch.zeros(len(values[0])))
+        optimizer = ringo.torch.DistributedOptimizer(torch.optim.SGD([w], lr=1.0), [("w", w)], name)
+        for x in values:
+            w.grad = x * (1 + dist.get_rank())
+            optimizer.step()
+            out.append(w.grad.view(torch.int32).tolist())
+    return out
+
+
+def cast() -> None:
+    """The device casts as the library does: the result of two ranks with equal values is what they sent, with numbers that lie between two halves."""
+    halves = torch.arange(0x7800, dtype=torch.int16).view(torch.float16).float()  # all below 2**15
+    between = (halves[1:] + halves[:-1]) / 2
+    values = torch.cat([halves, between, torch.nextafter(between, halves[1:]), torch.nextafter(between, halves[:-1]), torch.randn(5000) * 1e-6])
+    values = 2 * torch.cat([values, -values])
+    group = dist.group.WORLD
+    for name in ("fp16", "bf16"):
+        library, want = ringo.Strategy(group._group, name, {"a": len(values)}), values.clone()
+        library.exchange(0, want.numpy())
+        exchanger, got = Exchanger(name), values.clone()
+        exchanger.open(group, [("a", nn.Parameter(torch.zeros(len(values))))])
+        assert exchanger._half is not None
+        exchanger.exchange(["a"], got).wait()
+        assert torch.equal(got.view(torch.int32), want.view(torch.int32)), name
+    got[0] = float("inf")
+    exchanger.exchange(["a"], got).wait()
+    try:
+        exchanger.exchange(["a"], got)
+    except ValueError as fault:
+        assert "a mean gradient of a was not finite" in str(fault)
+    else:
+        raise AssertionError("infinite gradients are no error")
+
+
 def by_sample() -> None:
     """dgc selects about the share that is asked for, and loses nothing."""
     for n in (500, 30000):
@@ -305,6 +344,14 @@ class Staging(unittest.TestCase):
         by_sample()
         reused()
         ranks(2, halves, prepare=lambda _: force())
+
+    def test_halves(self) -> None:
+        """fp16 and bf16 on devices have the bits of the library, for any number of ranks, with a device or without."""
+        ranks(2, cast, prepare=lambda _: force())
+        for n in (2, 3):
+            want = ranks(n, of_halves)
+            self.assertEqual(ranks(n, of_halves, prepare=lambda _: force(0.0005)), want)
+            self.assertEqual(ranks(n, of_halves, prepare=lambda r: force(0.0005) if r == 0 else None), want)
 
     def test_a_dead_rank_is_named(self) -> None:
         for rank, fault in ranks(3, dies, dead=(1,), prepare=lambda _: force(0.0005, 1 << 14)).items():
