@@ -36,6 +36,7 @@ type trainerThread struct {
 type workItem struct {
 	// batch is nil if there is none for this thread.
 	batch *data.Batch
+	step  int // step of the epoch
 	// more reports that the batch belongs to the same step as the one before.
 	more bool
 	// over marks the end of the phase.
@@ -51,6 +52,7 @@ type threadPool struct {
 	total int // number of batches, or of training steps, of the phase on this rank
 	// The phase trains steps [first, until) of the epoch.
 	first, until int
+	begun        int // steps handed out
 	// training lists the ranks that train, whose samples count.
 	training []int
 
@@ -234,7 +236,7 @@ func (w *trainerThread) steps(c *threadPool) error {
 		}
 		now, err := c.begin(w, round, rounds)
 		if now.batch != nil {
-			lo, hi := c.data.span(c.first + round*n)
+			lo, hi := c.data.span(now.step)
 			left = (hi-lo)*w.replica.carries() - 1
 		}
 		round++
@@ -249,7 +251,7 @@ func (w *trainerThread) steps(c *threadPool) error {
 		w.replica.rec.BeginStep(w.replica.Opt.Steps())
 		now, err := w.turn(take)
 		if err == nil && !now.over {
-			err = w.step(c, now.batch, take)
+			err = w.step(c, now, take)
 		}
 		if err != nil || now.over || c.cut {
 			return err
@@ -271,8 +273,15 @@ func (c *threadPool) begin(w *trainerThread, round, rounds int) (workItem, error
 	if why := c.checkStop(c.epoch, at, min(n, c.until-at)); why != nil {
 		return workItem{over: true}, c.stop(why, round)
 	}
+	c.mu.Lock()
+	step := c.first + c.begun
+	c.begun++
+	c.mu.Unlock()
+	if step >= c.until {
+		return workItem{}, nil
+	}
 	b, err := c.take(w)
-	return workItem{batch: b}, err
+	return workItem{batch: b, step: step}, err
 }
 
 // stop notes the round before which all stop. It returns other errors.
@@ -287,15 +296,15 @@ func (c *threadPool) stop(why error, round int) error {
 }
 
 // step does one step, on a batch or on several that accumulate.
-func (w *trainerThread) step(c *threadPool, b *data.Batch, take func() (workItem, error)) error {
+func (w *trainerThread) step(c *threadPool, now workItem, take func() (workItem, error)) error {
 	r := w.replica
 	lr := c.data.lr(c.epoch, w.at)
 	r.params.setRate(lr, c.data.lr(c.epoch, min(w.at+len(c.workers), c.until)))
-	if b == nil {
+	if now.batch == nil {
 		return r.params.end()
 	}
 	before, figures := w.samples(), w.counted(c)
-	b, pass, err := w.backwards(c, b, lr, take)
+	b, pass, err := w.backwards(c, now, lr, take)
 	if err != nil {
 		return err
 	}
@@ -330,23 +339,23 @@ func (w *trainerThread) step(c *threadPool, b *data.Batch, take func() (workItem
 		return err
 	}
 	c.mu.Lock()
-	c.progress(c.data.stepSamples(w.at, c.training...), loss)
+	c.progress(c.data.stepSamples(now.step, c.training...), loss)
 	c.mu.Unlock()
 	return c.afterStep(w, spent, loss, lr)
 }
 
 // backwards runs the step's batches forward and backward, worker by worker, and returns the last
 // one, which is not scored yet.
-func (w *trainerThread) backwards(c *threadPool, b *data.Batch, lr float64, take func() (workItem, error)) (*data.Batch, model.Pass, error) {
-	lo, hi := c.data.span(w.at)
-	each, passes := hi-lo, w.replica.passes
+func (w *trainerThread) backwards(c *threadPool, now workItem, lr float64, take func() (workItem, error)) (*data.Batch, model.Pass, error) {
+	lo, hi := c.data.span(now.step)
+	b, step, each, passes := now.batch, now.step, hi-lo, w.replica.passes
 	for k := each * w.replica.carries(); ; k-- {
 		if k%each == 0 {
 			w.replica.become(w.replica.carries() - k/each)
 			w.replica.passes = passes
 		}
 		batch := w.replica.Batch(b)
-		batch.Share = c.data.shareOf(w.at, b.N)
+		batch.Share = c.data.shareOf(step, b.N)
 		pass, err := w.replica.Backward(batch, (k-1)%each == 0)
 		if err != nil {
 			return b, pass, err

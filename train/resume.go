@@ -153,7 +153,11 @@ func (r *resumption) open() (checkpointInfo, error) {
 	if head.Changed, err = r.compareSettings(h); err != nil {
 		_ = head.file.Close()
 		err = fmt.Errorf("%s is of a run with other settings: %w", head.File, err)
-		if h.Position > 0 && r.cfg.Workers == 0 && h.NP != r.job.Size() {
+		switch {
+		case r.cfg.Workers > 0 || h.NP == r.job.Size():
+		case r.cfg.Servers.Consistency == "geo":
+			err = fmt.Errorf("%w; in geo each rank has an optimizer's state: continue with %d ranks, or start another run with the weights (%v)", err, h.NP, setting.Path("training.init-from"))
+		case h.Position > 0:
 			err = fmt.Errorf("%w; the number of ranks can change only after a whole epoch: let %d ranks finish epoch %d first", err, h.NP, h.Epoch+1)
 		}
 		return checkpointInfo{}, err

@@ -303,10 +303,10 @@ func TestStepAllocatesNothing(t *testing.T) {
 				if step%r.data.steps == 0 {
 					r.data.order.Start(1 + step/r.data.steps)
 				}
-				w.at = step % r.data.steps
+				w.at, c.begun = step%r.data.steps, step%r.data.steps
 				now, err := c.begin(w, w.at, r.data.steps)
 				if err == nil {
-					err = w.step(c, now.batch, nil)
+					err = w.step(c, now, nil)
 				}
 				if err != nil {
 					t.Error(err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,6 +70,19 @@ func TestCodesOnServers(t *testing.T) {
 			t.Errorf("%s: status %d: %s", flags, status, errs)
 		} else {
 			checkHolds(t, flags, out, "test log-loss", "params sha256")
+		}
+	}
+}
+
+// TestThreadsShareAccumulatedSteps: threads of a rank train on each batch once, also if the last
+// steps have fewer batches than --accumulate or are fewer than the threads.
+func TestThreadsShareAccumulatedSteps(t *testing.T) {
+	t.Parallel()
+	line := "train mlp --data synthetic --batch 16 --train-limit 224 --eval-limit 33 --threads 1 --np 2 --epochs 1 --lr 1e-30 --progress none --sync async --servers 1 "
+	want, _ := runSummary(t, line)["train_loss"].(float64)
+	for _, flags := range []string{"--set ps.trainer-threads=2 --accumulate 2", "--set ps.trainer-threads=3 --accumulate 2", "--set ps.trainer-threads=2 --accumulate 3"} {
+		if got, _ := runSummary(t, line+flags)["train_loss"].(float64); !(want > 0 && math.Abs(got-want) < 1e-6) {
+			t.Errorf("%s: mean loss %v, want %v", flags, got, want)
 		}
 	}
 }

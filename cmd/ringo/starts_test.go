@@ -153,7 +153,7 @@ func TestJobStopsBetween(t *testing.T) {
 	if err := os.RemoveAll(lost); err != nil {
 		t.Fatal(err)
 	}
-	checkRefused(t, exitFailed, line+dir+" --resume", "resuming: the servers' checkpoints for "+file+" are incomplete: server 1 of 2: "+lost, "remove this file to continue from an earlier checkpoint")
+	checkRefused(t, exitFailed, line+dir+" --resume", "resuming: the servers' checkpoints for "+file+" are incomplete: server 1 of 2: "+lost, "remove "+file+" to continue from an earlier checkpoint")
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestJobResumedByOtherRanks(t *testing.T) {
 			if status != exitFailed {
 				t.Errorf("status %d", status)
 			}
-			checkHolds(t, "geo", errs, "job.ranks 3: the checkpoint has 2")
+			checkHolds(t, "geo", errs, "job.ranks 3: the checkpoint has 2; in geo each rank has an optimizer's state: continue with 2 ranks", "training.init-from")
 			continue
 		}
 		if status != 0 {

@@ -77,7 +77,7 @@ func (s *Attempt) find(path, dir string) error {
 	}
 	from, err := offline.At(train.AttemptDir(dir, part.Start), uint64(step), part.Numbers)
 	if err != nil {
-		return fmt.Errorf("resuming: the servers' checkpoints for %s are incomplete: %w; remove this file to continue from an earlier checkpoint", file, err)
+		return fmt.Errorf("resuming: the servers' checkpoints for %s are incomplete: %w; remove %s to continue from an earlier checkpoint", file, err, file)
 	}
 	s.From, s.Step, s.Parts = from.Dir, step, part.Numbers
 	return nil

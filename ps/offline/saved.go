@@ -236,7 +236,7 @@ func (j *Job) Table(name string) (int, error) {
 	case name != "":
 		return 0, fmt.Errorf("%s has no table %q: it has %s", j.Dir, name, strings.Join(names, ", "))
 	case len(names) > 1:
-		return 0, fmt.Errorf("%s has the tables %s: name one", j.Dir, strings.Join(names, ", "))
+		return 0, fmt.Errorf("%s has the tables %s: name one (--table)", j.Dir, strings.Join(names, ", "))
 	}
 	return 0, nil
 }

@@ -298,7 +298,7 @@ func keysOf(d data.Description) string {
 // compareClicks reports columns of clicks whose values become other keys or numbers.
 func compareClicks(was, now data.Description) (errs []error) {
 	if x, y := keysOf(was), keysOf(now); x != y {
-		return []error{fmt.Errorf("the rows of the checkpoint's tables belong to %s, those of these data to %s", cmp.Or(x, "no keys"), cmp.Or(y, "no keys"))}
+		return []error{fmt.Errorf("the rows of the checkpoint's tables belong to %s, those of these data to %s: use parameter servers in both runs or in neither, or %v in both", cmp.Or(x, "no keys"), cmp.Or(y, "no keys"), setting.Path("data.table-rows"))}
 	}
 	old := makings(was)
 	for _, m := range makings(now) {
