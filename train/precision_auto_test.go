@@ -6,14 +6,15 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/model"
 )
 
 // TestPrecisionAuto checks that a run with auto prints its choice, and has the bits of the
 // precision that it chose: the measurement leaves the model as it was.
 func TestPrecisionAuto(t *testing.T) {
-	for _, name := range []string{"cifar-resnet20", "lstm", "ctr-dnn", "deepfm"} {
-		cfg := small()
-		cfg.Model, cfg.TrainLimit, cfg.EvalLimit, cfg.Precision = zoo(name), 32, 16, auto
+	for _, model := range []model.Spec{tinyNorm(), tinyLSTM(), tinyClick(), tinyBags(), zoo("mnist")} {
+		cfg, name := custom(model), model.Name
+		cfg.TrainLimit, cfg.EvalLimit, cfg.Precision = 32, 16, auto
 		cfg.Momentum, cfg.WeightDecay = 0, 0
 		got, rec := onRanks(t, 2, cfg)
 		notes := strings.Join(rec.info.Parameters, "\n")

@@ -148,13 +148,13 @@ func TestEvents(t *testing.T) {
 }
 
 // One worker that is fed the union of two workers' batches follows the same
-// losses over 200 steps.
+// losses over 100 steps.
 func TestUnionOfBatches(t *testing.T) {
 	if testing.Short() {
-		t.Skip("200 steps of numbers; others train on two ranks")
+		t.Skip("100 steps of numbers; others train on two ranks")
 	}
-	const steps, batch = 200, 32
-	images := synthetic(t, 3, 6400*2)
+	const steps, batch = 100, 16
+	images := synthetic(t, 3, 2*steps*batch)
 	cfg := Defaults(zoo("mnist"), data.Synthetic)
 	two := make([][2]float64, steps)
 	err := ringo.Local(context.Background(), 2, ringo.Config{}, func(job *ringo.Job) error {
@@ -218,7 +218,7 @@ func part(images data.Source, rank, step, batch int) []int32 {
 	return append([]int32(nil), index...)
 }
 
-// follow trains for 200 steps on the given batches.
+// follow trains for 100 steps on the given batches.
 func follow(job *ringo.Job, cfg Config, images data.Source, batch int, pick func(int) []int32, saw func(int, float64)) error {
 	cfg.Batch = batch
 	r, err := NewReplica(job, cfg, model.Options{})
@@ -227,7 +227,7 @@ func follow(job *ringo.Job, cfg Config, images data.Source, batch int, pick func
 	}
 	defer r.Close()
 	var b data.Batch
-	for step := range 200 {
+	for step := range 100 {
 		if err := images.Fill(&b, pick(step), data.Draw{}); err != nil {
 			return err
 		}

@@ -49,6 +49,9 @@ func TestWorkersOnAnyNumberOfRanks(t *testing.T) {
 		}
 		want, whole := workersOn(t, 1, cfg)
 		for np := 2; np <= 8; np++ {
+			if np != 3 && np != 8 && name != "norm" && name != "dlgs" {
+				continue // time
+			}
 			got, rec := workersOn(t, np, cfg)
 			checkSame(t, fmt.Sprintf("%s, np %d", name, np), got, rec, want, whole)
 		}
