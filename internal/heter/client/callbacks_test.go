@@ -113,8 +113,9 @@ func TestErrorsOfFunctions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 2, 1, changed(func(d *heter.Callbacks, _ int) { c.spoil(d) }))
+			clients := []*Client{r.dial(0), r.dial(1)} // both before the first error
 			r.all(func(i int) error {
-				tr := side(t, r.spec, r.cut, 2, r.dial(i))
+				tr := side(t, r.spec, r.cut, 2, clients[i])
 				for _, b := range r.batches(i) {
 					_, err := tr.Backward(b, 0, func(int) {})
 					if err == nil {
