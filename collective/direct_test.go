@@ -331,10 +331,11 @@ func TestDirectEverything(t *testing.T) {
 		}
 		onShared(t, size, Config{}, func(g *Group) error {
 			rng := rand.New(rand.NewPCG(uint64(g.Rank()), 3))
-			return errors.Join(
-				(&trial[float32]{g: g, rng: rng}).all(lengths), (&trial[float64]{g: g, rng: rng}).all(lengths[:6]),
-				(&trial[int32]{g: g, rng: rng}).all(lengths[:6]), (&trial[int64]{g: g, rng: rng}).all(lengths[:6]),
-				(&trial[uint8]{g: g, rng: rng}).all(lengths[:6]))
+			err := errors.Join((&trial[float32]{g: g, rng: rng}).all(lengths), (&trial[uint8]{g: g, rng: rng}).all(lengths[:6]))
+			if size == 5 { // the other types' kernels do not depend on the number of ranks
+				err = errors.Join(err, (&trial[float64]{g: g, rng: rng}).all(lengths), (&trial[int32]{g: g, rng: rng}).all(lengths), (&trial[int64]{g: g, rng: rng}).all(lengths))
+			}
+			return err
 		})
 	}
 }

@@ -172,6 +172,9 @@ func densities(n, periods int, mean float64, scale func(step int) float64, c DLG
 // Gradients may differ from step to step: each sends about what was asked for, where a
 // threshold that stays sends anything.
 func TestDLGSLooks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long groups, without threads")
+	}
 	const n, steps = 200_000, 3 * DefaultEvery
 	for ratio, most := range map[float64]float64{0.01: 2.2, 0.1: 1.3} { // of the one the sample has 40 entries
 		worst := map[Rule]float64{}

@@ -49,7 +49,7 @@ func groupsEqual(t *testing.T, s *Dataset, column string, want []string, sorted 
 // TestGroupsOfClicks reads columns of a file that the layout lacks: times by day, numbers by value,
 // and quoted texts; in memory, streamed, compressed and limited.
 func TestGroupsOfClicks(t *testing.T) {
-	text, days, ranks := dayRows(20000)
+	text, days, ranks := dayRows(4000)
 	dir := t.TempDir()
 	datatest.Write(t, dir, map[string][]byte{"train.csv": []byte(text), "test.csv": []byte(text), "test.csv.gz": datatest.Compress([]byte(text)), "l.yaml": []byte(dayLayout)})
 	file := func(name string) string { return filepath.Join(dir, name) }

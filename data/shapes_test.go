@@ -97,6 +97,9 @@ func TestSyntheticCIFAR(t *testing.T) {
 }
 
 func TestSyntheticImages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a classifier of 2,000 images, without threads")
+	}
 	set, err := Open("imagenet", Config{Dir: Synthetic, Seed: 1, ImageSize: 12, TrainLimit: 2000, EvalLimit: 300})
 	if err != nil {
 		t.Fatal(err)

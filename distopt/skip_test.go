@@ -294,6 +294,9 @@ func TestSkippedStepsChangeNoBit(t *testing.T) {
 		for name, rule := range rules {
 			t.Run(fmt.Sprintf("%s/%s/%v", cfg.Strategy, name, cfg.ClipValue), func(t *testing.T) {
 				for _, c := range []struct{ size, accumulation int }{{1, 3}, {2, 1}, {3, 1}, {3, 3}} {
+					if c.size < 3 && (name == "adam" || testing.Short()) {
+						continue // time
+					}
 					r := skipRun{cfg: cfg, rule: rule, size: c.size, shared: c.accumulation == 1 || c.size == 2}
 					r.cfg.ClipNorm, r.cfg.Accumulation = float64(c.accumulation-1), c.accumulation
 					checkSkip(t, r)
