@@ -33,10 +33,8 @@ func (op ReduceOp) String() string {
 }
 
 // AllReduce replaces x on every rank by the reduction of all ranks' x, which must have equal
-// lengths.
-//
-// Cost: see docs/costs.md; with N ranks and a long slice each rank sends 2(N-1)/N of x. Ranks that
-// share memory send nothing: they reduce x in place if x is in shared memory
+// lengths. Cost: see docs/costs.md; with N ranks and a long slice each rank sends 2(N-1)/N of x.
+// Ranks that share memory send nothing: they reduce x in place if x is in shared memory
 // (transport.SharedMemory) on every rank, and copy x otherwise.
 func AllReduce[T Number](g *Group, x []T, op ReduceOp) error {
 	if g.share.whole(g.size) {
@@ -67,10 +65,9 @@ func (g *Group) startReduction(w *Work, blocking bool) *Work {
 	return g.start(w, blocking)
 }
 
-// Broadcast replaces x on every rank by root's x. The lengths must be equal.
-//
-// Cost: a long slice travels along a chain of ranks in segments, about one transfer of x for any
-// size of the group; a short one down a binomial tree, in ceil(log2 N) hops.
+// Broadcast replaces x on every rank by root's x. The lengths must be equal. Cost: a long slice
+// travels along a chain of ranks in segments, about one transfer of x for any size of the group; a
+// short one down a binomial tree, in ceil(log2 N) hops.
 func Broadcast[T Number](g *Group, x []T, root int) error {
 	return broadcast(g, x, root, true).Wait()
 }
@@ -97,9 +94,7 @@ func (w *Work) wrongRoot() *Work {
 
 // AllGather writes every rank's src to dst, in rank order: rank r's to
 // dst[r*len(src):(r+1)*len(src)]. len(dst) must be Size x len(src), equal on all ranks; src may be
-// this rank's part of dst.
-//
-// Cost: every rank sends (N-1)/N of dst.
+// this rank's part of dst. Cost: every rank sends (N-1)/N of dst.
 func AllGather[T Number](g *Group, dst, src []T) error {
 	return allGather(g, dst, src, true).Wait()
 }
@@ -118,10 +113,8 @@ func allGather[T Number](g *Group, dst, src []T, blocking bool) *Work {
 
 // AllGatherTo is AllGather to separate slices: rank r's src is written to dst[r]. The Size slices
 // of dst must have the length of src and must not overlap; src may be this rank's slice. Other
-// ranks may call AllGather for the same operation.
-//
-// Cost: as AllGather if all ranks share memory. Otherwise all parts arrive in a new buffer and are
-// copied out.
+// ranks may call AllGather for the same operation. Cost: as AllGather if all ranks share memory.
+// Otherwise all parts arrive in a new buffer and are copied out.
 func AllGatherTo[T Number](g *Group, dst [][]T, src []T) error {
 	return allGatherTo(g, dst, src, true).Wait()
 }

@@ -6,9 +6,7 @@ import "github.com/ringo-ml/ringo/internal/bytesview"
 
 // ReduceScatter reduces src over all ranks and writes part r of the result, of len(dst) values, to
 // dst of rank r. len(src) must be Size x len(dst), equal on all ranks. src is only read; dst may be
-// this rank's part of src.
-//
-// Cost: every rank sends (N-1)/N of src.
+// this rank's part of src. Cost: every rank sends (N-1)/N of src.
 func ReduceScatter[T Number](g *Group, dst, src []T, op ReduceOp) error {
 	return reduceScatter(g, dst, src, op, true).Wait()
 }
@@ -29,9 +27,8 @@ func reduceScatter[T Number](g *Group, dst, src []T, op ReduceOp, blocking bool)
 }
 
 // Reduce replaces x on root by the reduction of all ranks' x, which must have equal lengths and is
-// only read on the other ranks.
-//
-// Cost: a short x travels up a binomial tree; a long x along a chain: every rank sends x once.
+// only read on the other ranks. Cost: a short x travels up a binomial tree; a long x along a chain:
+// every rank sends x once.
 func Reduce[T Number](g *Group, x []T, op ReduceOp, root int) error {
 	return reduce(g, x, op, root, true).Wait()
 }
@@ -52,9 +49,7 @@ func reduce[T Number](g *Group, x []T, op ReduceOp, root int, blocking bool) *Wo
 
 // Gather writes every rank's src, of equal lengths, to root's dst in rank order. On the root
 // len(dst) must be Size x len(src), and src may be the root's part of dst; on the other ranks dst
-// is not used and may be nil.
-//
-// Cost: the root receives (N-1)/N of dst.
+// is not used and may be nil. Cost: the root receives (N-1)/N of dst.
 func Gather[T Number](g *Group, dst, src []T, root int) error {
 	return gather(g, dst, src, root, true).Wait()
 }
@@ -81,9 +76,7 @@ func gather[T Number](g *Group, dst, src []T, root int, blocking bool) *Work {
 
 // Scatter writes part r of root's src, of len(dst) values, to dst of rank r. On the root len(src)
 // must be Size x len(dst), and dst may be the root's part of src; on the other ranks src is not
-// used and may be nil.
-//
-// Cost: the root sends (N-1)/N of src.
+// used and may be nil. Cost: the root sends (N-1)/N of src.
 func Scatter[T Number](g *Group, dst, src []T, root int) error {
 	return scatter(g, dst, src, root, true).Wait()
 }
@@ -109,9 +102,7 @@ func scatter[T Number](g *Group, dst, src []T, root int, blocking bool) *Work {
 }
 
 // AllToAll sends part r of src to rank r, as this rank's part of dst there. Both slices have Size
-// parts of equal lengths and must not overlap.
-//
-// Cost: every rank sends (N-1)/N of src.
+// parts of equal lengths and must not overlap. Cost: every rank sends (N-1)/N of src.
 func AllToAll[T Number](g *Group, dst, src []T) error { return allToAll(g, dst, src, true).Wait() }
 
 // StartAllToAll is AllToAll in the background: neither slice must be touched until Wait returns.

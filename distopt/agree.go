@@ -12,12 +12,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/modeltext"
 )
 
-// agreedBytes is the length of a rank's description of its strategy: a hash and the beginning of
-// the text.
+// agreedBytes is the number of bytes of a rank's description of its strategy, which ranks compare:
+// a hash and the beginning of the text.
 const agreedBytes = 128
 
-// agree reports ranks with different strategies. Their exchanges would not match, and all ranks
-// would wait until a timeout.
+// agree returns an error if ranks have different strategies. Otherwise their exchanges would not
+// match, and all ranks would wait until a timeout.
 func (o *Optimizer) agree(cfg Config) error {
 	if o.group.Size() == 1 {
 		return nil
@@ -34,8 +34,8 @@ func (o *Optimizer) agree(cfg Config) error {
 	return nil
 }
 
-// agreeModel reports ranks with other parameters or tables than rank 0: the first name or shape
-// that differs. Ranks compare a hash, and texts only if hashes differ.
+// agreeModel returns an error with the first parameter or table that differs from rank 0's in name
+// or shape. Ranks compare a hash, and texts only if hashes differ.
 func agreeModel(g *collective.Group, layers []bucket.Param, rows []Table) error {
 	if g.Size() == 1 {
 		return nil
@@ -76,8 +76,7 @@ func agreeModel(g *collective.Group, layers []bucket.Param, rows []Table) error 
 	return modeltext.Compare(all)
 }
 
-// strategyBytes encodes the strategy of cfg and the other settings that decide over exchanges and
-// the agreed gradient.
+// strategyBytes encodes the strategy of cfg and all other settings that must be equal on all ranks.
 func strategyBytes(cfg Config) []byte {
 	text := string(cfg.Strategy)
 	if c, err := cfg.chain(); err == nil && c != nil {

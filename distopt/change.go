@@ -15,8 +15,8 @@ import (
 // Strategy is the strategy of the next step.
 func (o *Optimizer) Strategy() Strategy { return o.cfg.Strategy }
 
-// Spars is the share or the threshold of the next step's selections; 0 where the
-// strategy has none.
+// Spars is the share of values, or the threshold, of the next step's selections; 0 if the strategy
+// has neither.
 func (o *Optimizer) Spars() float64 {
 	if !o.info.HasEffect(SettingSpars) {
 		return 0
@@ -34,11 +34,11 @@ func (o *Optimizer) Codec() string {
 	return c.String()
 }
 
-// SetStrategy changes the strategy of the following steps. Settings of Config apply where the new
-// strategy takes them. It is a collective call between steps, before the first GradReady or after
-// Step, with the same name on every rank. Residuals stay if the new strategy keeps some, else the
-// next step sends them; the first selections are exact. Leaving PartialUpdate first averages
-// parameters and optimizer state, because replicas would otherwise differ for good.
+// SetStrategy changes the strategy of the following steps. The new strategy uses the settings of
+// Config that it takes. All ranks call SetStrategy between steps, before the first GradReady or
+// after Step, with the same name. Residuals (unsent values) stay if the new strategy has residuals,
+// else the next step sends them; the first selections are exact. A change from PartialUpdate first
+// averages parameters and optimizer state: the ranks' copies would otherwise differ from then on.
 func (o *Optimizer) SetStrategy(s Strategy) error {
 	s, err := parseStrategy(string(s))
 	if err != nil {
@@ -56,7 +56,7 @@ func (o *Optimizer) SetStrategy(s Strategy) error {
 	return o.change(s, nil)
 }
 
-// change changes the strategy. A nil chain means the present one.
+// change changes the strategy. With a nil chain it uses the strategy's chain.
 func (o *Optimizer) change(s Strategy, chain *compress.Chain) error {
 	cfg, other := o.withStrategy(s)
 	switch {
@@ -78,8 +78,8 @@ func (o *Optimizer) change(s Strategy, chain *compress.Chain) error {
 	return nil
 }
 
-// withStrategy returns the configuration under another strategy. other is the share or threshold
-// that this strategy does not take.
+// withStrategy returns the configuration under another strategy. other is the share, if that
+// strategy takes a threshold, or conversely.
 func (o *Optimizer) withStrategy(to Strategy) (cfg Config, other float64) {
 	cfg, other = o.cfg, o.otherSpars
 	if (to == SparseThreshold) != (cfg.Strategy == SparseThreshold) {
@@ -89,7 +89,8 @@ func (o *Optimizer) withStrategy(to Strategy) (cfg Config, other float64) {
 	return cfg, other
 }
 
-// leave averages the replicas if only the old strategy lets replicas differ.
+// leave averages the ranks' copies of the parameters if they can differ under the old strategy and
+// not under the new one.
 func (o *Optimizer) leave(to Strategy) error {
 	if o.cfg.Strategy != PartialUpdate || to == PartialUpdate {
 		return nil
@@ -105,9 +106,9 @@ func (o *Optimizer) leave(to Strategy) error {
 	return nil
 }
 
-// SetSpars changes Config.Spars, the share or threshold of the following selections. It is a
-// collective call between steps, with the same value on every rank. Residuals stay; the next
-// selections are exact. The present value has no effect.
+// SetSpars changes Config.Spars, the share or threshold of the following selections. All ranks call
+// SetSpars between steps, with the same value. Residuals stay; the next selections are exact. A
+// call with the present value has no effect.
 func (o *Optimizer) SetSpars(spars float64) error {
 	if err := o.between("change spars"); err != nil {
 		return err
@@ -125,8 +126,8 @@ func (o *Optimizer) SetSpars(spars float64) error {
 	return o.adopt(cfg)
 }
 
-// SetChain changes to the strategy Custom with a chain of the caller. Like SetStrategy, it is a
-// collective call; the chain must be the same on every rank.
+// SetChain changes to the strategy Custom, with a chain of the caller. As with SetStrategy, all
+// ranks call it between steps, with the same chain.
 func (o *Optimizer) SetChain(c *compress.Chain) error {
 	if c == nil {
 		return fmt.Errorf("distopt: SetChain without a chain")
@@ -137,7 +138,7 @@ func (o *Optimizer) SetChain(c *compress.Chain) error {
 	return o.change(Custom, c)
 }
 
-// adopt takes over a strategy and its settings.
+// adopt makes cfg's strategy and settings those of the next step.
 func (o *Optimizer) adopt(cfg Config) error {
 	info, err := Lookup(cfg.Strategy)
 	if err != nil {
@@ -157,7 +158,7 @@ func (o *Optimizer) adopt(cfg Config) error {
 	return o.arrange()
 }
 
-// arrange derives the plan and all dependent state from the strategy.
+// arrange recomputes the plan of buckets, and all state that depends on it.
 func (o *Optimizer) arrange() error {
 	plan := o.agreed
 	if o.info.Plan != "" {
@@ -190,7 +191,7 @@ func (o *Optimizer) arrange() error {
 // Plan is the plan of the next step. Callers must not change it.
 func (o *Optimizer) Plan() Plan { return o.plan }
 
-// PlanName is the kind of plan: the only one of the strategy, else the one of Config or SetPlan.
+// PlanName is the kind of plan: the strategy's only one, or that of Config or SetPlan.
 func (o *Optimizer) PlanName() string {
 	if o.info.Plan != "" {
 		return o.info.Plan
@@ -198,9 +199,9 @@ func (o *Optimizer) PlanName() string {
 	return o.planName
 }
 
-// SetPlan changes to rank 0's plan. It is a collective call between steps; other ranks' plans are
-// ignored, but not their name, which PlanName returns. A codec's residuals stay. If the plan
-// changes, the next selections are exact. A strategy with a single plan returns an error.
+// SetPlan changes to rank 0's plan. All ranks call SetPlan between steps. Only rank 0's p is used;
+// name, which PlanName returns, must be equal on all ranks. Residuals stay. If the plan changes,
+// the next selections are exact. A strategy with a single plan returns an error.
 func (o *Optimizer) SetPlan(name string, p Plan) error {
 	if err := o.between("change the plan"); err != nil {
 		return err
@@ -265,8 +266,8 @@ func agreePlan(g *collective.Group, own bucket.Plan, layers []bucket.Param) (buc
 
 // Methods for measuring and choosing strategies (package tune).
 
-// Reducer returns the reducer of the gradients. Between two steps callers may use it, equally on
-// every rank.
+// Reducer returns the part that sums gradients over the ranks. Between two steps callers may use
+// it, equally on every rank.
 func (o *Optimizer) Reducer() exchange.Reducer { return o.reducer }
 
 // NewChain returns the chain of the strategy's gradients; nil means no compression.
@@ -293,8 +294,8 @@ func (c Config) Density() float64 {
 	return c.spars()
 }
 
-// Prepare sets spars, every and rule, as in Config, for a later SetStrategy. Call it between steps,
-// with the same values on every rank, while the present strategy takes none of these settings.
+// Prepare sets spars, every and rule, as in Config, for a later SetStrategy. All ranks call Prepare
+// between steps with the same values, while the present strategy takes none of these settings.
 func (o *Optimizer) Prepare(spars float64, every int, rule compress.Rule) error {
 	if err := o.between("call Prepare"); err != nil {
 		return err

@@ -8,15 +8,15 @@ import (
 	"github.com/ringo-ml/ringo/internal/exchange"
 )
 
-// codec compresses a bucket's gradients before the exchange and retains the residuals.
+// codec compresses a bucket's gradients before the exchange and keeps residuals, the unsent values.
 type codec struct {
 	local  *compress.Compressor // nil: no compression
 	pool   compress.Pool        // threads of the pool; nil: the caller's thread
 	code   compress.Quantiser   // values on the wire; nil: float32
 	groups []compress.Bucket
 	sparse []compress.Sparse // selected entries, by bucket
-	// carriesResidual reports whether local has residuals of an earlier strategy, unused by its
-	// chain, which the next step sends.
+	// carriesResidual reports whether local has residuals of an earlier strategy, which the next
+	// step sends, although the chain uses no residuals.
 	carriesResidual bool
 }
 
@@ -47,8 +47,8 @@ func (c *codec) use(chain *compress.Chain, layers []bucket.Param, n int) (err er
 	return err
 }
 
-// newCodecCarrying returns a codec without state. If owes, the codec has residuals of zero, for the
-// caller to fill; the next step sends them.
+// newCodecCarrying returns a codec without state. If owes is true, it has residuals of zero for the
+// caller to fill, which the next step sends.
 func (c *codec) newCodecCarrying(owes bool, layers []bucket.Param, n int) (codec, error) {
 	out := codec{pool: c.pool}
 	if !owes {
@@ -64,7 +64,7 @@ func (c *codec) newCodecCarrying(owes bool, layers []bucket.Param, n int) (codec
 	return out, nil
 }
 
-// halves reports whether ranks add values in 16 bits.
+// halves reports whether the ranks add values of q as 16-bit numbers.
 func halves(q compress.Quantiser) bool {
 	return q.Code() == compress.CodeFP16 || q.Code() == compress.CodeBF16
 }
@@ -78,8 +78,8 @@ func paramsOf(layers []bucket.Param) []compress.Param {
 	return out
 }
 
-// group makes the plan's buckets the groups of the chain. perLayer selects from each layer
-// separately.
+// group makes the plan's buckets the groups of the chain. With perLayer each layer has a separate
+// selection.
 func (c *codec) group(plan bucket.Plan, layers []bucket.Param, perLayer bool) error {
 	if c.local == nil {
 		c.sparse = nil
@@ -122,15 +122,16 @@ func (c *codec) encode(b int, grads []float32) error {
 	return c.local.Round(b, grads)
 }
 
-// clean zeroes the padding of an agreed bucket, because codes with blocks can write to it.
+// clean zeroes the padding between parameters in the sum x of a bucket: codes of blocks can write
+// other values to it.
 func (c *codec) clean(lo int, x []float32) {
 	if c.local != nil && c.code != nil && c.code.Block() > 1 {
 		c.local.Layout().ClearPadding(lo, x)
 	}
 }
 
-// restoreExcluded adds to the residual this rank's contribution to excluded entries, and its share
-// of the sum's compression error.
+// restoreExcluded adds to the residual what the sum of op lacks: this rank's part of entries that
+// the sum excluded, and its share of the compression error of the sum.
 func (c *codec) restoreExcluded(op *exchange.Request) {
 	if op.Sent.Excluded > 0 {
 		op.Sparse.AddTo(c.local.Residual(op.Lo, op.Lo+len(op.X)))
@@ -140,9 +141,9 @@ func (c *codec) restoreExcluded(op *exchange.Request) {
 	}
 }
 
-// restoreUnsent returns the selected entries of a failed bucket to the residual, which then has the
-// gradient and the old residual. A dense code retains only its rounding error, because sums
-// overwrite the values to send.
+// restoreUnsent returns the selected entries of a failed bucket to the residual, which is then the
+// gradient plus the old residual. Without a selection it restores only the rounding error, because
+// the sum overwrites the sent values.
 func (c *codec) restoreUnsent(op *exchange.Request) {
 	if op.Sparse == nil {
 		return
@@ -154,8 +155,8 @@ func (c *codec) restoreUnsent(op *exchange.Request) {
 	all.AddTo(c.local.Residual(op.Lo, op.Lo+len(op.X)))
 }
 
-// endStep ends a step, which sent any carried residual. It drops a chain without work left, and
-// then returns true.
+// endStep ends a step, which sent any residual of an earlier strategy. If the chain then has no
+// more use, endStep drops it and returns true.
 func (c *codec) endStep() bool {
 	if !c.carriesResidual || !c.local.Chain().Identity() {
 		return false

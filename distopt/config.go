@@ -24,15 +24,15 @@ const (
 func Plans() []string { return []string{PlanOne, PlanPerLayer, PlanFixed} }
 
 // Config selects how ranks agree on a step's gradients. The zero value means fp32 in buckets of the
-// default size. A setting without effect on the strategy is an error.
+// default size. A setting that has no effect under the strategy is an error.
 type Config struct {
 	// Strategy is FP32 if empty, or Custom with a Chain.
 	Strategy Strategy
-	// Chain replaces the chain of a named strategy. It receives the sum over the backwards of a
-	// step, bucket by bucket.
+	// Chain replaces the chain of a named strategy. Its input is the sum of the gradients of all
+	// backward passes of a step, bucket by bucket.
 	Chain *compress.Chain `json:"-"`
-	// Reducer sums gradients over the ranks; its caller closes it. nil means a reducer over the
-	// group, from New to Close.
+	// Reducer sums gradients over the ranks; the caller closes it. nil means that New makes a
+	// reducer over the group, and Close closes it.
 	Reducer exchange.Reducer `json:"-"`
 	// Plan is the rule that merges layers into buckets: "one", "per-layer" or "fixed". Empty means
 	// the strategy's only plan, if it has one, or "fixed".
@@ -40,16 +40,17 @@ type Config struct {
 	// BucketBytes is the size of a bucket under "fixed"; 0 means bucket.DefaultBytes. With another
 	// plan it is an error.
 	BucketBytes int
-	// ClipNorm bounds the Euclidean norm of the whole agreed gradient; 0 is off.
+	// ClipNorm limits the Euclidean norm of the whole mean gradient; 0 means no limit.
 	ClipNorm float64
-	// NonFinite is the consequence of a gradient that is not finite on any rank. "end" or empty:
-	// Step fails. "skip": no rank applies the step, and StepTimes.Skipped has the reason. With
-	// "skip", updates begin after the last sum, and strategies that keep residuals, clip values or
-	// average parameters exchange after backward.
+	// NonFinite selects the consequence of a gradient that is not finite on any rank. With "end" or
+	// "" Step fails. With "skip" no rank applies the step, and StepTimes.Skipped has the reason;
+	// updates then begin after the last sum, and strategies that keep residuals, clip values or
+	// average parameters exchange after backward instead of during backward.
 	NonFinite string
-	// Accumulation is the number of backwards in a step. Their gradients are averaged. 0 means 1.
+	// Accumulation is the number of backward passes per step, which are averaged. 0 means 1.
 	Accumulation int
-	// Partitions is the number of parts of the parameters under PartialUpdate; 0 means 4.
+	// Partitions is the number of parts of the parameters under PartialUpdate, which averages one
+	// part per step. 0 means 4.
 	Partitions int
 	// Spars is the share of values that a selection sends, above 0 and at most 1, or the least
 	// magnitude under SparseThreshold; 0 means DefaultSpars. A bucket of n values without padding
@@ -62,8 +63,8 @@ type Config struct {
 	// ClipValue limits each value of this rank's gradient to [-ClipValue, ClipValue] before
 	// selection or cast; 0 is off.
 	ClipValue float64
-	// Momentum is the factor of DGC's momentum correction, for any strategy with a
-	// selection; 0 is off. The wrapped optimizer should then have none.
+	// Momentum is the factor of DGC's momentum correction, for any strategy with a selection; 0
+	// means none. With a factor, the wrapped optimizer should have no momentum.
 	Momentum float64
 	// SparseAlgorithm is the algorithm for selected entries, one of exchange.Algorithms. Empty
 	// means exchange.Choose. It applies to the reducer of New only.
@@ -72,18 +73,18 @@ type Config struct {
 	// sends. Traffic then does not grow with the number of ranks (Ok-Topk; Li and Hoefler, PPoPP
 	// 2022). Excluded entries stay in the residual. It requires exchange.Split.
 	LimitSum bool
-	// LayerThresholds selects from each layer of a bucket separately, with separate thresholds. The
-	// layers still travel together.
+	// LayerThresholds gives each layer of a bucket a separate selection and threshold. The layers
+	// still travel as one message.
 	LayerThresholds bool
-	// Update selects the ranks that update the parameters. Empty means UpdateSharded under FP32 if
-	// all ranks can, else UpdateWhole. The result has the same bits.
+	// Update selects which ranks update the parameters. Empty means UpdateSharded under FP32 if all
+	// ranks can, else UpdateWhole. Both give the same bits.
 	Update Update
 	// Pool is the thread pool of selections; nil means the caller's thread. The result does not
 	// depend on Pool.
 	Pool compress.Pool `json:"-"`
-	// Workers are the job's virtual workers: a step has a backward with GradReady for each of this
-	// rank's workers, and the mean is over all workers, with the same bits for any number of ranks.
-	// nil means that each rank is a worker.
+	// Workers are the job's virtual workers, parts of a run with separate samples. A step then has
+	// a backward pass with GradReady for each of this rank's workers. The mean is over all workers,
+	// with the same bits for any number of ranks. nil means that each rank is one worker.
 	Workers *exchange.Workers `json:"-"`
 }
 
@@ -122,8 +123,8 @@ func (c Config) checkStrategy(f *setting.Faults) {
 	c.checkSettings(i, f)
 }
 
-// maxEntries returns the maximum number of entries in the sparse sum of a bucket g; 0 means no
-// limit.
+// maxEntries returns the maximum number of entries that the sum of sparse gradients of bucket g may
+// have; 0 means no limit.
 func (c Config) maxEntries(l *compress.Layout, g compress.Bucket) (n int) {
 	if !c.LimitSum {
 		return 0

@@ -1,17 +1,19 @@
 // Package distopt wraps an optimizer so that several ranks train one model (after DistOpt of Apache
 // SINGA).
 //
-// In a step, backward calls GradReady for each layer with a final gradient. Complete buckets are
-// compressed by the strategy and sent immediately, in plan order, during backward. Step waits for
-// the remaining buckets, updates each as soon as ranks agree on it, and returns. Gradients and
-// parameters are two arenas of the same layout; all work is in place. Row-sparse tables are outside
-// the arenas: their gradients travel as ids and rows, in every strategy.
+// In a step, the backward pass calls GradReady for each layer as soon as its gradient is final.
+// Layers are grouped into buckets, in the order of a plan. A complete bucket is compressed by the
+// strategy and sent immediately, during backward. Step waits for the remaining buckets, updates the
+// parameters of each bucket as soon as it has the ranks' sum, and returns. All gradients are one
+// slice (arena), all parameters another, with the same layout; all work is in place. Row-sparse
+// tables are outside the arenas: their gradients travel as ids and rows, in every strategy.
 //
 // If ranks share memory and both arenas are in it, each rank under FP32 sums and updates a part of
 // each bucket, and writes the result to all ranks, as soon as all have the bucket's gradients. From
 // the first GradReady of a step until Step returns, only the running backward may read parameters,
 // and the wrapped optimizer's settings, such as its learning rate, must not change. Gradients are
-// undefined after Step. The optimizer's State is whole on no rank until GatherState.
+// undefined after Step. With such updates no rank has the optimizer's whole State before
+// GatherState.
 //
 //	opt, err := distopt.New(group, sgd, layers, params, grads, tables, distopt.Config{})
 //	defer opt.Close()
@@ -21,9 +23,9 @@
 //	    err = opt.Step()
 //	}
 //
-// A step that fails on a single rank ends the steps of all ranks, see Step. Other ranks do not
-// notice an error between two calls: its caller reports it with ringo.Run, Job.Fail, or Group.Fail
-// of package collective.
+// A step that fails on a single rank fails on all ranks, see Step. An error of the program between
+// two calls does not reach other ranks: report it with ringo.Run, Job.Fail, or Group.Fail of
+// package collective.
 package distopt
 
 import (
@@ -84,11 +86,12 @@ type (
 	Plan = bucket.Plan
 )
 
-// New wraps opt. With a nil opt, processes at the other end of cfg.Reducer update the parameters.
-// layers cover params and grads, two arenas of the same length, in the order of backward. rows are
-// tables, which need an optim.RowOptimizer. Rank 0 computes and broadcasts the plan, so New is a
-// collective call. Errors: a bad configuration (all errors together), arenas that do not fit the
-// layers, ranks with different strategies, or a failed broadcast.
+// New wraps opt. With a nil opt, the processes with which cfg.Reducer exchanges update the
+// parameters. layers cover params and grads, two arenas of the same length, in the order of
+// backward. rows are tables, which need an optim.RowOptimizer. All ranks must call New, because
+// rank 0 computes and broadcasts the plan of buckets. Errors: a bad configuration (all errors
+// together), arenas that do not fit the layers, ranks with different strategies, or a failed
+// broadcast.
 func New(g *collective.Group, opt optim.Optimizer, layers []Param, params, grads []float32, rows []Table, cfg Config) (*Optimizer, error) {
 	if err := errors.Join(cfg.Validate(), checkArenas(layers, params, grads)); err != nil {
 		return nil, fmt.Errorf("distopt: %w", err)
@@ -161,8 +164,8 @@ func checkArenas(layers []bucket.Param, params, grads []float32) error {
 	return nil
 }
 
-// Explain names in one line the algorithms for the entries of the plan's largest bucket. It returns
-// "" if the strategy selects no entries or the reducer has no Explain.
+// Explain names, in one line, the algorithms that sum the selected entries of the plan's largest
+// bucket. It returns "" if the strategy selects no entries or the reducer has no Explain.
 func (o *Optimizer) Explain() string {
 	e, ok := o.reducer.(interface {
 		Explain(op *exchange.Request) string
@@ -175,8 +178,7 @@ func (o *Optimizer) Explain() string {
 }
 
 // Close ends the reducer of New. After an error in the middle of a step, Close first waits for
-// sharded updates in flight, because these write to the arenas: the other ranks complete them, or
-// the group fails. No call may follow Close.
+// updates that ranks of a host divide, because these write to the arenas. No call may follow Close.
 func (o *Optimizer) Close() error {
 	o.drainShards()
 	if o.cfg.Reducer != nil {
@@ -188,8 +190,8 @@ func (o *Optimizer) Close() error {
 	return nil
 }
 
-// Broadcast copies parameters, tables and optimizer state from rank 0 to every rank. The codec's
-// residuals stay separate.
+// Broadcast copies parameters, tables and optimizer state from rank 0 to every rank, but not the
+// residuals of compression, which differ.
 func (o *Optimizer) Broadcast() error {
 	if err := o.GatherState(0); err != nil {
 		return err
@@ -219,9 +221,9 @@ func (o *Optimizer) optState() []optim.State {
 // Steps is the number of completed steps.
 func (o *Optimizer) Steps() int64 { return o.step }
 
-// SetSteps sets the number of completed steps, for a run that continues from a checkpoint:
-// PartialUpdate's partitions follow the count. Call it between steps, with the same number on every
-// rank.
+// SetSteps sets the number of completed steps, for a run that continues from a checkpoint: the part
+// of the parameters that PartialUpdate averages next depends on it. All ranks call it between
+// steps, with the same number.
 func (o *Optimizer) SetSteps(n int64) error {
 	if err := o.between("call SetSteps"); err != nil {
 		return err
@@ -233,8 +235,8 @@ func (o *Optimizer) SetSteps(n int64) error {
 	return nil
 }
 
-// between reports a call in the middle of a step, because it would change data of exchanges in
-// flight.
+// between returns an error if a step has begun: the call named by what would change data of
+// exchanges in flight.
 func (o *Optimizer) between(what string) error {
 	if o.queue.Begun() {
 		return fmt.Errorf("distopt: step %d has begun: %s before backward, or after Step", o.step, what)

@@ -6,8 +6,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/failure"
 )
 
-// Error adds the step and the bucket to an error. Err names the operation, the rank and the peer,
-// or the parameter with a gradient that cannot be sent.
+// Error adds the step and the bucket to an error. Err has the operation, the rank and the peer, or
+// the parameter with a gradient that cannot be sent.
 type Error struct {
 	// Step is the number of steps completed before, as Steps returns it.
 	Step int64
@@ -50,15 +50,16 @@ func (e *Error) bucket() string {
 	return failure.Bucket(fmt.Sprintf("bucket %d", e.Bucket), e.First, e.Last)
 }
 
-// fail stores the first error, for Step to return.
+// fail stores the first error of a step, for Step to return.
 func (o *Optimizer) fail(err error) {
 	if o.fault == nil {
 		o.fault = err
 	}
 }
 
-// breakGroup reports this rank's error to the other ranks and returns it. A failed exchange has
-// broken the group already, and an error that all ranks share, such as a bad norm, needs no report.
+// breakGroup reports this rank's error to the other ranks and returns it. No report is necessary if
+// a failed exchange has already broken the group, or if all ranks have the same error, such as a
+// norm that is not finite.
 func (o *Optimizer) breakGroup() error {
 	if o.fault != nil && !o.alike && o.group.Size() > 1 {
 		_ = o.group.Fail(o.fault)
@@ -66,7 +67,7 @@ func (o *Optimizer) breakGroup() error {
 	return o.fault
 }
 
-// failStep fails the step in progress with an error of no bucket.
+// failStep fails the step in progress with an error that concerns no bucket.
 func (o *Optimizer) failStep(what string, err error) {
 	o.fail(&Error{Step: o.step, Doing: what, Err: err})
 }

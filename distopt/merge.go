@@ -19,7 +19,7 @@ type merger struct {
 	rows        []float32
 }
 
-// repeat is a further row of an id in the result.
+// repeat is a row of the result to which another row of the same id is added.
 type repeat struct{ to, from int32 }
 
 // merge returns each id once, ascending, with the sum of its rows in rank order. ids concatenates
@@ -42,10 +42,9 @@ func (m *merger) merge(dim int, counts []int, ids []int32, rows []float32) ([]in
 	return m.ids, m.rows
 }
 
-// part folds the rows of two ranks so that both can be applied sequentially. Rows of common ids are
-// added in place to the first rank's rows and removed from the second's, which part returns. Every
-// id is then in a single list, with the sum of merge. Cost: O(n + dim r) for r common ids: no sort,
-// and most rows do not move.
+// part divides the sums of two ranks' rows into two lists, so that they need not be sorted: both
+// can be applied sequentially. Rows of common ids are added in place to the first rank's rows and
+// removed from the second's, which part returns. Cost: O(n + dim r) for r common ids.
 func (m *merger) part(dim int, counts []int, ids []int32, rows []float32) ([]int32, []float32) {
 	n := counts[0]
 	first, second, theirs := ids[:n], ids[n:], rows[n*dim:]
@@ -68,9 +67,9 @@ func (m *merger) part(dim int, counts []int, ids []int32, rows []float32) ([]int
 	return second[:kept], theirs[:kept*dim]
 }
 
-// split copies another rank's rows and does not change them. It returns the ids that own lacks,
-// ascending, with their rows; rows of common ids wait for fold. Cost: O(n + dim n) for n ids; each
-// row is read once.
+// split copies another rank's rows and does not change them. It returns the ids that are not in
+// own, ascending, with their rows; rows of common ids are kept for fold. Cost: O(n + dim n) for n
+// ids; each row is read once.
 func (m *merger) split(dim int, own, ids []int32, rows []float32) ([]int32, []float32) {
 	m.common(own, ids)
 	rest := len(ids) - len(m.repeats)
@@ -99,8 +98,8 @@ func (m *merger) fold(dim int, rows []float32) {
 }
 
 // common finds the ids in both lists, ascending, without a branch that depends on their order. Both
-// lists are cut at the same id and both halves are scanned simultaneously, so that neither waits
-// for the loads of the other.
+// lists are cut at the same id, and both halves are searched simultaneously, so that each runs
+// while the other waits for memory.
 func (m *merger) common(a, b []int32) {
 	m.repeats = m.repeats[:0]
 	cut, cutB := len(a)/2, 0
@@ -126,7 +125,7 @@ func (m *merger) common(a, b []int32) {
 	m.repeats = commonFrom(m.repeats, a, b, cut+k, cutB+l)
 }
 
-// commonFrom continues in one pair of lists.
+// commonFrom continues common in one pair of lists, from indices i and j on.
 func commonFrom(found []repeat, a, b []int32, i, j int) []repeat {
 	for i < len(a) && j < len(b) {
 		x, y := a[i], b[j]
@@ -141,8 +140,7 @@ func commonFrom(found []repeat, a, b []int32, i, j int) []repeat {
 // upTo is 1 if x <= y, else 0.
 func upTo(x, y int32) int { return int(uint64(int64(x)-int64(y)-1) >> 63) }
 
-// list makes the keys, a run for each rank with ids. If ids are equal, the lower rank has the lower
-// key.
+// list makes sorted keys for each rank. For equal ids, the lower rank has the lower key.
 func (m *merger) list(counts []int, ids []int32) {
 	m.keys, m.spare = bytesview.Sized(m.keys, len(ids)), bytesview.Sized(m.spare, len(ids))
 	for i, id := range ids {
@@ -157,7 +155,7 @@ func (m *merger) list(counts []int, ids []int32) {
 	}
 }
 
-// halve merges every two neighbouring runs.
+// halve merges every two neighbouring sorted runs, which halves their number.
 func (m *merger) halve() {
 	at, kept := 0, 0
 	for i := 0; i < len(m.runs); i += 2 {
@@ -184,7 +182,7 @@ func mergeRuns(out, a, b []uint64) {
 	copy(out[i+j:], b[j:]) // a or b is empty
 }
 
-// unite finds the first row of each id and its repeats.
+// unite finds the first row of each id, and the other rows of the id.
 func (m *merger) unite() {
 	m.ids, m.from = bytesview.Sized(m.ids, len(m.keys)), bytesview.Sized(m.from, len(m.keys))
 	m.repeats = m.repeats[:0]

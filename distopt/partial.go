@@ -9,8 +9,9 @@ import (
 )
 
 // partialStep updates all parameters locally, then averages one partition. Tables are updated as
-// under FP32, so that tables are equal on all ranks and untouched rows do not move. Their gradient
-// is therefore clipped by a separate norm, and the dense gradient by this rank's norm.
+// under FP32, so that they are equal on all ranks and untouched rows do not change. The norm of
+// table gradients, over all ranks, therefore limits them alone; dense gradients are limited by this
+// rank's norm.
 func (o *Optimizer) partialStep() {
 	factor, ok := o.clipFactor(true, false)
 	if !ok || o.cfg.ClipNorm == 0 && !o.soundAll() {
@@ -29,7 +30,7 @@ func (o *Optimizer) partialStep() {
 	o.watch.now.Exposed = time.Since(start)
 }
 
-// averagePartition averages the partition of this step over the ranks.
+// averagePartition averages, over the ranks, the part of the parameters that this step selects.
 func (o *Optimizer) averagePartition() {
 	parts, op := o.cfg.partitions(), &o.partial
 	k := int((o.step - o.skip.count) % int64(parts))
@@ -57,8 +58,8 @@ func partition(n, k, i int) (lo, hi int) {
 	return min(n, lines*i/k*line), min(n, lines*(i+1)/k*line)
 }
 
-// fitsRule rejects an update rule under PartialUpdate that computes parameters from accumulated
-// sums: the next step would undo the average.
+// fitsRule returns an error if the optimizer computes parameters from accumulated sums: under
+// PartialUpdate its next step would undo the average.
 func (o *Optimizer) fitsRule(s Strategy) error {
 	if s == PartialUpdate && o.opt == nil {
 		return fmt.Errorf("distopt: strategy %s without an optimizer: it averages parameters that this rank has updated", s)
@@ -69,8 +70,9 @@ func (o *Optimizer) fitsRule(s Strategy) error {
 	return nil
 }
 
-// Sync averages the parameters if the strategy lets replicas differ. Tables never differ. All ranks
-// must call it before evaluating, hashing or saving. Other strategies cost no exchange.
+// Sync averages the parameters if the ranks' copies can differ under the strategy. Tables never
+// differ. All ranks must call it before they evaluate, hash or save. Under other strategies Sync
+// exchanges no data.
 func (o *Optimizer) Sync() error {
 	if o.cfg.Strategy != PartialUpdate {
 		return nil

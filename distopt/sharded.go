@@ -16,14 +16,14 @@ type Update string
 const (
 	// UpdateWhole: every rank updates all parameters.
 	UpdateWhole Update = "whole"
-	// UpdateSharded: each rank updates a part and writes it to all ranks. Ranks must share memory
-	// with both arenas, and sum in it. It applies to FP32; other strategies use UpdateWhole.
+	// UpdateSharded: each rank updates a part of the parameters and writes it to all ranks. Both
+	// arenas must be in memory that the ranks share. It applies to FP32; other strategies use
+	// UpdateWhole.
 	UpdateSharded Update = "sharded"
 )
 
-// SetSharding enables sharded updates, as at first, or disables them for the following steps. It is
-// a collective call between steps, with the same value on every rank. A tune.Tuner calls it as
-// well.
+// SetSharding enables updates that the ranks divide (the initial state), or disables them for the
+// following steps. All ranks call it between steps with the same value. A tune.Tuner also calls it.
 func (o *Optimizer) SetSharding(on bool) error {
 	if err := o.between("call SetSharding"); err != nil {
 		return err
@@ -41,8 +41,8 @@ func (o *Optimizer) CanShard() bool { return o.shards.can }
 // shards assigns each bucket's parameters to the ranks that update them.
 //
 // Without ClipNorm, a bucket is summed and updated in one pass as soon as all ranks have its
-// gradients, during backward, which does not use the bucket's parameters any more. With ClipNorm,
-// owners sum first and update after the norm is known.
+// gradients. Backward still runs, but no longer uses the bucket's parameters. With ClipNorm, each
+// rank sums its parts first, and updates them when the norm is known.
 type shards struct {
 	can   bool // all ranks can, and none has UpdateWhole
 	off   bool // disabled by SetSharding
@@ -85,8 +85,8 @@ func (o *Optimizer) cannotShard() error {
 	return nil
 }
 
-// agreeShards determines whether all ranks can shard the update and none has UpdateWhole. It is a
-// collective call. With UpdateSharded, a rank that cannot is an error.
+// agreeShards determines whether all ranks can divide the update and none has UpdateWhole. All
+// ranks call it. With UpdateSharded it returns an error if a rank cannot.
 func (o *Optimizer) agreeShards() error {
 	why := o.cannotShard()
 	can := []uint8{1}
@@ -109,8 +109,8 @@ func (o *Optimizer) agreeShards() error {
 // Sharded reports whether ranks shard the next step's update.
 func (o *Optimizer) Sharded() bool { return o.shards.on }
 
-// arrangeShards prepares the shards of the plan. It is a collective call: another plan has other
-// owners, and another strategy may have none.
+// arrangeShards divides the plan's buckets between the ranks. All ranks call it after a change of
+// the plan or the strategy; the new strategy may have no sharded updates.
 func (o *Optimizer) arrangeShards() error {
 	if err := o.bringState(everyone); err != nil {
 		return err
@@ -159,8 +159,8 @@ func (o *Optimizer) arrangeShards() error {
 	return nil
 }
 
-// summedElsewhere reports a bucket that the table of algorithms, equal on every rank, does not sum
-// in shared memory: the sums may have other bits.
+// summedElsewhere returns an error if an allreduce of a bucket's length would not use shared memory
+// on these ranks: then sharded sums may have other bits.
 func (o *Optimizer) summedElsewhere() error {
 	for b, k := range o.plan {
 		if err := collective.CanShard(o.group, o.grads[k.Lo:k.Hi]); err != nil {
@@ -270,13 +270,13 @@ func (o *Optimizer) drainShards() {
 	}
 }
 
-// everyone is the root of bringState for all ranks; nobody means that no rank has the whole state.
+// everyone is the root of bringState that stands for all ranks; nobody means that no rank has the
+// whole state.
 const everyone, nobody = -1, -1
 
-// GatherState makes the wrapped optimizer's State whole on rank root. With sharded updates, a
-// rank's copies of other ranks' parts are stale. It is a collective call between steps, necessary
-// before State is read, saved or overwritten. If root has the whole state already, the call costs
-// no exchange.
+// GatherState makes the wrapped optimizer's State whole on rank root. If ranks divide updates, each
+// has current state of its own parts only. All ranks call GatherState between steps, before State
+// is read, saved or overwritten. If root already has the whole state, no data are exchanged.
 func (o *Optimizer) GatherState(root int) error {
 	if err := o.between("call GatherState"); err != nil {
 		return err

@@ -10,12 +10,12 @@ import (
 )
 
 // With Config.NonFinite "skip", a step is applied on all ranks or on none: ranks agree before any
-// rank changes a parameter, a row, optimizer state or a residual. Without codec state, the sums
-// show a gradient that is not finite to all ranks alike, so exchanges run during backward and
-// updates afterwards. A codec with state changes it when it encodes, and PartialUpdate has no sum
-// of gradients: ranks with these agree after backward and exchange then.
+// rank changes a parameter, a row, optimizer state or a residual. If compression has no state, a
+// gradient that is not finite makes the sum not finite on all ranks: exchanges run during backward,
+// and updates afterwards. Compression with residuals changes them when it encodes, and
+// PartialUpdate has no sum of gradients: there ranks first agree after backward, and then exchange.
 
-// causeBytes limits the text of a skip reason that ranks share.
+// causeBytes limits the text of the reason to skip a step, which one rank sends to all.
 const causeBytes = 512
 
 // skips counts and explains steps that were not applied.
@@ -37,8 +37,8 @@ func (o *Optimizer) Reject(cause error) {
 	o.skip.cause = cause
 }
 
-// checkSkip rejects "skip" if this rank does not update the parameters, because sent gradients
-// cannot be taken back.
+// checkSkip returns an error for "skip" if this rank sends gradients to servers that update the
+// parameters: sent gradients cannot be taken back.
 func (c Config) checkSkip(updates bool) error {
 	if c.skips() && !updates {
 		return errors.New("distopt: training.non-finite skip has no effect with servers that update the parameters: sent gradients cannot be withdrawn")
@@ -46,13 +46,13 @@ func (c Config) checkSkip(updates bool) error {
 	return nil
 }
 
-// gated reports whether ranks agree before the exchange.
+// gated reports whether ranks must agree to apply the step before they exchange.
 func (o *Optimizer) gated() bool {
 	return o.cfg.skips() && (o.codec.local != nil || o.cfg.Strategy == PartialUpdate)
 }
 
-// completeRejected marks layers and tables ready if Reject replaced their backward, because other
-// ranks wait for their exchange.
+// completeRejected marks all layers and tables ready if the program called Reject instead of
+// backward: other ranks wait for their exchange.
 func (o *Optimizer) completeRejected() {
 	if o.skip.cause == nil {
 		return
@@ -209,7 +209,7 @@ func (o *Optimizer) agreeToApply(cause error) bool {
 	return false
 }
 
-// skipped ends a step that was not applied. It reports false for an applied step.
+// skipped reports whether the step was not applied, and ends such a step.
 func (o *Optimizer) skipped() bool {
 	why := o.skip.last
 	if o.fault != nil || why == nil {

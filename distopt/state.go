@@ -10,11 +10,11 @@ import (
 
 // State returns this rank's part of a checkpoint: residuals and velocities, named by parameter, and
 // thresholds, named by range, as compress.Compressor.State. Names and lengths are equal on all
-// ranks, values are not. Callers may read and overwrite them between steps. Written back after
-// Restore of the same Setup, they continue a run with the same bits.
+// ranks, values are not. Callers may read and overwrite them between steps. To continue a run with
+// the same bits, call Restore with the same Setup, then write them back.
 //
-// With Config.Workers these are the parts of this rank's workers, one after the other, each with
-// the same names.
+// With Config.Workers the result has the parts of all workers of this rank, sequentially, with the
+// same names in each part.
 func (o *Optimizer) State() (all []optim.State) {
 	if o.codec.local == nil {
 		return nil
@@ -25,20 +25,20 @@ func (o *Optimizer) State() (all []optim.State) {
 	return all
 }
 
-// Setup is the configuration that State belongs to, with all changes since New. Restore it before
-// State. It is equal on all ranks and can be written as JSON.
+// Setup is the configuration that State belongs to, with all changes since New. To continue a run,
+// first pass it to Restore, then write back State. It is equal on all ranks and has a JSON form.
 type Setup struct {
 	Strategy Strategy `json:"strategy"`
 	// Spars is the share or the threshold. Strategies without either retain the value.
 	Spars float64 `json:"spars,omitempty"`
-	// Other is the share for SetStrategy while Spars is a threshold, and conversely.
+	// Other is the share of values while Spars is a threshold, for a later SetStrategy; and
+	// conversely.
 	Other    float64 `json:"other_spars,omitempty"`
 	PlanName string  `json:"plan"`
-	// Last is the agreed plan, as the index of each bucket's last layer, and SHA256 its hash, even
-	// if the strategy has a fixed plan.
+	// Last describes the plan: the index of each bucket's last layer. SHA256 is the plan's hash.
 	Last   []int  `json:"last_layers"`
 	SHA256 string `json:"plan_sha256"`
-	// CarriesResidual reports residuals of an earlier strategy that the next step sends.
+	// CarriesResidual reports whether the next step sends residuals of an earlier strategy.
 	CarriesResidual bool `json:"owes,omitempty"`
 	// Skipped is the number of steps that were not applied, see Config.NonFinite.
 	Skipped int64 `json:"skipped,omitempty"`
@@ -53,9 +53,9 @@ func (o *Optimizer) Setup() Setup {
 	return s
 }
 
-// Restore continues a run saved with s. Call it between steps, with the same value on every rank;
-// the caller writes back parameters, optimizer state and State. s does not contain a custom chain:
-// pass it to New or SetChain first.
+// Restore continues a run that was saved with s. All ranks call it between steps with the same
+// value; the caller writes back parameters, optimizer state and State. s does not contain a custom
+// chain: pass it to New or SetChain first.
 func (o *Optimizer) Restore(s Setup) error {
 	if err := o.between("call Restore"); err != nil {
 		return err

@@ -36,13 +36,13 @@ func (o *Optimizer) GradReady(param int) {
 	if o.cfg.Strategy == PartialUpdate {
 		return
 	}
-	// If computation uses every core, exchanges run here: between two layers, when the caches hold
-	// no data that is still needed.
+	// If computation uses every core, the goroutines of exchanges run here, between two layers,
+	// when the caches hold no data that is still needed.
 	runtime.Gosched()
 	o.watch.compressDone(since)
 }
 
-// send compresses a complete bucket and starts its exchange, which casts values to 16 bits.
+// send compresses a complete bucket and starts its exchange.
 func (o *Optimizer) send(b int) {
 	if o.shards.on {
 		o.startShard(b)
@@ -79,10 +79,10 @@ func (o *Optimizer) send(b int) {
 
 // Step ends the step of backward: it waits for the remaining sums and updates the parameters. After
 // an error, which names the step and the bucket, the parameters are not usable on this rank and
-// every later Step returns the same error. Selected entries of buckets without agreement return to
-// the residual: State has the gradients of the step and the old residuals. After a gradient that is
-// not finite, residuals and velocities can have such values too, and the run cannot continue from
-// them. Config.NonFinite "skip" leaves residuals and velocities unchanged.
+// every later Step returns the same error. Selected entries of buckets without a sum return to the
+// residual: State then has the gradients of the step plus the old residuals. After a gradient that
+// is not finite, residuals and velocities can have such values too, and the run cannot continue
+// from them. With Config.NonFinite "skip", residuals and velocities do not change.
 //
 // If the error is local, such as a layer or rows of the wrong size, or a gradient without a code,
 // Step breaks the group: other ranks would wait for this rank. Their steps fail immediately with an
@@ -140,8 +140,8 @@ func (o *Optimizer) apply() {
 	}
 }
 
-// averageStep waits for each bucket's sum and updates with it. Without clipping, a bucket is
-// updated while later buckets and table rows still travel; the norm of the whole gradient is only
+// averageStep waits for each bucket's sum and updates its parameters. Without ClipNorm, a bucket is
+// updated while later buckets and table rows are still in transit; with ClipNorm the norm is only
 // known after the last bucket.
 func (o *Optimizer) averageStep() {
 	for b := range o.plan {
@@ -186,7 +186,7 @@ func (o *Optimizer) gatherTables() bool {
 	return true
 }
 
-// wait waits for a bucket and reports whether it was agreed.
+// wait waits for the sum of a bucket and reports whether it arrived.
 func (o *Optimizer) wait(b int) bool {
 	op := &o.requests[b]
 	end, err := o.reducer.Wait(op)
@@ -203,8 +203,8 @@ func (o *Optimizer) wait(b int) bool {
 	return true
 }
 
-// named adds the parameter to an error that has only an index in the arena. A NaN is outside the
-// range of any code.
+// named adds the parameter's name to an error that has only an index in the arena. A NaN cannot be
+// sent in any code.
 func (o *Optimizer) named(err error) error {
 	var value *exchange.ValueError
 	switch {
@@ -217,8 +217,7 @@ func (o *Optimizer) named(err error) error {
 }
 
 // drain waits for all operations in flight after an error, so that none writes to the arenas after
-// Step returns. These buckets update no parameter, summed or not; their entries return to the
-// residual.
+// Step returns. These buckets update no parameter; their entries return to the residual.
 func (o *Optimizer) drain() {
 	o.drainShards()
 	for b, flying := range o.inFlight {

@@ -23,15 +23,13 @@ const (
 	FP16 Strategy = "fp16"
 	// BF16 sends values as bfloat16 and adds in single precision.
 	BF16 Strategy = "bf16"
-	// Int8 sends a byte for each value and a scale for each block. Rounding errors stay in the
-	// residual.
+	// Int8 sends a byte per value and a scale per block. Rounding errors stay in the residual.
 	Int8 Strategy = "int8"
-	// PartialUpdate updates all parameters with the rank's own gradients, then averages one
-	// partition of the parameters, round-robin. Replicas differ between averages; Sync averages
-	// all.
+	// PartialUpdate updates all parameters with the rank's own gradients, then averages one part of
+	// the parameters, round-robin. Between averages the ranks' copies differ; Sync averages all
+	// parameters.
 	PartialUpdate Strategy = "partialUpdate"
-	// SparseTopK sends the largest values of each bucket, exactly selected in every
-	// step.
+	// SparseTopK sends the largest values of each bucket, by exact selections in all steps.
 	SparseTopK Strategy = "sparseTopK"
 	// SparseThreshold sends the values of at least a fixed magnitude.
 	SparseThreshold Strategy = "sparseThreshold"
@@ -47,7 +45,7 @@ const (
 	Custom Strategy = "custom"
 )
 
-// Granularity is the unit of a selection or a message.
+// Granularity is the range of gradients of a selection or a message.
 type Granularity string
 
 // Granularities of the strategies.
@@ -74,7 +72,7 @@ const (
 // fieldAlgorithm represents Config.SparseAlgorithm, which is not a setting of a job.
 const fieldAlgorithm setting.Path = "SparseAlgorithm"
 
-// Info is a strategy's row of the table.
+// Info describes a strategy: a row of the table in docs/strategies.md.
 type Info struct {
 	Name  Strategy
 	About string // a single line
@@ -85,7 +83,7 @@ type Info struct {
 	Exchange string
 	// Plan is the only plan of the strategy; empty means any.
 	Plan string
-	// Takes lists the settings with an effect.
+	// Takes lists the settings that have an effect under the strategy.
 	Takes []setting.Path
 
 	selects func(c Config) compress.Selector // nil: all values
@@ -193,8 +191,8 @@ func (c Config) spars() float64 {
 	return c.Spars
 }
 
-// chain is the compression of the strategy's gradients; nil means none. Gradients are sums over the
-// backwards of a step, but limits apply to their mean.
+// chain returns the compression of the strategy's gradients; nil means none. Gradients are sums
+// over the backward passes of a step, but limits of values apply to their mean.
 func (c Config) chain() (*compress.Chain, error) {
 	if c.Chain != nil {
 		return c.Chain, nil
@@ -245,8 +243,8 @@ func (c Config) checkSettings(i Info, f *setting.Faults) {
 	}
 }
 
-// Settings returns the rows of c's user settings. Conditions follow the table of strategies
-// (Infos); the setting "sync" belongs to another package.
+// Settings returns the rows of c's settings for users. The rows say under which strategies a
+// setting has an effect (Infos); the setting "sync" belongs to another package.
 func (c *Config) Settings() []setting.Row {
 	ranks := setting.Equals("sync", "allreduce") // because parameter servers use an exchange of their own and keep all entries
 	takers := func(p setting.Path) setting.Condition {

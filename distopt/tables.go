@@ -12,8 +12,8 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// Table is a parameter with few rows touched per step. Its gradient travels as ids and rows, an
-// optim.RowOptimizer updates the rows, and untouched rows stay equal, in every strategy.
+// Table is a parameter of which each step uses few rows. Its gradient travels as ids and rows, an
+// optim.RowOptimizer updates these rows, and other rows do not change, in every strategy.
 type Table struct {
 	Name      string
 	Rows, Dim int
@@ -39,7 +39,7 @@ type table struct {
 	restRows        []float32
 }
 
-// tables carries the row-sparse gradients of a step.
+// tables exchanges the row-sparse gradients of a step.
 type tables struct {
 	group      *collective.Group
 	opt        optim.RowOptimizer
@@ -119,7 +119,8 @@ func (s *tables) waiting() string {
 	return ""
 }
 
-// begin starts the exchange of the number of ids of each rank and of the offsets of ids and rows.
+// begin starts the exchange of each rank's number of ids, and of the offsets of ids and rows in
+// shared memory.
 func (s *tables) begin() {
 	if len(s.list) == 0 || s.group.Size() == 1 {
 		return
@@ -130,9 +131,9 @@ func (s *tables) begin() {
 	s.counting = collective.StartAllGather(s.group, s.all, s.local)
 }
 
-// finish gathers and merges all gradients and returns the time of the last arrival. Unless whole,
-// which a norm needs, rows of two ranks stay separate where their ids differ. An error names the
-// table.
+// finish gathers and merges all gradients and returns the time of the last arrival. If whole, as a
+// norm needs, equal ids are merged to one row; otherwise the rows of two ranks may stay in two
+// lists. An error names the table.
 func (s *tables) finish(whole bool) (end time.Time, err error) {
 	if s.counting == nil { // a single rank
 		for _, t := range s.list {
@@ -181,8 +182,8 @@ func (t *table) join(whole bool) {
 	t.sumIDs, t.sumRows = t.allIDs[:n], t.allRows[:n*t.Dim]
 }
 
-// count sets every rank's number of ids from shown, with stride entries per rank, and rejects
-// impossible numbers.
+// count reads every rank's number of ids from shown, which has stride entries per rank, and returns
+// an error for impossible numbers.
 func (t *table) count(shown []int64, stride int) error {
 	for r := range t.counts {
 		n := shown[r*stride+shownCount]
@@ -194,7 +195,7 @@ func (t *table) count(shown []int64, stride int) error {
 	return nil
 }
 
-// check rejects ids outside the table, because ids decide where rows are written.
+// check returns an error for ids outside the table, because updates write to these rows.
 func (t *table) check() error {
 	at := 0
 	for r, n := range t.counts {

@@ -7,9 +7,9 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 )
 
-// Row-sparse gradients in shared memory are not gathered: ranks exchange offsets, and each rank
-// reads the other ranks' gradients in place, once. A barrier follows; afterwards each rank may
-// change its own.
+// Row-sparse gradients in shared memory are not gathered: ranks exchange the offsets of their
+// gradients, and each rank reads the other ranks' gradients in place, once. After a barrier each
+// rank may change its own gradients again.
 
 // Fields of a rank's description of a table: the number of ids, and the offsets of ids and rows
 // (collective.SharedOffset).
@@ -43,8 +43,8 @@ func (s *tables) inPlace() bool {
 	return true
 }
 
-// takeInPlace is the rest of finish in shared memory. With two ranks, each reads the other's rows;
-// its own rows then hold the sums of common ids.
+// takeInPlace does the rest of finish in shared memory. With two ranks, each reads the other's rows
+// and adds rows of common ids to its own.
 func (s *tables) takeInPlace(whole bool) (end time.Time, err error) {
 	two := s.group.Size() == 2 && !whole
 	for i, t := range s.list {
@@ -78,7 +78,7 @@ func (s *tables) takeInPlace(whole bool) (end time.Time, err error) {
 	return end, nil
 }
 
-// look maps the ranks' gradients from their descriptions.
+// look finds the ranks' gradients in shared memory by the offsets in shown.
 func (t *table) look(g *collective.Group, shown []int64, stride int) (err error) {
 	for r := range t.views {
 		at, v := shown[r*stride:], &t.views[r]

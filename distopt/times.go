@@ -11,31 +11,31 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// StepTimes divides the time of a step on this rank, except for computation, and counts sent data.
-// Compress, Exposed and Update do not overlap: the rest of the step is forward, backward and the
-// caller's work.
+// StepTimes has the parts of a step's time on this rank, and counts sent data. Compress, Exposed
+// and Update do not overlap: the rest of the step is forward, backward and the caller's work.
 type StepTimes struct {
-	// Compress is spent in GradReady: selecting, rounding, casting, keeping the rest.
+	// Compress is the time in GradReady for selecting, rounding and casting values and for
+	// residuals.
 	Compress time.Duration
 	// Exposed is the value of Optimizer.Exposed.
 	Exposed time.Duration
 	// Exchange is the time with at least one bucket exchange in flight. Backward hides the part
 	// that is not in Exposed.
 	Exchange time.Duration
-	// Dense is the part of Exposed until ranks agreed on the last dense gradient. Rows is the time
-	// from the dense update until ranks agreed on table rows. Under PartialUpdate Dense is 0.
+	// Dense is the part of Exposed until this rank had the last sum of dense gradients. Rows is the
+	// time from the dense update until it had all table rows. Under PartialUpdate Dense is 0.
 	Dense, Rows time.Duration
-	// Update is the rest of Step: updates outside exchanges.
+	// Update is the rest of Step: updates that overlap no exchange.
 	Update time.Duration
-	// BytesSent is the payload of dense gradients, or of PartialUpdate's partition, that this rank
-	// sent. Table rows are not included.
+	// BytesSent is the number of payload bytes that this rank sent for dense gradients, or for the
+	// part of the parameters that PartialUpdate averages. Table rows are not included.
 	BytesSent int64
-	// Density is the share of the parameters' values that this rank contributed, 1 for all; with
-	// virtual workers, the mean over the rank's. Padding does not count, except in a partition of
-	// the parameters.
+	// Density is the share of the parameters' values that this rank sent, 1 for all; with virtual
+	// workers, the mean over this rank's workers. Padding between parameters does not count, except
+	// under PartialUpdate.
 	Density float64
 	// Reuses reports whether the strategy selects by thresholds of earlier steps. ExactShare is the
-	// share of the arena's values in exact selections of this step.
+	// share of values in selections of this step that were exact.
 	Reuses     bool
 	ExactShare float64
 	// Skipped is the reason why no rank applied the step, see Config.NonFinite; nil if it was
@@ -46,9 +46,9 @@ type StepTimes struct {
 // Times returns the times of the last step.
 func (o *Optimizer) Times() StepTimes { return o.watch.last }
 
-// Exposed is the communication time that backward did not hide: from the last call of Step until
-// ranks agreed on the last value. Under PartialUpdate, with its exchange after the update, it is
-// the time of the exchange.
+// Exposed is the communication time that backward did not hide: from the call of the last Step
+// until this rank had the last sum. Under PartialUpdate, which exchanges after the update, it is
+// the duration of the exchange.
 func (o *Optimizer) Exposed() time.Duration { return o.watch.last.Exposed }
 
 // LayerTimes describes a layer in the last step.
@@ -57,7 +57,7 @@ type LayerTimes struct {
 	// Density is the share of the layer's values that this rank contributed. If the sum excluded
 	// entries, it is the share of the bucket's values.
 	Density float64
-	// Threshold is the least magnitude certain to be sent; 0 if all values are sent.
+	// Threshold is the least magnitude that is certainly sent; 0 if all values are sent.
 	Threshold float32
 	// ResidualNorm is the Euclidean norm of the layer's residual.
 	ResidualNorm float64
@@ -118,7 +118,7 @@ func within(index []int32, lo, hi int) int {
 	return below(hi) - below(lo)
 }
 
-// BucketTimes describes a bucket in the last step, as data to fit the costs of codecs and links.
+// BucketTimes describes a bucket in the last step, for models of the costs of codecs and links.
 type BucketTimes struct {
 	Values   int
 	Compress time.Duration
@@ -170,9 +170,9 @@ func names(plan bucket.Plan, layers []bucket.Param) []string {
 	return out
 }
 
-// Profile records the time of each final gradient, without the time in GradReady, in a new profiler
-// for the given number of steps, and enables Buckets, until EndProfile. Call it between steps.
-// Without BeginForward, a step begins at the end of the step before.
+// Profile records, in a new profiler for the given number of steps, the time of each final gradient
+// without the time in GradReady. It also enables Buckets. EndProfile ends both. Call it between
+// steps. Without BeginForward, a step begins at the end of the step before.
 func (o *Optimizer) Profile(steps int) (*bucket.Profiler, error) {
 	if err := o.between("call Profile"); err != nil {
 		return nil, err
@@ -223,7 +223,7 @@ func (w *stepTimer) ready(param int) (now time.Time) {
 	return now
 }
 
-// compressDone excludes the time since ready from the profile.
+// compressDone excludes the time from since until now from the profile.
 func (w *stepTimer) compressDone(since time.Time) {
 	if w.profiler != nil {
 		w.profiler.Exclude(time.Since(since))
@@ -261,8 +261,7 @@ func (w *stepTimer) agreed(end time.Time) {
 	w.now.Dense = w.now.Exposed
 }
 
-// gathered records the end of the tables' exchange, with the wait since then; a zero end means no
-// exchange.
+// gathered records the end of the tables' exchange, and the wait from since; zero: no exchange.
 func (w *stepTimer) gathered(since, end time.Time) {
 	if end.IsZero() {
 		return

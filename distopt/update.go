@@ -13,8 +13,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// scale is the factor from the sum over accumulated backwards, and over virtual workers, or over
-// ranks if they exchange gradients, to the mean. The update multiplies by scale in the same pass.
+// scale is the factor that makes a mean of a sum over backward passes and over virtual workers, or
+// over ranks if they exchange gradients. The update multiplies by scale in the same pass.
 func (o *Optimizer) scale() float32 {
 	n := o.cfg.Accumulation
 	switch {
@@ -31,7 +31,7 @@ func (o *Optimizer) tableScale() float32 {
 	return 1 / float32(o.cfg.Accumulation*o.group.Size())
 }
 
-// update applies the rule to a part of the arenas. name is the label in a timeline.
+// update applies the optimizer to values [lo, hi) of the arenas. name is the label in a timeline.
 func (o *Optimizer) update(name record.Name, lo, hi int, scale float32) {
 	if o.opt == nil {
 		return
@@ -55,9 +55,9 @@ func (o *Optimizer) updateTables(factor float32) {
 	o.watch.updated(o.watch.words.tables, begun)
 }
 
-// clipFactor returns the factor that limits the joint norm of arena and table gradients, as
-// selected, to ClipNorm (Pascanu et al. 2013); 1 without ClipNorm. The norm has the same bits on
-// every rank if the gradients have. ok is false for a norm that is not finite.
+// clipFactor returns the factor that limits the joint norm of dense and table gradients, if
+// selected by the arguments, to ClipNorm (Pascanu et al. 2013); 1 without ClipNorm. The norm has
+// the same bits on every rank if the gradients have. ok is false for a norm that is not finite.
 func (o *Optimizer) clipFactor(dense, rows bool) (factor float32, ok bool) {
 	if o.cfg.ClipNorm == 0 {
 		return 1, true
@@ -116,8 +116,8 @@ func notFinite(x []float32) (int, float32) {
 	return -1, 0
 }
 
-// sound reports whether a bucket's gradient is finite, at the cost of a pass. Otherwise it fails
-// the step before the bucket updates a parameter or is sent to servers.
+// sound reports whether a bucket's gradient is finite, at the cost of a pass. If not, it fails the
+// step before the bucket updates a parameter or is sent to servers.
 func (o *Optimizer) sound(b int) bool {
 	if err := o.unsound(b); err != nil {
 		o.failBucket(b, "", err)
@@ -169,17 +169,17 @@ func (o *Optimizer) layerAt(at int) string {
 	return o.layers[sort.Search(len(o.layers), func(l int) bool { return o.layers[l].Offset > at })-1].Name
 }
 
-// pieceValues is the number of values of a layer with a separate sum of squares.
+// pieceValues is the maximum length, in values, of one of pieces.
 const pieceValues = 4096
 
-// pieces divides a gradient for its sum of squares: first within each piece, then over the pieces
-// in order. The norm therefore has the same bits under any plan and any division of work.
+// pieces divides a gradient for its sum of squares: first over the values of each piece, then over
+// the pieces in order. The norm therefore has the same bits under any plan and any number of ranks.
 type pieces struct {
 	starts  []int // ascending; the last is the end of the arena
 	squares []float64
 }
 
-// piecesOf cuts layers.
+// piecesOf cuts the layers into pieces of at most pieceValues values.
 func piecesOf(layers []bucket.Param) pieces {
 	var p pieces
 	at := 0
@@ -199,8 +199,8 @@ func (p *pieces) first(at int) int {
 	return i
 }
 
-// cut returns each rank's number of values of [lo, hi): whole pieces, in parts as equal as pieces
-// allow.
+// cut divides the pieces of [lo, hi) between the ranks as equally as possible and returns each
+// rank's number of values.
 func (p *pieces) cut(lo, hi, ranks int) []int {
 	counts, at := make([]int, ranks), lo
 	for r := range ranks - 1 {
@@ -216,7 +216,7 @@ func (p *pieces) cut(lo, hi, ranks int) []int {
 	return counts
 }
 
-// measure sums the squares of all pieces.
+// measure sets the sum of squares of each piece.
 func (p *pieces) measure(k *simd.Kernels, grads []float32) {
 	p.grow()
 	for i := range p.squares {

@@ -8,11 +8,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/exchange"
 )
 
-// With Config.Workers a step has several rounds of GradReady, one for each virtual worker of this
-// rank, in their order. Each worker has a codec with residuals. The reducer takes the gradients of
-// all rounds, and exchanges in the last one.
+// With Config.Workers a step has several rounds of GradReady: one for each virtual worker (a part
+// of the run with separate samples) of this rank, in order. Each worker has a codec with residuals.
+// The reducer adds the gradients of all rounds, and exchanges with other ranks in the last round.
 
-// checkWorkers reports conflicts of virtual workers with the ranks, the tables and the strategy.
+// checkWorkers returns an error if virtual workers do not fit the number of ranks, the tables or
+// the strategy.
 func (c Config) checkWorkers(ranks, tables int) error {
 	switch {
 	case c.Workers == nil:
@@ -46,8 +47,8 @@ func (o *Optimizer) nextWorker() {
 	o.rotate()
 }
 
-// rotate makes the codec of the next virtual worker the current one, after the last that of the
-// first.
+// rotate makes the codec of the next virtual worker the current one; after the last worker, that of
+// the first.
 func (o *Optimizer) rotate() {
 	if n := len(o.others); n > 0 {
 		now := o.codec

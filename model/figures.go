@@ -4,7 +4,7 @@ package model
 type Counts struct {
 	// Loss is the sum of the losses of all terms (samples or tokens), and Terms their number.
 	Loss, Terms float64
-	// Sums are the metrics' sums, concatenated by metric.
+	// Sums are the sums of all metrics, those of the first metric first.
 	Sums []float64
 }
 
@@ -17,7 +17,7 @@ func (m Model) NewCounts() Counts {
 	return Counts{Sums: make([]float64, n)}
 }
 
-// Fields returns the values that ranks add up, in a fixed order.
+// Fields returns pointers to the values that ranks add up, in a fixed order.
 func (c *Counts) Fields() []*float64 {
 	out := []*float64{&c.Loss, &c.Terms}
 	for i := range c.Sums {

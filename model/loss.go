@@ -19,8 +19,7 @@ func CrossEntropyWith(c nn.CrossEntropy) func(t *nn.Tape, b Batch, out Outputs) 
 }
 
 // BinaryCrossEntropy is the mean of -z·log p - (1-z)·log(1-p) over the samples, with the label z, 0
-// or 1, and p = 1/(1+exp(-x)) for the first output x, [n, 1]. It is computed from x, to avoid
-// overflow.
+// or 1, and p = 1/(1+exp(-x)) for the first output x, [n, 1]. It uses x alone, to avoid overflow.
 func BinaryCrossEntropy(t *nn.Tape, b Batch, out Outputs) Loss {
 	l := Loss{Mean: t.BinaryCrossEntropyTo(out[0], b.Labels), Terms: len(b.Labels)}
 	for i, x := range out[0].Data {

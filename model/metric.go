@@ -11,8 +11,8 @@ import (
 )
 
 // Metric is a metric in addition to the loss, over all batches of all ranks. It is computed either
-// from sums over batches and ranks (Sums, Add, Value), or from a uint64 for each sample (Samples,
-// Order). Both are exact for any number of ranks, sums up to rounding.
+// from sums over batches and ranks (Sums, Add, Value), or from one uint64 per sample (Samples,
+// Order). Samples and Order give the same value for any number of ranks; sums differ by rounding.
 type Metric struct {
 	// Name is the name in records, after "train_" or "eval_": small letters, digits and
 	// underscores.
@@ -22,16 +22,17 @@ type Metric struct {
 	// Percent displays 1 as 100 %. Digits is the number of digits after the point.
 	Percent bool
 	Digits  int
-	// Detail omits the metric from displays but not from records. EvalOnly omits it from training.
+	// Detail reports whether the metric is in records only and not displayed. EvalOnly reports
+	// whether training omits it.
 	Detail, EvalOnly bool
 	// Lower reports whether less is better.
 	Lower bool
 
-	// Sums is the number of sums.
+	// Sums is the number of sums that the metric needs.
 	Sums int
 	// Add adds a pass to the sums, initially zero.
 	Add func(sums []float64, p Pass)
-	// Value computes the metric from the sums; ok is false without a value.
+	// Value computes the metric from the sums; ok is false if the metric has no value.
 	Value func(sums []float64) (value float64, ok bool)
 
 	// Samples appends a uint64, a word, for each sample of a pass, in evaluations only.
@@ -39,8 +40,8 @@ type Metric struct {
 	// Order computes the metric from the words of all samples, in any order; it may change words.
 	Order func(words []uint64) (value float64, ok bool)
 
-	// Score returns the probability of label 1 from which the metric is computed; nil: none. During
-	// training, metrics over the last samples use Score.
+	// Score returns the probability of label 1 from which the metric is computed. If it is set,
+	// metrics during training cover the last samples.
 	Score func(p Pass, sample int) float32
 }
 
@@ -87,7 +88,7 @@ func Accuracy() Metric {
 	}}
 }
 
-// addLoss sums the loss and its terms.
+// addLoss adds the loss and its number of terms to the sums.
 func addLoss(sums []float64, p Pass) {
 	sums[0] += float64(p.Loss.Mean.Data[0]) * float64(p.Loss.Terms)
 	sums[1] += float64(p.Loss.Terms)
@@ -135,7 +136,7 @@ func R2() Metric {
 }
 
 // Calibration is the number of events expected by the probabilities of label 1, from score, divided
-// by the number of actual events: 1 is right on average, as auctions require.
+// by the number of actual events. At 1 predictions are right on average, as auctions require.
 func Calibration(score func(p Pass, sample int) float32) Metric {
 	return Metric{Name: "calibration", Digits: 4, EvalOnly: true, Score: score, Sums: 2, Value: Ratio, Add: func(sums []float64, p Pass) {
 		for i, label := range p.Batch.Labels {
@@ -157,9 +158,9 @@ func Probability(p Pass, sample int) float32 {
 
 // AUC is the area under the ROC curve over the samples of all ranks: the probability that a sample
 // of label 1 scores higher than a sample of label 0, with ties counted half (Mann and Whitney
-// 1947). Up to the division it is exact, for any order of samples. Scores must not be negative. AUC
-// has no value if all samples have the same label. Cost: 8 bytes for each sample of the evaluation
-// on each rank.
+// 1947). Counts are exact for any order of samples; only the final division rounds. Scores must not
+// be negative. AUC has no value if all samples have the same label. Cost: 8 bytes for each sample
+// of the evaluation on each rank.
 func AUC(score func(p Pass, sample int) float32) Metric {
 	return Metric{
 		Name: "auc", Title: "AUC", Digits: 4, EvalOnly: true,

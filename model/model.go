@@ -32,8 +32,8 @@ type Batch struct {
 	Labels  []int32    // N*Spec.Labels, sample by sample
 	Bags    nn.Bags    // keys of each of Spec.Slots
 	Targets []float32  // N*Spec.Targets: numbers for a regression to predict, sample by sample
-	// Share is the factor by which the gradient of this batch's loss is multiplied, in a step with
-	// batches of unequal size. 0 means 1.
+	// Share is the factor by which the gradient of this batch's loss is multiplied, because the
+	// batches of a step differ in size. 0 means 1.
 	Share float32
 }
 
@@ -55,15 +55,14 @@ func (o *Outputs) List() []*nn.Tensor {
 type Loss struct {
 	// Mean is a tensor with a single value, the mean over Terms; Backward starts from it.
 	Mean *nn.Tensor
-	// Terms is the number of samples, or tokens, in Mean: the weight of the batch's mean.
+	// Terms is the number of samples, or tokens, in Mean: its weight in an average over batches.
 	Terms int
 	// Correct is the number of terms for which a classifier's largest output is the label's, a
 	// by-product of CrossEntropy, for Accuracy.
 	Correct int
 }
 
-// Pass is the result of one pass over a batch, for metrics. It is valid until the model's next
-// pass.
+// Pass is the result of one pass over a batch, for metrics, valid until the model's next pass.
 type Pass struct {
 	Batch   Batch
 	Outputs Outputs
@@ -72,8 +71,7 @@ type Pass struct {
 
 // State is a model's state between batches, such as of a recurrent layer.
 type State interface {
-	// Slices returns the state's values, which the caller may read, save and overwrite between
-	// steps.
+	// Slices returns the state's values. The caller may read and overwrite them between steps.
 	Slices() [][]float32
 	// Reset restores the initial state, as at the beginning of a pass over the data.
 	Reset()
@@ -120,7 +118,7 @@ func (m Model) Validate() error {
 
 // Arrange runs the model once, without computing, over a sample from Spec.Sample, to determine the
 // order in which gradients become final, and lays the parameters out in this order
-// (nn.Params.Arrange). The run leaves no trace in running statistics or the model's state.
+// (nn.Params.Arrange). The run does not change running statistics or the model's state.
 func (m Model) Arrange(ps *nn.Params, sample Batch) error {
 	if err := m.Validate(); err != nil {
 		return err

@@ -46,10 +46,9 @@ type Defaults struct {
 	Batch     int    // samples per rank
 	Epochs    int
 	LR        float64
-	// GlobalBatch is the number of samples per step, over all ranks, that LR is meant for; 0 means
-	// unknown.
+	// GlobalBatch is the number of samples per step, over all ranks, that LR is for; 0: unknown.
 	GlobalBatch int
-	// Momentum is of "sgd".
+	// Momentum is the momentum of the optimizer "sgd".
 	Momentum    float64
 	WeightDecay float64
 	ClipNorm    float64 // 0: off
@@ -69,12 +68,12 @@ type Spec struct {
 	Targets int    // numbers per sample for a regression to predict
 	Classes int    // different labels, or the vocabulary
 	Rows    int    // rows of a Click model's table; the maximum if it has several
-	// AnySlots accepts samples with any slots and any number of values: Input and Slots are of the
-	// default data. A model with IDs and without Slots uses keys instead of ids if the samples have
-	// keys, as for parameter servers, with a table row for each key.
+	// AnySlots accepts samples with any slots and any number of values: Input and Slots then
+	// describe the default data. A model with IDs and without Slots uses keys instead of ids if the
+	// samples have keys, as for parameter servers, with a table row for each key.
 	AnySlots bool
-	// AnyShape accepts samples of any shape, with labels or targets: Input, IDs and so on are of
-	// the default data.
+	// AnyShape accepts samples of any shape, with labels or targets: Input, IDs and so on then
+	// describe the default data.
 	AnyShape bool
 	// AnySize accepts images of any height and width, with Input's number of channels.
 	AnySize bool

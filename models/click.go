@@ -8,8 +8,8 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// heter is the device of the parts of click models with much computation and no table: see
-// nn.Tape.OnDevice.
+// heter is the name of the device for parts of click models that compute much and use no table:
+// processes of another kind can run them, see nn.Tape.OnDevice.
 const heter = "heter"
 
 // clickSpec completes the spec of a click model with keys as input. The model takes any slots and
@@ -96,7 +96,7 @@ func (c *clickNet) wide() (w wide) {
 	return w
 }
 
-// forward returns [n, 1].
+// forward returns a value per sample, [n, 1].
 func (w wide) forward(t *nn.Tape, b model.Batch) *nn.Tensor {
 	sum := t.Reshape(t.Sum(t.EmbeddingBag(b.Bags, w.keys, nn.SumPool, nil), 1), b.N, 1)
 	if w.bias != nil {

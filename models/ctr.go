@@ -15,7 +15,7 @@ const (
 )
 
 // ctrDNN and ctrDNN4096 predict clicks: the concatenated embeddings of the categories and the
-// numbers, then dense layers. Categories are rows of a fixed table, or keys in any slots, including
+// numbers, then dense layers. Categories are rows of a fixed table, or keys in any slots, also
 // bags.
 func ctrDNN() model.Spec {
 	return ctrSpec(model.Spec{
@@ -83,7 +83,7 @@ func (m *ctr) forward(t *nn.Tape, b model.Batch) model.Outputs {
 	return model.Outputs{t.OnDevice(heter, m.dense, x)}
 }
 
-// logits computes the logits of concatenated rows and numbers.
+// logits returns the logits for x, concatenated rows and numbers.
 func (m *ctr) logits(t *nn.Tape, x []*nn.Tensor) *nn.Tensor {
 	y := x[0]
 	for _, l := range m.hidden {

@@ -6,7 +6,8 @@ import (
 )
 
 // deepFM is wideDeep with the products of pairs of embeddings, a factorisation machine (Guo et al.
-// 2017). The sum over all pairs is half of the square of the sum minus the sum of squares.
+// 2017). The sum over all pairs is half of the difference between the square of the sum and the sum
+// of the squares.
 func deepFM() model.Spec {
 	return clickSpec(model.Spec{
 		Name: "deepfm", Params: 11430826,

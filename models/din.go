@@ -5,7 +5,7 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// dinSteps is the number of last keys of a sequence in din.
+// dinSteps is the number of keys of a sequence that din uses: the last ones.
 const dinSteps = 50
 
 // din weights a user's history by its relevance to the offered item (Zhou et al. 2018): a small

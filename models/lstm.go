@@ -85,7 +85,7 @@ func buildLSTM(ps *nn.Params, o model.Options, size lstmSize) model.Model {
 	return language(model.Model{Forward: m.forward, Loss: m.loss, State: m})
 }
 
-// dropoutOf is o's probability, or by default the model's.
+// dropoutOf returns the dropout probability of o, or by default own, the model's.
 func dropoutOf(o model.Options, own float64) float64 {
 	switch {
 	case o.Dropout < 0:

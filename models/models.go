@@ -26,13 +26,13 @@ func language(m model.Model) model.Model {
 	return m
 }
 
-// detail leaves a metric to records.
+// detail returns the metric for records only, without display.
 func detail(m model.Metric) model.Metric {
 	m.Detail = true
 	return m
 }
 
-// classes is the number of classes of the user's data, or by default the model's.
+// classes returns the number of classes of the user's data, or by default own, the model's.
 func classes(o model.Options, own int) int {
 	if o.Classes > 0 {
 		return o.Classes

@@ -29,7 +29,7 @@ func (a Activation) apply(k *simd.Kernels, dst, x []float32) {
 	}
 }
 
-// grad multiplies dy by the slope. y is the output, for GELU the input.
+// grad multiplies dy by a's derivative. y is the activation's output, or for GELU its input.
 func (a Activation) grad(k *simd.Kernels, dy, y []float32) {
 	switch a {
 	case ReLU:
@@ -49,8 +49,8 @@ type activationOp struct {
 	job passJob[activationOp]
 }
 
-// Activate applies act to every value; for Identity it returns x. Backward overwrites the result's
-// gradient with x's.
+// Activate applies act to every value; for Identity it returns x. Backward stores x's gradient in
+// the memory of the result's gradient.
 func (t *Tape) Activate(x *Tensor, act Activation) *Tensor {
 	require(act <= GELU, "activation", "one of the constants", int(act))
 	if act == Identity {
@@ -77,8 +77,8 @@ func (t *Tape) Sigmoid(x *Tensor) *Tensor { return t.Activate(x, Sigmoid) }
 // GELU is x·Φ(x) in the approximation of GPT-2, elementwise.
 func (t *Tape) GELU(x *Tensor) *Tensor { return t.Activate(x, GELU) }
 
-// valuesPart is the number of values in a part of an elementwise operation, if threads do not
-// decide.
+// valuesPart is the number of values that one part of an elementwise operation has, unless the
+// number of threads determines it.
 const valuesPart = 32 << 10
 
 func (o *activationOp) backward(t *Tape) {

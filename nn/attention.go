@@ -23,10 +23,10 @@ type attentionOp struct {
 //
 //	Σ p_j value_j,  p = softmax of query·key_j/sqrt(width/heads) over steps j up to its own
 //
-// and the whole is [n*steps, width]. Scores exist for attentionRows queries at a time, in a buffer
-// that stays in the cache. Backward recomputes the scores (Dao et al., FlashAttention, 2022): a
-// fifth product instead of n*heads*steps² values to write, store and read. Cost: 2·n·steps²·width
-// operations forward, half of all pairs, and 2.5 times as many backward.
+// and the whole is [n*steps, width]. Scores are computed for attentionRows queries at a time, in a
+// buffer that stays in the cache. Backward recomputes the scores (Dao et al., FlashAttention,
+// 2022), which costs a fifth matrix product instead of n*heads*steps² values in memory. Cost:
+// 2·n·steps²·width operations forward, as half of all pairs count, and 2.5 times as many backward.
 func (t *Tape) Attention(qkv *Tensor, heads, steps int) *Tensor {
 	if len(qkv.Shape) != 2 || heads < 1 || steps < 1 || qkv.Shape[0] == 0 || qkv.Shape[0]%steps != 0 || qkv.Shape[1] == 0 || qkv.Shape[1]%(3*heads) != 0 {
 		panic(&ShapeError{Op: "attention", Required: fmt.Sprintf("queries, keys and values [n*%d, 3*width], n > 0, width a multiple of %d heads", steps, heads), Got: qkv.Shape})
@@ -82,12 +82,12 @@ func (h *attentionHead) scores(w *worker, s []float32, lo, hi int) {
 
 var minusInf = float32(math.Inf(-1))
 
-// row is the scores of query i, in whole vectors.
+// row returns the scores of query i, up to whole vectors.
 func (h *attentionHead) row(s []float32, lo, i int) []float32 {
 	return s[(i-lo)*h.ld:][:(i+16)&^15]
 }
 
-// future clears the scores of query i from the next step to hi.
+// future sets the scores of query i with later steps, up to hi, to -Inf.
 func (h *attentionHead) future(s []float32, lo, hi, i int) {
 	clear(s[(i-lo)*h.ld:][i+1 : hi])
 }

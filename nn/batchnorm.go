@@ -76,7 +76,7 @@ func (s *normScratch) resize(channels, parts int) {
 	s.sums, s.plane = s.sums[:2*channels], sized(s.plane, channels)
 }
 
-// set fills a plane of the parameters with f of each channel.
+// set sets one plane of the parameters, which has a value per channel, to f of each channel.
 func (s *normScratch) set(plane int, f func(c int) float32) {
 	for c := range s.plane {
 		s.plane[c] = f(c)
@@ -94,8 +94,9 @@ func (o *batchNormOp) operands() ([4]*Tensor, [4]*Param) {
 // statistics by a tenth towards the mean and the unbiased variance. An evaluation uses the running
 // statistics. residual, of x's shape, may be nil; act is Identity or ReLU.
 //
-// Forward reads x twice and writes the result once; backward reads x and the result's gradient
-// twice and overwrites the gradient with x's. No other stored data is as large as x.
+// Forward reads x twice and writes the result once. Backward reads x and the result's gradient
+// twice, and stores x's gradient in the memory of the latter, so that no further memory of x's size
+// is needed.
 func (t *Tape) BatchNorm(x *Tensor, l Norm, residual *Tensor, act Activation) *Tensor {
 	o := record[batchNormOp](t)
 	o.x, o.r, o.l, o.act = x, residual, l, act
@@ -135,7 +136,8 @@ func (o *batchNormOp) prepare(t *Tape) {
 	o.s.resize(o.channels(), o.parts)
 }
 
-// run cuts x into parts of whole periods. The number of parts depends only on the shape.
+// run calls pass for parts of x. The number of parts depends only on the shape, so that sums have
+// the same bits for any number of threads.
 func (o *batchNormOp) run(t *Tape, pass func(o *batchNormOp, w *worker, part, lo, hi int)) {
 	o.job.run(t, o, pass, o.parts, len(o.x.Data), o.s.p.Period)
 }
@@ -148,7 +150,7 @@ func (o *batchNormOp) partSums(w *worker, part int) (sums []float64, acc []float
 	return sums, w.floats(0, n)
 }
 
-// fold adds up the parts' sums, channel by channel: first and second of each.
+// fold adds up the sums of all parts: for each channel the first and the second sum.
 func (o *batchNormOp) fold() (first, second []float64) {
 	c, n := o.channels(), o.s.p.Period
 	clear(o.s.sums)
@@ -165,7 +167,7 @@ func (o *batchNormOp) fold() (first, second []float64) {
 	return first, second
 }
 
-// recall loads the running statistics.
+// recall uses the running statistics instead of the batch's.
 func (o *batchNormOp) recall() {
 	copy(o.mean, o.l.Mean.Data)
 	for c, v := range o.l.Var.Data {
@@ -174,8 +176,8 @@ func (o *batchNormOp) recall() {
 }
 
 // measure computes the batch's statistics in one pass over x: sums of the distances from a guess of
-// the mean, and of their squares. Variance is the mean square minus the square of the mean; with a
-// close guess, little precision cancels.
+// the mean, and of their squares. The variance is the mean square minus the square of the mean; if
+// the guess is close, both differ enough for a precise result.
 func (o *batchNormOp) measure(t *Tape) {
 	guess := o.guess(t)
 	o.s.p.Set(simd.NormMean, guess)
@@ -196,7 +198,7 @@ func (o *batchNormOp) measure(t *Tape) {
 	}
 }
 
-// moveRunning moves a running statistic.
+// moveRunning moves a running statistic a tenth of the way to the batch's value.
 func moveRunning(of *float32, to float64) {
 	*of = float32(float64((1-normMomentum)*float64(*of)) + float64(normMomentum*to))
 }
@@ -273,8 +275,8 @@ func (o *batchNormOp) paramGrads(g, gd []float64) {
 	}
 }
 
-// inputGrad computes dx = scale·(g - mean of g - x̂·mean of g·x̂). It overwrites the result's
-// gradient, unless the residual needs the gradient.
+// inputGrad computes dx = scale·(g - mean of g - x̂·mean of g·x̂). It stores dx in the memory of
+// the result's gradient, unless the residual needs that gradient.
 func (o *batchNormOp) inputGrad(t *Tape, g, gd []float64) {
 	n := float64(o.rows())
 	o.s.set(simd.NormShift, func(c int) float32 { return float32(g[c] / n) })
@@ -298,7 +300,7 @@ func batchNormGrad(o *batchNormOp, w *worker, _, lo, hi int) {
 	w.k.NormGrad(o.dx[lo:hi], o.y.grad[lo:hi], o.x.Data[lo:hi], &o.s.p)
 }
 
-// handOver adds y's gradient to x's; the first contribution takes over the memory.
+// handOver adds y's gradient to x's. If x has no gradient yet, x gets the memory of y's.
 func (t *Tape) handOver(x, y *Tensor) {
 	if x.has {
 		t.elementwise(addTo, x.grad, x.grad, y.grad)

@@ -16,8 +16,7 @@ func Sequential(blocks ...Block) Block {
 	}
 }
 
-// Residual is block(x) + shortcut(x) (K. He and others 2016). A nil shortcut is x, of the block's
-// shape.
+// Residual is block(x) + shortcut(x) (K. He and others 2016). With a nil shortcut it adds x.
 func Residual(block, shortcut Block) Block {
 	return func(t *Tape, x *Tensor) *Tensor {
 		y := block(t, x)
@@ -40,7 +39,7 @@ func (l Layer) Conv2D(cfg Conv) Block {
 }
 
 // Stage is a part of a model: a function of tensors and parameters. It reads no other tensors, nor
-// the batch, so that any process with its parameters can run it. It must not retain x.
+// the batch, so that any process with the same parameters can run it. It must not keep x.
 type Stage func(t *Tape, x []*Tensor) *Tensor
 
 // OnDevice marks a stage for processes of another kind, such as "heter"; the result is part(t, x).
@@ -56,8 +55,8 @@ func (t *Tape) OnDevice(place string, part Stage, x ...*Tensor) *Tensor {
 	return part(t, own)
 }
 
-// Intercept makes divert run the stages of OnDevice instead of the tape; the tape uses its return
-// value as the stage's result. nil ends the interception. divert must not retain x.
+// Intercept makes the tape call divert instead of running the stages of OnDevice; the tape uses its
+// return value as the stage's result. nil ends the interception. divert must not keep x.
 func (t *Tape) Intercept(divert func(place string, part Stage, x []*Tensor) *Tensor) {
 	t.divert = divert
 }

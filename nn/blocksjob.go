@@ -4,9 +4,9 @@ import (
 	"sync/atomic"
 )
 
-// blocksJob computes a dense layer's weight gradient if threads share the rows of products. The
-// gradient is a sum over rows. Each thread adds the blocks of the sum with its own rows, and reads
-// no data written by another core except sums of blocks. Added in order, these give the bits of a
+// blocksJob computes the gradient of a dense layer's weights if threads share the rows of products.
+// The gradient is a sum over rows. Each thread sums blocks of its own rows and reads no data that
+// another core has written, except sums of blocks. Added in order, the sums have the bits of a
 // single product.
 type blocksJob struct {
 	o      *denseOp
@@ -19,12 +19,12 @@ type blocksJob struct {
 	parts  int          // parts of the second half
 }
 
-// blockRows is the number of rows of weights that repays packing the block of the input for a
-// piece.
+// blockRows is the least number of rows of weights for which it is worth packing the input's block
+// for a piece.
 const blockRows = 64
 
-// byBlocks reports whether threads share blocks of the sum: the sums of blocks, which they read
-// from each other's memory, are then less than half of the rows.
+// byBlocks reports whether threads share blocks of the sum, because the sums of blocks, which they
+// read from each other's memory, are less than half as large as the rows.
 func (o *denseOp) byBlocks(t *Tape) bool {
 	if !o.byRows(t) {
 		return false
@@ -34,7 +34,7 @@ func (o *denseOp) byBlocks(t *Tape) bool {
 	return blocks > 1 && out >= blockRows*pieces(blocks, threads) && 4*(blocks-1)*out*in < n*(out+2*in)
 }
 
-// pieces is the number of pieces of each block that gives all threads equally many.
+// pieces returns the number of pieces per block that gives all threads the same number.
 func pieces(blocks, threads int) int {
 	a, b := blocks, threads
 	for b != 0 {
@@ -87,7 +87,7 @@ func (j *blocksJob) product(w *worker, block, piece int) {
 	w.k.Gemm(&w.gemm, true, false, hi-lo, in, to-from, o.y.grad[from*out+lo:], out, o.x.Data[from*in:], in, block == 0 && o.l.W.touched, dst[lo*in:], in)
 }
 
-// bias adds the rows of the blocks below before to the bias's gradient.
+// bias adds the rows of blocks 0 to before-1 to the bias's gradient.
 func (j *blocksJob) bias(w *worker, before int) {
 	j.o.biasGrad(w, int(j.biased.Load()), before, 0, j.o.l.W.Shape[0])
 	j.biased.Store(int32(before))

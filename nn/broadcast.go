@@ -2,7 +2,7 @@ package nn
 
 import "github.com/ringo-ml/ringo/internal/simd"
 
-// arithmetic is an operation with broadcasting.
+// arithmetic is the kind of an operation on two tensors with broadcasting.
 type arithmetic uint8
 
 const (
@@ -28,7 +28,7 @@ type binaryOp struct {
 // at most 8 axes.
 func (t *Tape) Subtract(a, b *Tensor) *Tensor { return t.binary(subtraction, a, b) }
 
-// Multiply is a·b, elementwise, with broadcasting as of Subtract.
+// Multiply is a·b, elementwise, with broadcasting as in Subtract.
 func (t *Tape) Multiply(a, b *Tensor) *Tensor { return t.binary(multiplication, a, b) }
 
 func (t *Tape) binary(kind arithmetic, a, b *Tensor) *Tensor {
@@ -52,7 +52,7 @@ func (t *Tape) binary(kind arithmetic, a, b *Tensor) *Tensor {
 	return y
 }
 
-// axis is the length of axis i of rank axes, 1 where shape has fewer.
+// axis returns the length of axis i of a shape extended to rank axes by leading axes of length 1.
 func axis(shape []int, rank, i int) int {
 	if i -= rank - len(shape); i >= 0 {
 		return shape[i]
@@ -73,7 +73,7 @@ func (o *binaryOp) backward(t *Tape) {
 	}
 }
 
-// grad adds to the gradient of x, with strides s; so are the strides of the other operand.
+// grad adds to the gradient of x, which has strides s in the loops; other has strides so.
 func (o *binaryOp) grad(t *Tape, x *Tensor, s *strides, other *Tensor, so *strides, sign float32) {
 	dx := t.into(x)
 	whole := len(x.Data) == len(o.y.Data) // no axis to sum over
@@ -155,7 +155,7 @@ func multiplyStretch(k *simd.Kernels, dst, a, b []float32, sa, sb int) {
 	}
 }
 
-// copyStretch reads only a, with any stride.
+// copyStretch copies from a, with any stride, and ignores b.
 func copyStretch(_ *simd.Kernels, dst, a, _ []float32, sa, _ int) {
 	switch sa {
 	case 0:

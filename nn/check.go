@@ -14,19 +14,20 @@ const (
 	tensorError   = 1e-3 // of the largest gradient of the tensor
 )
 
-// checkSteps are the distances of differences, for values up to 1 and as shares of larger ones: a
-// smaller one crosses fewer kinks, such as ReLU's, and has more rounding.
+// checkSteps are the distances for differences of the loss: absolute for values up to 1, relative
+// for larger ones. The smaller distance crosses fewer kinks, as of ReLU; the larger one has less
+// rounding.
 var checkSteps = []float64{1. / 64, 1. / 512}
 
 // CheckGradients compares the gradients that Backward computes of a loss with differences of the
 // loss, for values of all parameters that are not frozen, and of xs: at most 100 of each tensor,
-// evenly spaced. It arranges ps unless Arrange was called before. The error names each tensor with
-// another gradient, and its first such value. The loss must be a function of these values: with
-// Dropout it is none.
+// evenly spaced. It calls ps.Arrange unless it was called before. The error names each tensor with
+// a wrong gradient, and its first wrong value. The loss must depend on these values alone, and
+// therefore not use Dropout.
 //
 // A central difference over a distance of 1/64 or 1/512, relative above 1, must be within 1 % of
-// the gradient, with an allowance for the rounding of float32. Close to a kink of the loss the
-// differences have other slopes: choose other values there.
+// the gradient, with an allowance for the rounding of float32. At a kink of the loss a difference
+// is no gradient: choose other values there.
 //
 // Cost: 2 to 4 passes forward for each value.
 //

@@ -35,8 +35,7 @@ func (j *rowsJob) part(w *worker, i int) {
 	}
 }
 
-// around returns the number of indices before an axis of a shape, and of values for each index of
-// the axis.
+// around returns the number of indices before an axis, and of values per index of the axis.
 func around(shape []int, axis int) (before, each int) {
 	before, each = 1, 1
 	for i, d := range shape {
@@ -127,8 +126,7 @@ type sliceOp struct {
 }
 
 // Slice copies x from index lo to hi-1 of an axis. A negative axis counts from the last, -1.
-// Backward writes a gradient of x's size for the first slice of x, and adds those of other slices
-// to it.
+// Backward writes a gradient of x's size for the first slice of x, and adds other slices'.
 func (t *Tape) Slice(x *Tensor, axis, lo, hi int) *Tensor {
 	const name = "slice"
 	require(len(x.Shape) <= maxAxes, name, "at most 8 axes", x.Shape...)

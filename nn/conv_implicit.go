@@ -2,8 +2,7 @@ package nn
 
 import "github.com/ringo-ml/ringo/internal/simd"
 
-// implicitGEMM computes a convolution as a product of its windows, packed on demand, with the
-// weights.
+// implicitGEMM computes a convolution as a product of windows, packed on demand, and weights.
 type implicitGEMM struct{}
 
 // Working memory of a worker.
@@ -28,7 +27,8 @@ func (implicitGEMM) forward(o *convOp, t *Tape) {
 	o.job.share(t, o, implicitForward, o.rows(), 1, productRows)
 }
 
-// productRows is the number of rows that repays a part of a product with a packed matrix.
+// productRows is the least number of rows for which a separate part of a product with a packed
+// matrix is worth its cost.
 const productRows = 112
 
 // product computes rows lo to hi-1 of windows times weights.
@@ -46,7 +46,7 @@ func implicitForward(o *convOp, w *worker, _, lo, hi int) {
 	o.product(w, lo, hi, o.y.Data[lo*o.out:], simd.Epilogue{ColBias: o.bias(), ReLU: o.cfg.Activation == ReLU})
 }
 
-// pooledForward processes samples sequentially; the result before pooling stays in the cache.
+// pooledForward processes samples in order: the result before pooling stays in the cache.
 func pooledForward(o *convOp, w *worker, _, lo, hi int) {
 	rows := o.win.Rows()
 	plane := w.floats(bufPlane, rows*o.out)
@@ -60,8 +60,8 @@ func pooledForward(o *convOp, w *worker, _, lo, hi int) {
 	}
 }
 
-// smallWeights is the largest number of weights with separate sums for each part of the batch. With
-// more, threads share the columns.
+// smallWeights is the largest number of weights with a gradient that is summed separately for each
+// part of the batch. With more weights, threads divide the columns.
 const smallWeights = 1 << 16
 
 func (implicitGEMM) backward(o *convOp, t *Tape) {
@@ -151,8 +151,8 @@ func implicitInput(o *convOp, w *worker, _, lo, hi int) {
 	}
 }
 
-// windowBlock is the number of windows with gradients computed before the addition to the image, so
-// that they stay in the cache.
+// windowBlock is the number of windows with gradients that are computed before they are added to
+// the image, so that they stay in the cache.
 const windowBlock = 128
 
 // inputGrad computes dx of one sample: dy Wᵀ is the gradient of the windows, and each value of x

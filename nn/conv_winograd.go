@@ -15,7 +15,7 @@ import "github.com/ringo-ml/ringo/internal/simd"
 // for m = 4.
 type winograd struct{}
 
-// winogradPays reports whether Winograd is faster.
+// winogradPays reports whether Winograd's algorithm is faster than a product with windows.
 func winogradPays(win simd.Windows, out int, cfg Conv) bool {
 	return win.KernelHeight == 3 && win.KernelWidth == 3 && max(1, win.Stride) == 1 && win.Pad <= 2 && !cfg.MaxPool2 &&
 		win.Channels%lineValues == 0 && out%lineValues == 0
@@ -37,9 +37,9 @@ func newTileGrid(k *simd.Kernels, images, h, w int) tileGrid {
 	return tileGrid{k: k, m: m, points: (m + 2) * (m + 2), images: images, high: (h + m - 1) / m, wide: (w + m - 1) / m}
 }
 
-// few reports whether windows are faster for a pass over this number of places, because tiles are
-// few: if weights are used for few products each, reading them dominates, and the points are up to
-// four times as many. made reports whether the points exist already.
+// few reports whether a pass over this number of places is faster with windows, because it has few
+// tiles: if weights are used for few products each, the time to read them dominates, and their
+// points are up to four times as many values. made reports whether these points exist.
 func (g tileGrid) few(places int, made bool) bool {
 	const reading, making = 10, 40 // cost of a weight, a point, in multiplications
 	tiles := max(g.rows()*g.wide, reading)
@@ -52,8 +52,8 @@ func (g tileGrid) few(places int, made bool) bool {
 // rows is the number of rows of tiles of the batch.
 func (g tileGrid) rows() int { return g.images * g.high }
 
-// blockFloats is the approximate number of point values in a block of tiles: these and the products
-// stay in the second-level cache.
+// blockFloats is the approximate number of point values in a block of tiles, so that these and the
+// products stay in the second-level cache.
 const blockFloats = 128 << 10
 
 // block returns the number of rows of tiles processed at a time.
@@ -62,8 +62,8 @@ func (g tileGrid) block(channels int) int {
 	return max(1, min(tiles/g.wide, g.rows()))
 }
 
-// plane is a matrix [points][tiles][channels]. Points are an odd number of cache lines apart, as
-// are rows that would meet in a cache set.
+// plane is a matrix [points][tiles][channels]. The distance between points is an odd number of
+// cache lines, so that points do not share a set of the cache; the same holds for rows.
 type plane struct {
 	data      []float32
 	ld, point int
@@ -78,7 +78,7 @@ func planeSize(points, tiles, channels int) (ld, point, size int) {
 	return ld, point, points * point
 }
 
-// pointsIn is a plane in working memory i.
+// pointsIn returns a plane in working memory i of the worker.
 func (w *worker) pointsIn(i, points, tiles, channels int) plane {
 	ld, point, size := planeSize(points, tiles, channels)
 	return plane{w.floats(i, size), ld, point}
@@ -96,8 +96,7 @@ type image struct {
 	height, width, channels int
 }
 
-// strip copies lines of image s from line y on, and columns from x on, with zeros outside the
-// image.
+// strip copies lines of image s from y on, and columns from x on, with zeros outside of it.
 func (im image) strip(dst []float32, s, y, x, lines, columns int) {
 	c := im.channels
 	lo, hi := max(0, -x), max(max(0, -x), min(columns, im.width-x))
@@ -146,7 +145,7 @@ func (g tileGrid) copied(w *worker, op simd.WinogradOp, v plane, tile int, im im
 	g.k.Winograd(&w.gemm, op, g.m, v.tiles(tile+lo, g.m+2), src, im.channels, hi-lo, simd.WinogradEpilogue{})
 }
 
-// output writes the outputs of tile row r, channels c0 and following, from the products on.
+// output computes the outputs of tile row r, `channels` channels from c0 on, from products.
 func (g tileGrid) output(w *worker, im image, c0, channels, r int, products plane, tile int, e simd.WinogradEpilogue) {
 	y, s := r%g.high*g.m, r/g.high
 	src := products.tiles(tile, g.m+2)
@@ -207,12 +206,13 @@ func (winograd) backward(o *convOp, t *Tape) {
 	o.winogradRun(t)
 }
 
-// roundedChannels is the least number of channels whose products repay the rounding of points.
+// roundedChannels is the least number of channels for which products gain more than the rounding of
+// points costs.
 const roundedChannels = 64
 
-// gradKernels returns the kernels of the gradients. With bf16 and many channels they round points:
-// products of bfloat16 have half as many instructions. The result itself is never rounded, because
-// rounded points have about five times the error of rounded windows.
+// gradKernels returns the kernels of the gradients. With bf16 and many channels these round points
+// to bfloat16, because such products need half as many instructions. Points of the forward pass are
+// never rounded: their error is about five times that of rounded windows.
 func (o *convOp) gradKernels(t *Tape) *simd.Kernels {
 	if min(o.win.Channels, o.out) < roundedChannels {
 		return t.k.Single()
@@ -220,9 +220,9 @@ func (o *convOp) gradKernels(t *Tape) *simd.Kernels {
 	return t.k
 }
 
-// winogradRun computes a pass. With more tiles than channels, the weights' points are computed
-// first, and blocks of tiles use all of them; with fewer, the tiles' points are, and all tiles use
-// panels of the weights. Only a panel of the larger of the two is in memory.
+// winogradRun computes a pass. With more tiles than channels, it computes the weights' points
+// first, and blocks of tiles use all of them; with fewer, it computes the tiles' points first, and
+// panels of weights use all tiles. Only a panel or block of the other points is in memory.
 func (o *convOp) winogradRun(t *Tape) {
 	p := &o.wino
 	width := t.k.PanelWidth()
@@ -263,8 +263,8 @@ func (b *sharedPlane) all(points, tiles, channels int) plane {
 // sharedPlane is the memory of a plane.
 type sharedPlane struct{ data []float32 }
 
-// blocks is the number of blocks of input channels for the points of a panel of weights, each at
-// least a cache line.
+// blocks returns the number of blocks of input channels that threads transform separately for a
+// panel of weights, each at least a cache line.
 func (p *winogradPass) blocks() int { return min(4, (p.from.channels+lineValues-1)/lineValues) }
 
 // rounded reports whether operands of products are pairs of bfloat16 values.

@@ -2,8 +2,8 @@ package nn
 
 import "github.com/ringo-ml/ringo/internal/simd"
 
-// winogradSums is the largest number of points of weights with separate sums for each part of the
-// batch. With more, all tiles are transformed first and the sums are computed block by block.
+// winogradSums is the largest number of points of weights that are summed separately for each part
+// of the batch. With more, all tiles are transformed first, then sums are computed by blocks.
 const winogradSums = 1 << 20
 
 // Size of a block of the weights' gradient: input and output channels. Its points stay in the

@@ -16,8 +16,8 @@ type CrossEntropy struct {
 	Smoothing float64
 	// Ignored lists labels of samples that do not count, such as padding. They need not be classes.
 	Ignored []int32
-	// Weights has a factor of a sample's loss for each class of a label; nil means 1. The mean is
-	// over the number of samples, not over their weights.
+	// Weights has, for each class, a factor of the loss of samples with that label; nil means 1.
+	// The mean divides by the number of samples, not by the sum of their weights.
 	Weights []float32
 }
 
@@ -36,7 +36,7 @@ type crossEntropyOp struct {
 	job              passJob[crossEntropyOp]
 }
 
-// lossRow is the data of a row of logits that backward needs in addition to the logits.
+// lossRow has the data of a row of logits that backward needs in addition to the logits.
 type lossRow struct {
 	most    float32 // the largest logit
 	inverse float32 // 1/Σ exp(logit - most)
@@ -50,8 +50,8 @@ type lossRow struct {
 // the label's logit as the largest (the first among equals). A NaN among the logits makes the loss
 // NaN. It panics if a label is not a class.
 //
-// It costs one exponential per logit forward and another backward: recomputing is faster than
-// fetching the probabilities from memory, and needs no memory.
+// Cost: one exponential per logit forward, and another backward: to recompute the probabilities is
+// faster than to read them from memory.
 func (t *Tape) SoftmaxCrossEntropy(logits *Tensor, labels []int32) (loss *Tensor, correct int) {
 	o := t.crossEntropy("softmaxcrossentropy", logits, labels, CrossEntropy{})
 	return &o.y, o.correct
@@ -110,7 +110,7 @@ func (t *Tape) crossEntropy(op string, logits *Tensor, labels []int32, cfg Cross
 
 func (o *crossEntropyOp) counts(i int) bool { return !slices.Contains(o.ignored, o.labels[i]) }
 
-// lossPart is the minimum number of logits of a part, in whole rows.
+// lossPart is the minimum number of logits of a part of the work, in whole rows.
 const lossPart = 16 << 10
 
 func (o *crossEntropyOp) run(t *Tape, pass func(o *crossEntropyOp, w *worker, part, lo, hi int)) {

@@ -55,13 +55,13 @@ func checkDense(x *Tensor, l Layer) {
 	}
 }
 
-// denseColumns is the number of cache lines of columns, or of rows of the weights, that repays a
-// part.
+// denseColumns is the least number of cache lines of columns, or of rows of the weights, for which
+// a separate part is worth its cost.
 const denseColumns = 8
 
-// byRows reports whether threads share the rows of a product, with weights packed once for all,
-// instead of its columns: each thread then reads less data of other threads, although packed
-// weights are written and read once more.
+// byRows reports whether threads divide the rows of a product, with weights packed once for all
+// threads, instead of its columns. Each thread then reads less data that other threads wrote, but
+// packed weights are written and read once more.
 func (o *denseOp) byRows(t *Tape) bool {
 	n, out, in := o.x.Shape[0], o.l.W.Shape[0], o.l.W.Shape[1]
 	return t.pool.threads() > 1 && n >= productRows && 3*out*in < n*(out+in)
@@ -158,7 +158,7 @@ func denseWeights(o *denseOp, w *worker, _, lo, hi int) {
 }
 
 // biasGrad adds blocks first to last-1 of the rows to columns lo to hi-1 of the bias's gradient. In
-// a step's first Backward, block 0 starts from zero.
+// a step's first Backward, block 0 overwrites the gradient.
 func (o *denseOp) biasGrad(w *worker, first, last, lo, hi int) {
 	if o.l.B == nil || first == last {
 		return

@@ -13,8 +13,8 @@ import (
 // depends on the step and the rank. Reset retains the seed.
 func (t *Tape) SetSeed(seed uint64) { t.seed = seed }
 
-// randomKey is the stream of the operation recorded last: a hash (SplitMix64)
-// of the tape's seed and the operation's place.
+// randomKey returns the key of the random numbers of the operation recorded last: a hash
+// (SplitMix64) of the tape's seed and the operation's index.
 func (t *Tape) randomKey() simd.DropoutKey {
 	z := mix64(mix64(t.seed+0x9e3779b97f4a7c15) + uint64(t.n)*0x9e3779b97f4a7c15)
 	return simd.DropoutKey{uint32(z), uint32(z >> 32)}
@@ -39,9 +39,9 @@ type dropoutOp struct {
 }
 
 // Dropout sets each value to zero with probability p, and multiplies the remaining values by
-// 1/(1-p), so that expectations stay. For p = 0 it returns x, and in an evaluation a view of x. The
-// dropped values depend only on SetSeed, the operation's index in the recording and the value's
-// index; Backward recomputes them. It panics unless 0 <= p < 1.
+// 1/(1-p), so that the expected value does not change. For p = 0 it returns x, and in an evaluation
+// a view of x. The dropped values depend only on SetSeed, the operation's index in the recording
+// and the value's index; Backward recomputes them. It panics unless 0 <= p < 1.
 func (t *Tape) Dropout(x *Tensor, p float64) *Tensor {
 	if !(p >= 0 && p < 1) {
 		panic(fmt.Errorf("nn: dropout: probability %s: want at least 0 and less than 1", quantity.Exact(p)))

@@ -8,7 +8,7 @@ import (
 
 type addOp struct{ binary }
 
-// Add is a + b, elementwise, with broadcasting as of Subtract.
+// Add is a + b, elementwise, with broadcasting as in Subtract.
 func (t *Tape) Add(a, b *Tensor) *Tensor {
 	if !slices.Equal(a.Shape, b.Shape) {
 		return t.binary(addition, a, b)
@@ -101,9 +101,9 @@ type mapOp struct {
 }
 
 // Map is a custom function of each value: f returns the result for value i of x, in row-major
-// order, and its slope, the derivative with respect to x. The value of i selects a target, or a
-// column as i modulo the columns: a loss of each sample is a Map, too. f is called on all threads.
-// name is the operation's name in errors and exports.
+// order, and its slope, the derivative with respect to x. With i, f can find a target of the value,
+// or its column (i modulo the number of columns): a Map can be a loss of each sample. f is called
+// on all threads. name is the operation's name in errors and exports.
 //
 //	softplus := t.Map("softplus", x, func(_ int, v float32) (y, slope float32) {
 //		e := math.Exp(float64(v))

@@ -31,8 +31,8 @@ func (b Bags) Len() int {
 }
 
 // RowOf is the row of a key in a table of rows rows: the upper bits of the product of rows with a
-// hash of the key, SplitMix64's finalizer. With many times more keys than rows, all rows get about
-// equally many; two keys may share a row.
+// hash of the key, SplitMix64's finalizer. If there are far more keys than rows, all rows get about
+// the same number of keys. Different keys may share a row.
 func RowOf(key uint64, rows int) int32 {
 	z := key + 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -66,10 +66,10 @@ func (p Pooling) scale(n int32) float32 {
 
 // EmbeddingBag sums, for each sample and slot, the rows of tab of the keys of the bag, and
 // concatenates the sums: the result is [N, slots*Dim], with zeros for empty bags. If rest, [N, m],
-// is not nil, its rows follow. The row of a key is RowOf or, for a table with rows elsewhere, the
-// row set by Hold. Rows are added in the order of keys, and gradients of a row in the order of its
-// keys in the bags, so that the number of threads changes no bit. The caller must not change bags
-// before Backward ends. Cost of the gradient: O(keys·Dim), independent of the table's size.
+// is not nil, its rows follow. The row of a key is RowOf or, for a table with rows in another
+// process, the row set by Hold. Rows are added in the order of keys, and gradients of a row in the
+// order of its keys in the bags, so that the number of threads changes no bit. The caller must not
+// change bags before Backward ends. Cost of the gradient: O(keys·Dim) for any size of the table.
 func (t *Tape) EmbeddingBag(bags Bags, tab *Table, pool Pooling, rest *Tensor) *Tensor {
 	return t.lookUpBags(bags, tab, pool, rest, 0)
 }
@@ -117,8 +117,8 @@ func (t *Tape) lookUpBags(bags Bags, tab *Table, pool Pooling, rest *Tensor, ste
 	return &o.y
 }
 
-// alone sets o's offsets to those of bags, from 0. With steps, each of the steps keys is a separate
-// bag, empty after the sequence's end.
+// alone sets o's offsets to those of bags, but from 0 on. If steps is above 0, each of the steps
+// keys becomes a separate bag, which is empty after the sequence's end.
 func (o *tableLookupOp) alone(bags Bags, steps int) {
 	o.offsets = append(o.offsets[:0], 0)
 	base := bags.Offsets[0]
@@ -180,8 +180,8 @@ func (o *tableLookupOp) weigh(w *worker, lo, hi int) {
 	}
 }
 
-// rowsOf returns the rows of the keys of bags, the last steps of each or all for 0, in the memory
-// of rows.
+// rowsOf returns the rows of the keys of bags: of the last steps keys of each bag, or of all keys
+// if steps is 0. The result is in the memory of rows.
 func (t *Table) rowsOf(bags Bags, steps int, rows []int32) []int32 {
 	lo, hi := bags.Offsets[0], bags.Offsets[len(bags.Offsets)-1]
 	rows = rows[:0]

@@ -108,8 +108,9 @@ func (o *tableLookupOp) backward(t *Tape) {
 	}
 }
 
-// merge adds, for each key in order, the Dim gradients from dy[key%2^32] to the table's row
-// key>>32. Rows already in the table's gradient add the new gradients after the old.
+// merge adds gradients to the table's. A key has a row in its upper 32 bits, and in its lower 32
+// bits the index in dy of a gradient of Dim values. For each row, gradients are added in the order
+// of keys, after the row's present gradient.
 func (t *Table) merge(k *simd.Kernels, keys []uint64, dy []float32) {
 	oldIDs, oldGrads := t.ids, t.grads
 	ids, grads := t.spareIDs[:0], t.spareGrads[:0]
@@ -137,7 +138,7 @@ func (t *Table) merge(k *simd.Kernels, keys []uint64, dy []float32) {
 	t.ids, t.grads = ids, grads
 }
 
-// scratch returns memory for n gradients and their ids: the argument if large enough.
+// scratch returns memory for n gradients and n ids: the arguments if they are large enough.
 func (t *Table) scratch(grads []float32, ids []int32, n int) ([]float32, []int32) {
 	if cap(grads) < n {
 		return t.owner.takeRows(n, t.Dim) // maximum size, because later steps may have more rows

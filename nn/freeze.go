@@ -12,11 +12,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// Freeze fixes the values of the parameters with names that match a pattern, as of path.Match: they
-// have no range in the arenas, are in no plan, and no optimizer updates them. List has them after
-// the trained ones. Call it before Arrange. Backward skips the beginning of a model without trained
-// parameters. Running statistics still move. It is an error if a pattern matches no parameter, or a
-// table: tables cannot be frozen.
+// Freeze fixes the values of the parameters with names that match a pattern of path.Match: they
+// have no range in the arenas (the slices of all trained parameters and gradients), and no
+// optimizer updates them. List has them after the trained ones. Call Freeze before Arrange.
+// Backward skips the beginning of a model if it has no trained parameters. Running statistics of
+// frozen layers still change. It is an error if a pattern matches no parameter, or a table: tables
+// cannot be frozen.
 func (ps *Params) Freeze(patterns ...string) error {
 	if err := ps.eachMatch(patterns, func(p *Param) { p.frozen = true }); err != nil {
 		return fmt.Errorf("nn: Freeze: %w", err)
@@ -37,12 +38,12 @@ func (ps *Params) SetRate(factor float64, patterns ...string) error {
 	return nil
 }
 
-// Alias gives parameters second names, such as their names in another framework, which patterns
-// match as well.
+// Alias gives parameters second names, such as those in another framework. Patterns of Freeze and
+// SetRate match them too.
 func (ps *Params) Alias(names func(name string) string) { ps.alias = names }
 
-// eachMatch calls f for the parameters that match. It reports all errors together, and then changes
-// no parameter.
+// eachMatch calls f for the parameters that match a pattern. If patterns have errors, it returns
+// all of them and calls f for none.
 func (ps *Params) eachMatch(patterns []string, f func(p *Param)) error {
 	if ps.slots != nil {
 		return errors.New("Arrange has laid the parameters out before")
@@ -101,8 +102,8 @@ func (ps *Params) namesOf(name string) []string {
 	return []string{name, ps.alias(name)}
 }
 
-// Near returns a suffix for the error of a pattern without a match: similar names, or else the
-// beginnings of names.
+// Near returns the end of an error about a pattern that matches no name: similar names, or else the
+// first parts of all names.
 func Near(pattern string, names []string) string {
 	var begins []string
 	for _, n := range names {
@@ -171,12 +172,12 @@ func allFrozen(ps ...*Param) bool {
 	return true
 }
 
-// skipper is an operation with a backward that skips the gradients of its parameters if all are
-// frozen.
+// skipper is an operation with a backward that skips the gradients of its parameters if all of them
+// are frozen.
 type skipper interface{ skips() bool }
 
-// allocFrozenGrads allocates unused gradients for the frozen parameters of an operation that
-// computes them together with other gradients.
+// allocFrozenGrads allocates gradients, which are ignored, for the frozen parameters of an
+// operation that also has trained ones.
 func (t *Tape) allocFrozenGrads(o op) {
 	if s, ok := o.(skipper); ok && s.skips() {
 		return

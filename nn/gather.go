@@ -154,8 +154,8 @@ func (o *embeddingOp) gather(w *worker, _, lo, hi int) {
 	w.k.Lookup(o.y.Data[lo*dim:hi*dim], o.p.Data, o.ids[lo:hi], dim)
 }
 
-// scatterColumns is the number of columns in a part of backward: all rows of a column are in one
-// part, added in order of occurrence.
+// scatterColumns is the number of columns in a part of backward. All rows of a column are in one
+// part, so that they are added in order.
 const scatterColumns = 128
 
 func (o *embeddingOp) backward(t *Tape) {

@@ -32,7 +32,7 @@ func (g *groupScratch) resize(channels int) {
 	g.room(2*g.p.Period, channels)
 }
 
-// match makes the memory as large as o's.
+// match makes g's memory as large as o's, so that a later step needs no allocation.
 func (g *groupScratch) match(o *groupScratch) {
 	if cap(g.p.Values) < cap(o.p.Values) {
 		g.p.Values = make([]float32, cap(o.p.Values))
@@ -40,7 +40,8 @@ func (g *groupScratch) match(o *groupScratch) {
 	g.room(cap(o.sums), cap(o.channels))
 }
 
-// room allocates without slack, because threads that match each other would grow forever.
+// room allocates exactly this much, because threads that match each other's memory would otherwise
+// grow it again and again.
 func (g *groupScratch) room(sums, channels int) {
 	if cap(g.sums) < sums {
 		g.sums = make([]float64, sums)
@@ -48,7 +49,7 @@ func (g *groupScratch) room(sums, channels int) {
 	g.sums, g.channels = g.sums[:sums], sized(g.channels, channels)
 }
 
-// set fills a plane with f of each channel.
+// set fills one plane, a value per channel, with f of each channel.
 func (g *groupScratch) set(plane int, f func(c int) float32) {
 	for c := range g.channels {
 		g.channels[c] = f(c)
@@ -76,8 +77,8 @@ func (o *groupNormOp) operands() ([4]*Tensor, [4]*Param) {
 // GroupNorm is gamma·(x - mean)/sqrt(variance + 1e-5) + beta of x, [n, ..., channels], with the
 // mean and biased variance of a group of adjacent channels of one sample, over all its places (Y.
 // Wu, K. He 2018). It is equal in training and evaluation, for any batch. Params.LayerNorm creates
-// its layers. Threads divide the work by sample. Backward overwrites the result's gradient with
-// x's.
+// its layers. Threads divide the work by sample. Backward stores x's gradient in the memory of the
+// result's gradient.
 func (t *Tape) GroupNorm(x *Tensor, l Norm, groups int) *Tensor {
 	const name = "group norm"
 	c := len(l.Gamma.Data)
@@ -105,7 +106,8 @@ func (o *groupNormOp) count() float64 {
 // of returns the statistics of sample s's groups.
 func (o *groupNormOp) of(s int) []float32 { return o.stats[2*s*o.groups : 2*(s+1)*o.groups] }
 
-// measure sums x minus the set mean, and the squares, for each group.
+// measure computes, for each group of sample s, the sum and the sum of squares of x minus the
+// present mean.
 func (o *groupNormOp) measure(w *worker, s int, f func(group int, sum, squares float64)) {
 	g := &w.group
 	clear(g.sums)

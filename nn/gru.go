@@ -23,10 +23,11 @@ type gruOp struct {
 	recurrentOp
 	state []float32 // initial state, or nil
 
-	// input is [steps*n, 3*hidden]: the sums of the input, then the gates, and in backward the
-	// gradients of the sums.
+	// input is [steps*n, 3*hidden]: first the products with the input, then the gates; in backward,
+	// gradients of the former.
 	input []float32
-	// hidden is the sums of the previous state, of the same shape, and in backward their gradients.
+	// hidden is the products with the previous state, of the same shape; in backward, their
+	// gradients.
 	hidden []float32
 	carry  []float32 // [n, hidden]: gradient through a step's update gate
 
@@ -85,7 +86,7 @@ func gruPackForward(o *gruOp, w *worker, i, lo, hi int) {
 	}
 }
 
-// gates are a row's three pieces of columns lo to hi-1.
+// gates returns a row's three pieces, one for each gate, of columns lo to hi-1.
 func gates(data []float32, row, hidden, lo, hi int) (r, z, n []float32) {
 	at := data[row*3*hidden:][:3*hidden]
 	return at[lo:hi], at[hidden+lo : hidden+hi], at[2*hidden+lo : 2*hidden+hi]
@@ -144,8 +145,8 @@ func gruPackBackward(o *gruOp, w *worker, i, lo, hi int) {
 	w.k.PackB(&o.weights[i][0], false, 3*hidden, hi-lo, o.l.WeightHH.Data[lo:], hidden)
 }
 
-// gruBackward adds the next step's gradient to columns of one step's output gradient, and continues
-// to the columns of the sums.
+// gruBackward computes, for columns of one step, the gradients of the gates' sums from the gradient
+// of the step's output and of the next step.
 func gruBackward(o *gruOp, w *worker, i, lo, hi int) {
 	n, hidden := o.size()
 	at := o.step * n

@@ -8,7 +8,7 @@ import (
 )
 
 // labels are the pprof labels of the goroutines of a tape. They are made once per operation and
-// pass, and stored by index in the recording: a step with repeated shapes allocates none.
+// pass, and kept by index in the recording, so that a step with the same operations allocates none.
 type labels struct {
 	on     bool
 	known  map[string]*label  // labels by text
@@ -28,7 +28,8 @@ var passNames = [passes]string{"forward", "backward", "evaluate"}
 // label is a set of labels for a goroutine, identified by its address.
 type label struct{ ctx context.Context }
 
-// labelled is an operation with its label; another operation may have replaced it since.
+// labelled has an operation and its label. After a change of the recording, another operation may
+// have the same index.
 type labelled struct {
 	o op
 	l *label
@@ -52,7 +53,7 @@ func (s *labels) label(pairs ...string) *label {
 	return l
 }
 
-// carry sets l on the tape's goroutine, and with the next job on its helpers.
+// carry sets label l on the tape's goroutine now, and on its other threads with the next job.
 func (t *Tape) carry(l *label) {
 	if t.pool.label != l {
 		t.pool.label = l
@@ -68,8 +69,8 @@ func (w *worker) carry(l *label) {
 	}
 }
 
-// operation sets the label of an operation at the beginning of its pass. A fresh operation has no
-// operands for a name yet: this time it only has the name of its pass.
+// operation sets the label of an operation at the beginning of its pass. A new operation has no
+// operands yet, from which the label's name is made: its first label names the pass only.
 func (t *Tape) operation(o op, index, pass int, fresh bool) {
 	if !t.labels.on {
 		return

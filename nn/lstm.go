@@ -29,8 +29,8 @@ type lstmOp struct {
 	state *LSTMState // initial state, or nil
 
 	c []float32 // cells, as h
-	// gates is [steps*n, 4*hidden]: first the sums, then the gates, and in
-	// backward the gradients of the sums.
+	// gates is [steps*n, 4*hidden]: first the gates' sums, then their activations; in backward,
+	// gradients of the sums.
 	gates []float32
 	bias  []float32 // [4*hidden]: sum of both biases; in backward their gradient
 	dc    []float32 // [n, hidden]
@@ -177,8 +177,8 @@ func lstmPackBackward(o *lstmOp, w *worker, i, lo, hi int) {
 	w.k.PackB(&o.weights[i][0], false, 4*hidden, hi-lo, o.l.WeightHH.Data[lo:], hidden)
 }
 
-// lstmBackward adds the next step's gradient to columns of one step's output gradient, and
-// continues to the columns of the sums.
+// lstmBackward computes, for columns of one step, the gradients of the gates' sums from the
+// gradient of the step's output and of the next step.
 func lstmBackward(o *lstmOp, w *worker, i, lo, hi int) {
 	n, hidden := o.size()
 	at := o.step * n

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// MatMul selects the transposed operands of a product.
+// MatMul selects the operands of a product that are transposed.
 type MatMul struct {
 	// TransposeA: a is [..., k, m] and not [..., m, k].
 	TransposeA bool
@@ -23,8 +23,7 @@ type matMulOp struct {
 
 // MatMul is the product of two activations, or of their transposes: [..., m, k] times [..., k, n]
 // is [..., m, n]. The axes before the last two are a batch, equal in both or missing in one, which
-// is then a factor of every product. Cost: 2·batch·m·n·k operations forward and as many for each
-// gradient.
+// is then a factor of every product. Cost: 2·batch·m·n·k operations forward, and for each gradient.
 func (t *Tape) MatMul(a, b *Tensor, cfg MatMul) *Tensor {
 	o := record[matMulOp](t)
 	o.a, o.b, o.cfg = a, b, cfg
@@ -36,7 +35,7 @@ func (t *Tape) MatMul(a, b *Tensor, cfg MatMul) *Tensor {
 	return y
 }
 
-// fit finds the sizes, or panics.
+// fit returns the shape of the result, or panics if the operands do not fit.
 func (o *matMulOp) fit() (shape [maxAxes]int, rank int) {
 	a, b := o.a.Shape, o.b.Shape
 	if len(a) < 2 || len(b) < 2 || len(a) > maxAxes || len(b) > maxAxes {
@@ -80,7 +79,7 @@ func matrixOf(shape []int, transposed bool) (rows, columns int) {
 	return rows, columns
 }
 
-// factor is a factor of products: matrices step values apart, 0 for a single matrix.
+// factor is an operand of products: matrices at a distance of step values, 0 for a single matrix.
 type factor struct {
 	data       []float32
 	step       int
@@ -164,8 +163,8 @@ func (f factor) transpose() factor {
 	return f
 }
 
-// gradient adds the products of the job to x's gradient, summed over the batch if x is a single
-// matrix.
+// gradient adds the job's products to x's gradient: one product per matrix, or their sum if x is a
+// single matrix.
 func (o *matMulOp) gradient(t *Tape, x *Tensor) {
 	matrices, terms := o.batch, 1
 	if len(x.Shape) == 2 {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// mergeJob merges a table's first gradient on several threads. Each part has a range of ids: it
-// makes keys of the ids' lookups, sorts the keys, and adds rows in the order of lookups. Each part
-// therefore sorts in its core's cache.
+// mergeJob computes a table's first gradient of a step on several threads. Each part has a range of
+// ids: it makes a key of each lookup of these ids, sorts the keys, and adds rows in the order of
+// lookups. A part's keys therefore fit the cache of a core.
 type mergeJob struct {
 	o      *tableLookupOp
 	bounds []int32     // first id of each part; then the number of rows
@@ -23,8 +23,8 @@ type mergeKeys struct {
 	_    [64]byte
 }
 
-// fetch reads dy once, in order: the rows are used in an order that no prefetcher predicts, and
-// other cores have written most of them.
+// fetch reads dy once, in order, into the cache: the rows are used in another order, which the
+// processor cannot predict, and other cores have written most of them.
 func (s *mergeKeys) fetch(dy []float32) {
 	s.read = 0
 	for i := 0; i < len(dy); i += lineValues {
@@ -33,16 +33,17 @@ func (s *mergeKeys) fetch(dy []float32) {
 }
 
 const (
-	// mergeLeast is the number of lookups that repays a part.
+	// mergeLeast is the least number of lookups for which a separate part is worth its cost.
 	mergeLeast = 1024
-	// mergeSamples is the number of sampled ids for bounds: sizes of parts differ by some tenths.
+	// mergeSamples is the number of ids in the sample that determines the parts' ranges. Sizes of
+	// parts then differ by some tenths.
 	mergeSamples = 128
-	// mergeFetches is the largest number of parts that each fetch all of dy: with more, a part uses
-	// too few of the rows.
+	// mergeFetches is the largest number of parts for which each part fetches all of dy. With more
+	// parts, each uses too few of the rows.
 	mergeFetches = 4
 )
 
-// share is the keys of part i.
+// share returns the keys of part i.
 func (j *mergeJob) share(i int) *mergeKeys {
 	for len(j.shares) <= i {
 		j.shares = append(j.shares, mergeKeys{})
@@ -69,8 +70,8 @@ func (j *mergeJob) run(t *Tape, o *tableLookupOp, parts int) {
 	j.o = nil
 }
 
-// cut finds bounds with about as many ids in each part. No sum depends on the bounds: all lookups
-// of a row are in one part.
+// cut divides the ids into ranges with about as many lookups each. No sum depends on the ranges,
+// because all lookups of a row are in one part.
 func (j *mergeJob) cut(ids []int32, held int32, parts int) {
 	var samples [mergeSamples]int32
 	for i := range samples {

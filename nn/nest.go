@@ -5,9 +5,9 @@ import "github.com/ringo-ml/ringo/internal/simd"
 // maxAxes is the maximum number of axes for operations with broadcasting.
 const maxAxes = 8
 
-// nest is nested loops over a tensor, the outermost first, with strides of one or two other
-// tensors: 0 along axes of broadcasts or sums. Axes of one value are omitted and adjacent axes
-// joined if possible, to make the last loop long.
+// nest is nested loops over a tensor, the outermost first, with the strides of one or two other
+// tensors: 0 along axes that are broadcast or summed. Axes of length 1 are omitted and adjacent
+// axes joined if possible, so that the innermost loop is long.
 type nest struct {
 	n    int // loops, at least 1
 	dims [maxAxes]int
@@ -66,7 +66,7 @@ func (m *nest) size() int {
 	return size
 }
 
-// offset is where index i of the loops before the last begins in an operand.
+// offset returns the position in an operand of iteration i of all loops but the innermost.
 func (m *nest) offset(i int, s *strides) int {
 	at := 0
 	for l := m.n - 2; l >= 0; l-- {
@@ -76,11 +76,10 @@ func (m *nest) offset(i int, s *strides) int {
 	return at
 }
 
-// stretch computes a run of adjacent values; operands move by 0 or 1.
+// stretch computes a run of adjacent values of dst. sa and sb are the strides of a and b, 0 or 1.
 type stretch func(k *simd.Kernels, dst, a, b []float32, sa, sb int)
 
-// stridedJob is an operation with broadcasting: dst = f(a, b) over a nest. Its parts are runs of
-// dst.
+// stridedJob is an operation with broadcasting: dst = f(a, b) over a nest. A part is a run of dst.
 type stridedJob struct {
 	m         *nest
 	sa, sb    *strides
@@ -88,7 +87,7 @@ type stridedJob struct {
 	dst, a, b []float32
 }
 
-// spread runs f over m. b may be nil if f does not read it.
+// spread computes f over all runs of m. b may be nil if f does not read it.
 func (t *Tape) spread(f stretch, m *nest, dst, a []float32, sa *strides, b []float32, sb *strides) {
 	t.strided = stridedJob{m: m, sa: sa, sb: sb, f: f, dst: dst, a: a, b: b}
 	t.pool.run(&t.strided, (len(dst)+valuesPart-1)/valuesPart)
@@ -111,8 +110,7 @@ func (j *stridedJob) part(w *worker, i int) {
 	}
 }
 
-// foldJob is scale times a sum over the axes of a nest with strides s of 0, along which dst does
-// not move.
+// foldJob computes scale times a sum over the axes of a nest along which dst has stride 0.
 type foldJob struct {
 	m        *nest
 	s        *strides
@@ -161,7 +159,7 @@ func (j *foldJob) split() {
 	}
 }
 
-// outputs is the number of sums of runs in a part.
+// outputs returns the number of sums that one part computes, if sums are of adjacent values.
 func (j *foldJob) outputs() int { return max(1, valuesPart/(j.run*j.reduced.size())) }
 
 // blocks is the number of parts of the last loop, if dst moves along it.
@@ -202,7 +200,7 @@ func (j *foldJob) columns(w *worker, i int) {
 	}
 }
 
-// at is where index i of all loops begins.
+// at returns the position in dst at which iteration i of all loops begins.
 func (m *nest) at(i int) (at int) {
 	for l := m.n - 1; l >= 0; l-- {
 		at += i % m.dims[l] * m.a[l]

@@ -20,8 +20,8 @@ type Node struct {
 	Buffers []*Buffer
 	Table   *Table  // table of "embeddingtable"
 	IDs     []int32 // argument of "embedding" and "embeddingtable"
-	// State is the initial and final state of an "lstm" or, in H, of a "gru"; nil means an initial
-	// state of zeros.
+	// State is the state before and after an "lstm" or, in the field H, a "gru"; nil means that the
+	// operation starts from zeros.
 	State *LSTMState
 	// Activation is applied to the result, after all else.
 	Activation Activation
@@ -50,8 +50,8 @@ func (t *Tape) Nodes() ([]Node, error) {
 }
 
 // Trace records the operations of forward on a tape in an evaluation, without computing, and
-// returns them in order: results have shapes only. It takes little time, and its memory is never
-// touched. Operands that do not fit are an error, as are operations without a description.
+// returns them in order: results have shapes only. It takes little time and memory. Operands that
+// do not fit are an error, as are operations without a description.
 func Trace(forward func(t *Tape)) (nodes []Node, err error) {
 	defer recoverShape(&err)
 	t := NewTape(TapeConfig{})
@@ -136,8 +136,7 @@ func (o *embeddingOp) node() Node {
 	return Node{Op: "embedding", Params: []*Param{o.p}, IDs: o.ids}
 }
 
-// node has rest as input and, for bags, the attributes first, slots and steps, and pooling, a
-// Pooling.
+// node has rest as input and, for bags, the attributes first, slots, steps and pooling (a Pooling).
 func (o *tableLookupOp) node() Node {
 	if o.slots > 0 {
 		return Node{Op: "embeddingbag", Inputs: []*Tensor{o.rest}, Table: o.tab, Attrs: map[string]float64{

@@ -11,16 +11,16 @@ type Timing struct {
 	Node Node
 	// Index is the operation's index in the recording.
 	Index int
-	// Pass is "forward", "backward" or, for operations that compute them sequentially, "weights"
-	// and "input": the gradients of the parameters and of the first operand.
+	// Pass is "forward" or "backward". For operations that compute gradients of parameters and of
+	// the first operand sequentially, it is "weights" and "input" instead of "backward".
 	Pass string
-	// Took is the total time, Shared the time with work divided over threads.
+	// Took is the duration of the pass, Shared the part of it with work on several threads.
 	Took, Shared time.Duration
 }
 
 // Observe makes the tape call f after each pass of an operation, with its time; nil stops the
-// calls. A model's own computation between two operations counts for the first one. f runs on the
-// tape's goroutine, and its time counts for no operation.
+// calls. The model's other computation between two operations counts for the first of them. f runs
+// on the tape's goroutine, and its time counts for no operation.
 func (t *Tape) Observe(f func(Timing)) {
 	t.watch.end(t)
 	t.watch, t.pool.shared = watch{f: f}, nil
@@ -49,7 +49,7 @@ func (w *watch) begin(t *Tape, o op, index int, pass string) {
 	w.begun = time.Now()
 }
 
-// turn begins another pass of the operation in progress.
+// turn ends the pass in progress and begins another of the same operation.
 func (w *watch) turn(t *Tape, pass string) {
 	if w.f != nil && w.o != nil {
 		w.begin(t, w.o, w.index, pass)

@@ -27,8 +27,8 @@ type Operation struct {
 	Name string
 	// Forward writes all values of the result.
 	Forward func(p *Pass)
-	// Backward adds to the gradients of the inputs and parameters, given the result's. nil means
-	// that no gradient flows through the operation.
+	// Backward adds to the gradients of the inputs and parameters, from the gradient of the result.
+	// nil means that no gradient flows through the operation.
 	Backward func(p *Pass)
 }
 
@@ -42,8 +42,8 @@ type Pass struct {
 	Output *Tensor
 	// OutputGrad is, in Backward, the gradient of the result.
 	OutputGrad []float32
-	// InputGrads are, in Backward, the gradients of the inputs, initially zeros; nil for inputs
-	// without a required gradient.
+	// InputGrads are, in Backward, the gradients of the inputs, initially zeros; nil for an input
+	// that needs no gradient.
 	InputGrads [][]float32
 
 	t    *Tape
@@ -81,9 +81,9 @@ func (o *operationOp) allOperands() ([]*Tensor, []*Param) {
 	return o.pass.Inputs, o.pass.Params
 }
 
-// Apply records a custom operation with a result of the given shape. The dry run of Params.Arrange
-// does not call its functions; the result is then zeros. inputs and params are copied. It panics
-// without a Forward, or if an input or a parameter is nil.
+// Apply records a custom operation with a result of the given shape. Params.Arrange records the
+// model without computing: it does not call the functions, and the result is zeros. inputs and
+// params are copied. It panics without a Forward, or if an input or a parameter is nil.
 func (t *Tape) Apply(op *Operation, shape []int, inputs []*Tensor, params ...*Param) *Tensor {
 	require(op != nil && op.Forward != nil, "operation", "one with a Forward")
 	for i, x := range inputs {
@@ -129,7 +129,7 @@ func (o *operationOp) backward(t *Tape) {
 	clear(p.InputGrads)
 }
 
-// contribute adds dx, memory from t.grads, to the gradient of x.
+// contribute adds dx, which is memory of t.grads, to the gradient of x.
 func (t *Tape) contribute(x *Tensor, dx []float32) {
 	if !x.has {
 		t.grads.give(&x.grad)
@@ -147,7 +147,7 @@ type detachOp struct {
 func (o *detachOp) operands() ([4]*Tensor, [4]*Param) { return [4]*Tensor{}, [4]*Param{} }
 func (o *detachOp) backward(*Tape)                    {}
 
-// Detach returns x without the flow of gradients. The result shares x's memory.
+// Detach returns x as a tensor through which no gradient flows. The result shares x's memory.
 func (t *Tape) Detach(x *Tensor) *Tensor {
 	o := record[detachOp](t)
 	o.x = x

@@ -14,11 +14,11 @@ type packJob struct {
 	cuts   int
 }
 
-// packValues is the number of values that repays a part of packing: about 5 us, and waking another
-// thread takes 1.
+// packValues is the least number of values for which a part of packing is worth its cost: packing
+// them takes about 5 us, and waking another thread 1 us.
 const packValues = 4 << 10
 
-// pack is Kernels.PackB on all threads.
+// pack does the same as Kernels.PackB, on all threads.
 func (t *Tape) pack(dst *simd.PackedB, trans bool, kk, n int, b []float32, ldb int) {
 	if t.pool.dry {
 		return
@@ -67,8 +67,9 @@ type weightsKey struct {
 	tile int // outputs of a tile's side; 0: the matrix
 }
 
-// weightsOf returns the memory of p's prepared weights; fresh reports whether to prepare them now.
-// If parameters may change, all operations share the memory and prepare weights each time.
+// weightsOf returns the memory of p's prepared weights; fresh reports whether the caller must
+// prepare them now. If parameters may change, all operations share one memory and prepare their
+// weights in every pass.
 func (t *Tape) weightsOf(p *Param, tile int) (w *weights, fresh bool) {
 	if t.packedWeights == nil {
 		return &t.packed.weights, true

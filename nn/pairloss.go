@@ -7,7 +7,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// pairKind is the loss of a pairLossOp.
+// pairKind selects the loss that a pairLossOp computes.
 type pairKind uint8
 
 const (
@@ -54,8 +54,7 @@ func (t *Tape) MeanSquaredErrorTo(x *Tensor, target []float32) *Tensor {
 }
 
 // Huber is, like MeanSquaredError, the mean of d²/2 for a distance d = |x - target| of at most
-// delta, and of delta·(d - delta/2) for a larger one (P. Huber 1964). It panics unless delta is
-// positive.
+// delta, and of delta·(d - delta/2) for a larger one (P. Huber 1964). It panics if delta <= 0.
 func (t *Tape) Huber(x, target *Tensor, delta float32) *Tensor {
 	if !(delta > 0) {
 		panic(&ShapeError{Op: huberLoss.String(), Required: "a positive delta", Got: []int{int(delta)}})
@@ -88,7 +87,7 @@ func (t *Tape) pairLoss(kind pairKind, x, z *Tensor, delta float32) *Tensor {
 	return t.measure(record[pairLossOp](t), kind, x, z, delta)
 }
 
-// measure fills the operation of a loss and computes the loss.
+// measure sets the fields of o for a loss and computes the loss.
 func (t *Tape) measure(o *pairLossOp, kind pairKind, x, z *Tensor, delta float32) *Tensor {
 	require(len(x.Data) > 0, kind.String(), "one value at least", x.Shape...)
 	o.kind, o.x, o.z, o.delta, o.back = kind, x, z, delta, false
@@ -184,7 +183,7 @@ func (o *pairLossOp) backward(t *Tape) {
 	t.grads.give(&o.dx)
 }
 
-// targetGrad is minus the gradient of x, or minus x.
+// targetGrad computes the target's gradient from x's; of BinaryCrossEntropy it is minus x.
 func (o *pairLossOp) targetGrad(t *Tape) {
 	o.dz = t.into(o.z)
 	if o.kind == logisticLoss {

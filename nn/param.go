@@ -12,14 +12,15 @@ import (
 	"slices"
 )
 
-// Param is a trainable tensor. After Params.Arrange, Data and Grad are parts of the arenas.
+// Param is a trainable tensor. After Params.Arrange, Data and Grad are parts of the arenas, the
+// slices of all parameters and all gradients.
 type Param struct {
 	Name  string
 	Shape []int
 	Data  []float32
-	// Grad is the sum of the gradients of all Backwards since the end of the last step. Before the
-	// first contribution its values are unspecified; a Backward that ends a step leaves no value
-	// unspecified. For a frozen parameter it is nil or undefined.
+	// Grad is the sum of the gradients of all calls of Backward since the end of the last step. Its
+	// values are unspecified before the first call; after the last call of a step all have values.
+	// For a frozen parameter it is nil or undefined.
 	Grad []float32
 
 	owner   *Params
@@ -94,9 +95,9 @@ type Params struct {
 	unused    []string
 }
 
-// NewParams makes an empty registry. Each parameter draws its initial values from a separate
-// stream, derived from the seed and the parameter's name. Values depend neither on the order of
-// creation nor on the machine.
+// NewParams makes an empty registry. Each parameter draws its initial values from random numbers
+// that depend on the seed and the parameter's name alone, not on the order of creation or the
+// machine.
 func NewParams(seed uint64) *Params { return &Params{seed: seed} }
 
 // New makes a parameter. Arrange reports errors (a name used twice, a shape without values, a call
@@ -158,7 +159,7 @@ func (ps *Params) Dense(name string, in, out int) Layer {
 	}
 }
 
-// Count is the true number of parameters, tables included, without padding.
+// Count is the number of parameters without padding, tables included.
 func (ps *Params) Count() int {
 	n := 0
 	for _, t := range ps.tables {
@@ -170,12 +171,12 @@ func (ps *Params) Count() int {
 	return n
 }
 
-// List returns the parameters, in slot order after Arrange, and then the frozen ones. Callers must
-// not change it.
+// List returns the trained parameters, after Arrange in the order of Slots, and then the frozen
+// ones. Callers must not change it.
 func (ps *Params) List() []*Param { return ps.list }
 
-// Slots returns the parameters' ranges in the order of backward, nil before Arrange. Callers must
-// not change it.
+// Slots returns the parameters' ranges in the arenas, in the order in which backward finishes them;
+// nil before Arrange. Callers must not change it.
 func (ps *Params) Slots() []ParamRange { return ps.slots }
 
 // Unused returns the names of parameters without a gradient, in order of creation: the loss of the
@@ -190,8 +191,8 @@ func (ps *Params) Values() []float32 { return ps.values }
 func (ps *Params) Grads() []float32 { return ps.grads }
 
 // ZeroGrads starts a new sum: the next contribution to each parameter overwrites its gradient.
-// Cost: O(number of parameters), not of values. A Backward that reports (ready is not nil) ends the
-// step, and the next one starts a new sum; ZeroGrads is for abandoning an unfinished sum.
+// Cost: O(number of parameters), not of values. It is needed only to abandon a sum: a Backward with
+// a ready function ends the step, and the next Backward starts a new sum.
 func (ps *Params) ZeroGrads() {
 	for _, p := range ps.list {
 		p.touched = false
@@ -203,17 +204,17 @@ func (ps *Params) ZeroGrads() {
 }
 
 // GradsFrom sets the allocator of gradients: of their arena in Arrange, and of the tables'
-// gradients in Backward, again when these must grow. alloc returns n zeros aligned to 64 bytes.
-// With memory that ranks share they reduce gradients without a copy. nil, the default, means Go's
-// memory.
+// gradients in Backward, each time they need more memory. alloc returns n zeros aligned to 64
+// bytes. If alloc returns memory that ranks share (ringo.Job.Alloc), they sum gradients without a
+// copy. nil, the default, means Go's memory.
 func (ps *Params) GradsFrom(alloc func(n int) []float32) { ps.alloc = alloc }
 
-// ArenasFrom is GradsFrom for the arena of parameters as well: ranks with shared arenas can shard
-// updates.
+// ArenasFrom is GradsFrom, but also for the arena of parameters: ranks that share both arenas can
+// divide updates.
 func (ps *Params) ArenasFrom(alloc func(n int) []float32) { ps.alloc, ps.home = alloc, alloc }
 
-// Release passes all memory of the alloc of GradsFrom or ArenasFrom to free, the latest first.
-// Afterwards, gradients and parameters in this memory must not be used.
+// Release passes all memory that alloc of GradsFrom or ArenasFrom has returned to free, the latest
+// first. Afterwards, gradients and parameters in this memory must not be used.
 func (ps *Params) Release(free func(x []float32)) {
 	for _, x := range slices.Backward(ps.allocated) {
 		free(x)
@@ -240,13 +241,13 @@ func (ps *Params) arena(alloc func(n int) []float32, n int, name string) ([]floa
 	return x, nil
 }
 
-// Arrange records the model once to determine the order of final gradients in backward, and moves
-// the parameters into an arena of that order; unused ones come last.
+// Arrange records the model once to determine the order in which backward finishes gradients, and
+// moves the parameters into one slice, the arena, in that order; unused ones come last.
 // invariant[arena-order]: a slot's index in the arena is always its index in this order, equal on
 // every rank, so that consecutive layers are one sub-slice. dry builds the loss on the given tape,
-// such as from a batch of one sample; operations check their operands but do not compute: results
-// are zeros. It reports all errors of the registry, or the first operation with operands that do
-// not fit.
+// for example from a batch of one sample; operations check their operands but do not compute:
+// results are zeros. It reports all errors of the registry, or the first operation with operands
+// that do not fit.
 func (ps *Params) Arrange(dry func(t *Tape) *Tensor) error {
 	return ps.ArrangeOutputs(func(t *Tape) []*Tensor {
 		loss := dry(t)
@@ -255,8 +256,8 @@ func (ps *Params) Arrange(dry func(t *Tape) *Tensor) error {
 	})
 }
 
-// ArrangeOutputs is Arrange for a model with a loss computed in another process: dry returns the
-// outputs, of any shape, for BackwardFrom.
+// ArrangeOutputs is Arrange for a model with a loss that another process computes: dry returns the
+// outputs, of any shape, that BackwardFrom will get.
 func (ps *Params) ArrangeOutputs(dry func(t *Tape) []*Tensor) error {
 	if ps.slots != nil {
 		return errors.New("nn: Arrange was called twice")
@@ -278,7 +279,8 @@ func (ps *Params) ArrangeOutputs(dry func(t *Tape) []*Tensor) error {
 	return nil
 }
 
-// finishingOrder records the model and walks backwards without computing.
+// finishingOrder returns the parameters in the order in which backward finishes their gradients. It
+// records the model without computing.
 func (ps *Params) finishingOrder(dry func(t *Tape) []*Tensor) (order []*Param, err error) {
 	defer recoverShape(&err)
 	t := NewTape(TapeConfig{})

@@ -8,24 +8,24 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// job is work cut into parts that may run simultaneously. Parts must not depend on the worker,
+// job is work cut into parts that may run simultaneously. Results must not depend on the worker w,
 // which only provides working memory.
 type job interface{ part(w *worker, i int) }
 
 // passJob is a pass of an operation over 0..span, cut into parts at multiples of unit. Every value
-// of a pass is the same sum in the same order for any cut, unless the pass sums by part.
+// is the same sum in the same order for any cut, except in passes that sum by part.
 type passJob[O any] struct {
 	o                 *O
 	pass              func(o *O, w *worker, part, lo, hi int)
 	parts, span, unit int
 }
 
-// share runs a pass with parts for the threads, of at least least units each.
+// share runs a pass with a number of parts that suits the threads, each of at least `least` units.
 func (j *passJob[O]) share(t *Tape, o *O, pass func(o *O, w *worker, part, lo, hi int), span, unit, least int) {
 	j.run(t, o, pass, t.pool.cut((span+unit-1)/unit, least), span, unit)
 }
 
-// each runs a pass with a part for each unit.
+// each runs a pass with one part per unit.
 func (j *passJob[O]) each(t *Tape, o *O, pass func(o *O, w *worker, part, lo, hi int), span, unit int) {
 	j.run(t, o, pass, span, span, unit)
 }
@@ -59,7 +59,7 @@ func (w *worker) floats(i, n int) []float32 {
 	return w.buf[i]
 }
 
-// match makes the working memory as large as o's.
+// match makes w's memory as large as o's, so that a later step needs no allocation.
 func (w *worker) match(o *worker) {
 	w.gemm.Match(&o.gemm)
 	w.group.match(&o.group)
@@ -89,8 +89,8 @@ type pool struct {
 	_    [64]byte
 }
 
-// share is one thread's work, and the thread. The caller writes all of it together, so it fills one
-// pair of cache lines.
+// share is one thread's part of the work, with the thread. It fills one pair of cache lines,
+// because the caller writes all of it together.
 type share struct {
 	remaining atomic.Uint64 // untaken parts: the first, and in the low 32 bits the end
 	job       job           // job of the parts
@@ -100,7 +100,7 @@ type share struct {
 	_         [64]byte
 }
 
-// take takes an untaken part: the first, or with last the last.
+// take returns a part that no thread has taken: the first, or the last if last is true.
 func (s *share) take(last bool) (part int, ok bool) {
 	for {
 		left := s.remaining.Load()
@@ -146,8 +146,7 @@ func (p *pool) serve(s *share) {
 	}
 }
 
-// work takes parts until none is left, first from w's share. A taken part guarantees that the job
-// lasts until the part is done.
+// work runs parts until all are taken, w's share first. The job lasts until these parts end.
 func (p *pool) work(w *worker) {
 	var done int64
 	own := 0
@@ -188,8 +187,8 @@ func (p *pool) run(j job, parts int) {
 	p.share(j, parts)
 }
 
-// share runs parts on all threads. The caller's share is published first: a helper without parts
-// left checks it once, and then sleeps.
+// share runs parts on all threads. It publishes the caller's share first: a thread that has no part
+// left reads it once, and then sleeps.
 func (p *pool) share(j job, parts int) {
 	p.busy.Store(int64(parts))
 	n := len(p.shares)
@@ -228,12 +227,12 @@ func (p *pool) level() {
 // threads is the number of parts that can run simultaneously.
 func (p *pool) threads() int { return len(p.workers) }
 
-// cutsEach is the number of pieces of a thread's share, if cuts change no sum: a delayed thread, or
-// one on a slower core, leaves work to the other threads.
+// cutsEach is the number of pieces of a thread's share, if more pieces change no sum: other threads
+// then take pieces of a thread that is delayed or on a slower core.
 const cutsEach = 4
 
-// cut returns the number of parts for units units of work: no part is much smaller than least,
-// unless threads would be idle, and each thread has equally many. A single thread has one part.
+// cut returns the number of parts for units units of work: parts are not much smaller than least,
+// unless threads would be idle, and each thread has the same number. A single thread has one part.
 func (p *pool) cut(units, least int) int {
 	threads := p.threads()
 	if threads == 1 {
@@ -243,8 +242,8 @@ func (p *pool) cut(units, least int) int {
 	return max(1, min(units, threads*each))
 }
 
-// cutValues returns the number of parts for an elementwise operation on n values, cut as by spanOf
-// and therefore as operations cut along their rows.
+// cutValues returns the number of parts for an elementwise operation on n values, at the same
+// positions as in operations that are cut along rows.
 func (p *pool) cutValues(n int) int {
 	if n < valuesPart/4 {
 		return 1
@@ -270,8 +269,8 @@ func (p *pool) close() {
 type sleeper struct {
 	asleep atomic.Bool
 	signal chan struct{}
-	// yield reports whether other goroutines may need this scheduler thread. With more threads than
-	// workers, an idle one runs them, and yielding would only wake it.
+	// yield reports whether a polling goroutine must let other goroutines run. If the Go scheduler
+	// has more threads than this pool, an idle one runs them, and a yield would only wake it.
 	yield bool
 }
 
@@ -280,17 +279,17 @@ func newSleeper(threads int) sleeper {
 }
 
 const (
-	// patience is the polling time of a sleeper: most updates and exchanges between two steps of a
-	// small model are shorter.
+	// patience is the duration that a sleeper polls before it sleeps: most updates and exchanges
+	// between two steps of a small model are shorter.
 	patience = 500 * time.Microsecond
 	// looks is the number of polls between two clock readings, some microseconds apart.
 	looks = 2000
-	// robbed is a gap between two clock readings that means another thread ran on this core; the
-	// sleeper then leaves the core to it.
+	// robbed is the length of a gap between two clock readings from which a sleeper concludes that
+	// another thread ran on its core; the sleeper then sleeps and leaves the core to it.
 	robbed = 50 * time.Microsecond
 )
 
-// wait returns when ready reports true, or occasionally earlier.
+// wait returns when ready returns true. It may return earlier.
 func (s *sleeper) wait(ready func() bool) {
 	before := time.Now()
 	for end := before.Add(patience); ; {

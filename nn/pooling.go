@@ -28,7 +28,7 @@ type windowOp struct {
 
 // MaxPool is the maximum of each window of x, [n, h, w, c]: the result is [n,
 // (h+2·Pad-Size)/Stride+1, (w+2·Pad-Size)/Stride+1, c]. Padding is never the maximum. The gradient
-// goes to the first maximum of a window in row order; its index takes a byte.
+// goes to the first maximum of a window in row order; backward needs a byte per window.
 func (t *Tape) MaxPool(x *Tensor, p Pool) *Tensor {
 	o := t.window("max-pool", x, p)
 	o.mean = false
@@ -152,7 +152,7 @@ func (t *Tape) SubsamplePad(x *Tensor, stride, channels int) *Tensor {
 	return y
 }
 
-// part moves sample s to the result or, with dx, back.
+// part copies sample s to the result, or adds the result's gradient to dx if dx is not nil.
 func (o *subsampleOp) part(_ *worker, s int) {
 	in, out := o.x.Shape, o.y.Shape
 	before := (out[3] - in[3]) / 2

@@ -30,11 +30,10 @@ func (k rowKind) String() string {
 	return [...]string{"softmax", "log-softmax", "normalise", "dot product by rows"}[k]
 }
 
-// Softmax is exp(x)/Σ exp(x) over the last axis. The largest value is subtracted first, to avoid
-// overflow.
+// Softmax is exp(x)/Σ exp(x) over the last axis. It first subtracts the largest value: no overflow.
 func (t *Tape) Softmax(x *Tensor) *Tensor { return t.byRows(rowSoftmax, x, nil) }
 
-// LogSoftmax is x - log Σ exp(x) over the last axis, as exact where the softmax is near 0.
+// LogSoftmax is x - log Σ exp(x) over the last axis. It is exact even if the softmax is near 0.
 func (t *Tape) LogSoftmax(x *Tensor) *Tensor { return t.byRows(rowLogSoftmax, x, nil) }
 
 // Normalize is x/max(|x|, 1e-12) over the last axis, of rows of length 1, with |x| the root of the

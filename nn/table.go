@@ -16,20 +16,20 @@ type RowInit = rowinit.Spec
 // UniformRows draws from the uniform distribution over [-bound, bound).
 func UniformRows(bound float64) RowInit { return RowInit{Name: "uniform", Value: bound} }
 
-// Table is a parameter with few rows touched per step: an embedding. It is outside the arenas, and
-// its gradient is row-sparse.
+// Table is a parameter of which each step uses few rows: an embedding. It is outside the arenas of
+// other parameters, and its gradient has only the rows of a step.
 type Table struct {
 	Name      string
 	Rows, Dim int
 	Data      []float32 // Rows*Dim, row by row; rows of Hold for a table with rows elsewhere
 	Init      RowInit
-	// Rule names the rows' update rule if not the run's optimizer, and Admission the admission of
-	// keys on servers, in the syntax of settings: "ftrl:rate=50", "count:3". Models set both after
-	// NewTable; settings take precedence.
+	// Rule names the rows' update rule; empty means the run's optimizer. Admission selects the keys
+	// that get a row on servers. Both have the syntax of settings: "ftrl:rate=50", "count:3".
+	// Models set them after NewTable; settings of the user have precedence.
 	Rule, Admission string
-	// Slots describes the lookups in a batch's bags, by slot: the number of last keys of each bag,
-	// -1 for all, 0 for none. Slots after the end are not looked up. It is nil for a table looked
-	// up by ids. Arrange sets it.
+	// Slots describes which of a batch's bags the model looks up, by slot: the number of last keys
+	// of each bag, -1 for all, 0 for none. Further slots are not looked up. It is nil for a table
+	// that is looked up by ids. Arrange sets it.
 	Slots []int
 
 	owner *Params
@@ -41,19 +41,19 @@ type Table struct {
 	spareGrads []float32
 }
 
-// Grad is the gradient of the Backwards since the end of the last step: the ids of the looked-up
-// rows, ascending and unique, and Dim values for each. Both are valid until the next Backward.
+// Grad is the gradient of all calls of Backward since the end of the last step: the ids of the
+// looked-up rows, ascending and unique, and Dim values for each. Backward overwrites both.
 func (t *Table) Grad() (ids []int32, rows []float32) { return t.ids, t.grads }
 
-// TablesElsewhere makes later tables without rows: the rows are elsewhere, such as on servers, and
-// each pass gets its own, see Table.Hold.
+// TablesElsewhere makes later tables without rows: rows are in other processes, such as servers,
+// and each pass gets only those that it uses, see Table.Hold.
 func (ps *Params) TablesElsewhere() { ps.elsewhere = true }
 
 // Hold sets the rows, of Dim values each, of a table with rows elsewhere: id i is row i of them, in
 // Grad as well. For lookups by keys, at has the row of each key of the batch's bags in Slots, and
 // any value for other keys; otherwise it is nil. rows may be empty if the batch has no lookups. The
-// caller owns both and may change them between passes only. Rows in other memory than the present
-// ones start a new sum of the table's gradient, because ids then mean other rows.
+// caller owns both and may change them between passes only. If rows is other memory than in the
+// last call, a new sum of the table's gradient starts, because ids then mean other rows.
 func (t *Table) Hold(rows []float32, at []int32) {
 	if !t.owner.elsewhere || len(rows)%t.Dim != 0 {
 		panic(fmt.Sprintf("nn: table %s: %d values are held: want rows of %d, and a table whose rows lie elsewhere", t.Name, len(rows), t.Dim))
@@ -93,7 +93,7 @@ func (t *Table) reading(first, slots, steps int) bool {
 // held is the number of rows for lookups.
 func (t *Table) held() int { return len(t.Data) / t.Dim }
 
-// Stream is the stream of the table's row streams.
+// Stream returns the key of the random numbers for the initial values of the table's rows.
 func (t *Table) Stream() uint64 { return rowinit.Table(t.owner.seed, t.Name) }
 
 // NewTable makes a table. Arrange reports errors.

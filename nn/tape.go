@@ -17,8 +17,8 @@ type TapeConfig struct {
 	Threads int
 	// Constant declares that parameters do not change while the tape is in use, for evaluations
 	// only: ResetEval must begin each, including the first. Products, convolutions and LSTM layers
-	// then prepare their weights once. The prepared weights take as much memory again, for 3x3
-	// convolutions up to four times as much.
+	// then prepare their weights once. The prepared weights need as much memory as the weights, for
+	// 3x3 convolutions up to four times as much.
 	Constant bool
 	// Labels adds pprof labels to all threads of the tape. Samples of an operation have "phase"
 	// (forward, backward or evaluate), "layer" (the prefix of its parameters' names, or the
@@ -78,8 +78,8 @@ type op interface {
 	// operands returns the inputs and the parameters, padded with nil.
 	operands() (x [4]*Tensor, p [4]*Param)
 	result() *Tensor
-	// backward adds to the gradients of operands that need one, given the gradient of the result,
-	// which it may destroy; the tape then reclaims the gradient's memory.
+	// backward adds to the gradients of operands that need one, from the gradient of the result,
+	// which it may overwrite; the tape then reuses the gradient's memory.
 	backward(t *Tape)
 }
 
@@ -135,8 +135,7 @@ func (t *Tape) Close() { t.pool.close() }
 func (t *Tape) Threads() int { return t.pool.threads() }
 
 // Run calls part(0) to part(parts-1) on the tape's threads, in any order, and returns when all have
-// returned. It is for work between operations, such as in Backward's ready, on the goroutine of the
-// tape.
+// returned. It is for work between operations, as in Backward's ready, on the tape's goroutine.
 func (t *Tape) Run(parts int, part func(i int)) { t.pool.run(partFunc(part), parts) }
 
 // partFunc is a job without working memory.
@@ -152,8 +151,7 @@ func (t *Tape) Reset() {
 	t.reset(false)
 }
 
-// ResetEval is Reset for an evaluation: operations skip work that only Backward needs, and Backward
-// panics.
+// ResetEval is Reset for an evaluation: operations skip work for Backward, which panics.
 func (t *Tape) ResetEval() { t.reset(true) }
 
 func (t *Tape) reset(eval bool) {
@@ -162,8 +160,8 @@ func (t *Tape) reset(eval bool) {
 	t.n, t.eval, t.params = 0, eval, nil
 }
 
-// record returns the next operation, of type T, with its memory from earlier recordings if the type
-// was the same.
+// record returns the next operation of the recording, of type T. It reuses the memory of the
+// operation that had the same index before, if the type is the same.
 func record[T any, P interface {
 	*T
 	op
@@ -185,7 +183,7 @@ func record[T any, P interface {
 	return o
 }
 
-// begin prepares o's result for the given shape and notes its parameters.
+// begin prepares o's result with the given shape and records which parameters o has.
 func (t *Tape) begin(o op, shape ...int) *Tensor {
 	y := o.result()
 	y.Resize(shape...)
@@ -193,7 +191,7 @@ func (t *Tape) begin(o op, shape ...int) *Tensor {
 	return y
 }
 
-// note marks whether o's result needs a gradient.
+// note records whether o's result needs a gradient.
 func (t *Tape) note(o op) {
 	y := o.result()
 	y.needs, y.has, y.live = false, false, false
@@ -225,10 +223,10 @@ func (t *Tape) belongs(owner *Params, name string) {
 // Backward computes the gradients of loss, a tensor of one value, with respect to all its
 // parameters, and adds to the gradients of earlier Backwards of the same step.
 //
-// A ready function declares the last Backward of the step. It is called once per slot, on this
-// goroutine, as soon as the slot's gradient is final, after the last contribution. Parameters
-// without a contribution in the step become zero and are reported at the end. The next Backward
-// starts a new sum. With a nil ready, the sum continues.
+// A ready that is not nil means that this Backward is the last of the step. It is called once per
+// parameter, with the parameter's index in Slots, on this goroutine, as soon as the gradient is
+// final. Parameters without a gradient in the step get zeros and are reported at the end. The next
+// Backward starts a new sum. With a nil ready, the sum continues.
 func (t *Tape) Backward(loss *Tensor, ready func(slot int)) {
 	require(loss != nil && len(loss.Data) == 1, "backward", "a loss of one value", shapeOf(loss)...)
 	t.roots = append(t.roots[:0], loss)
@@ -237,8 +235,8 @@ func (t *Tape) Backward(loss *Tensor, ready func(slot int)) {
 }
 
 // BackwardFrom is Backward from any number of outputs of any shape: seeds[i] is the gradient of the
-// loss with respect to outputs[i], of equal size. It is for a model with a remainder in another
-// process, where RetainGrad and Grad give the seeds. Contributions of a repeated output are added.
+// loss with respect to outputs[i], of equal size. It is for a model with a last part that another
+// process computes: there RetainGrad and Grad give the seeds. Seeds of a repeated output are added.
 func (t *Tape) BackwardFrom(outputs []*Tensor, seeds [][]float32, ready func(slot int)) {
 	require(len(outputs) > 0 && len(outputs) == len(seeds), "backward", "a seed for each output, one at least", len(outputs), len(seeds))
 	for i, y := range outputs {
@@ -263,8 +261,8 @@ func (t *Tape) check() {
 	}
 }
 
-// walk goes backwards over the operations that the roots depend on, with the seeds or, if nil,
-// ones. A dry walk only reports.
+// walk goes backwards over the operations that the roots depend on. The gradients of the roots are
+// seeds, or ones if nil. With dry it computes no gradient, and only calls ready.
 func (t *Tape) walk(seeds [][]float32, dry bool, ready func(slot int)) {
 	t.watch.end(t)
 	t.plan()
@@ -297,7 +295,7 @@ func (t *Tape) walk(seeds [][]float32, dry bool, ready func(slot int)) {
 	t.mark("between")
 }
 
-// sow sets the roots' gradients.
+// sow sets the gradients of the roots.
 func (t *Tape) sow(seeds [][]float32) {
 	for i, y := range t.roots {
 		buf := t.into(y)
@@ -385,7 +383,7 @@ func (t *Tape) finish(ready func(slot int), dry bool) {
 	ps.finished = true
 }
 
-// into returns where an operation writes x's gradient; merge must follow.
+// into returns memory for an operation to write x's gradient to, followed by a call of merge.
 func (t *Tape) into(x *Tensor) []float32 {
 	buf := t.grads.take(len(x.Data))
 	if !x.has {
@@ -395,7 +393,7 @@ func (t *Tape) into(x *Tensor) []float32 {
 	return buf
 }
 
-// merge adds the slice of into to x's gradient.
+// merge adds the slice that into returned to x's gradient.
 func (t *Tape) merge(x *Tensor, wrote []float32) {
 	if x.has {
 		t.elementwise(addTo, x.grad, x.grad, wrote)
@@ -404,12 +402,12 @@ func (t *Tape) merge(x *Tensor, wrote []float32) {
 	x.has = true
 }
 
-// freeList holds memory for gradients of intermediate values. Each lives from its first
-// contribution until its operation has used it, so that a few buffers suffice for all of backward.
+// freeList holds memory for gradients of intermediate values. Each gradient needs memory only until
+// its operation has used it, so that a few buffers suffice for all of backward.
 type freeList [][]float32
 
 // take returns n unspecified values: the smallest free buffer that is large enough, or a new one
-// replacing the largest. Repeated sequences of takes and gives soon need no new memory.
+// instead of the largest. After a few steps no new memory is needed.
 func (f *freeList) take(n int) []float32 {
 	best, largest := -1, -1
 	for i, b := range *f {

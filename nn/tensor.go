@@ -64,9 +64,9 @@ func (x *Tensor) Resize(shape ...int) {
 // Len is the number of values.
 func (x *Tensor) Len() int { return len(x.Data) }
 
-// RetainGrad makes Grad return the gradient after Backward. Call it before: once on the caller's
-// tensors, such as a model's input; after each recording on an operation's result, at the cost of a
-// copy.
+// RetainGrad makes Grad return the gradient after Backward. Call it before Backward: for the
+// caller's tensors, such as a model's input, once; for an operation's result after each recording,
+// at the cost of a copy.
 func (x *Tensor) RetainGrad() {
 	x.cut = x.made && !x.needs
 	x.needs, x.retained = true, true
@@ -105,8 +105,7 @@ func volume(shape []int) int {
 	return n
 }
 
-// sized returns a slice of n values in buf's memory if possible. New memory is aligned to cache
-// lines.
+// sized returns n values, in buf's memory if possible. New memory is aligned to cache lines.
 func sized(buf []float32, n int) []float32 {
 	if cap(buf) >= n {
 		return buf[:n]
@@ -126,14 +125,14 @@ func (e *ShapeError) Error() string {
 	return fmt.Sprintf("nn: %s: got %v, want %s", e.Op, e.Got, e.Required)
 }
 
-// require panics unless ok.
+// require panics with a *ShapeError unless ok.
 func require(ok bool, op, need string, got ...int) {
 	if !ok {
 		panic(&ShapeError{Op: op, Required: need, Got: slices.Clone(got)})
 	}
 }
 
-// requireOf is require with a need relative to a shape.
+// requireOf is require with the required shape relative to another shape.
 func requireOf(ok bool, op, need string, shape []int, got ...int) {
 	if !ok {
 		require(false, op, fmt.Sprintf("%s %v", need, shape), got...)

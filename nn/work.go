@@ -21,18 +21,17 @@ func (w *Work) Add(v Work) {
 	w.Weights += v.Weights
 }
 
-// NewOutline makes a registry for describing a model: parameters have no values, and their memory
-// is never touched, so that a model of gigabytes is described in milliseconds. After Arrange, Slots
-// and Work are as for NewParams, and there are no arenas. Only the dry run of Arrange may use its
-// model.
+// NewOutline makes a registry for describing a model: parameters have no values and use no memory,
+// so that a model of gigabytes is described in milliseconds. After Arrange, Slots and Work are as
+// for NewParams, and there are no arenas. Only the dry run of Arrange may use its model.
 func NewOutline() *Params { return &Params{outline: true} }
 
-// Work is the work of Arrange's batch, nil before: the whole forward, and by slot the part of
-// backward between the previous slot's gradient and this one's.
+// Work returns the cost of the batch of Arrange, nil before Arrange: of the whole forward pass and,
+// by slot, of the part of backward between the previous parameter's gradient and this one's.
 func (ps *Params) Work() (forward Work, backward []Work) { return ps.forward, ps.backward }
 
-// workOf is the work of an operation forward and backward. Backward moves twice the data: each of
-// two products, or of two gradients, reads or writes as much as forward.
+// workOf returns the cost of an operation forward and backward. Backward moves twice the data of
+// forward: two products, or two gradients.
 func workOf(o op) (forward, backward Work) {
 	xs, ps := o.operands()
 	y := o.result()
@@ -91,8 +90,8 @@ func workOf(o op) (forward, backward Work) {
 	return forward, Work{FLOPs: wanted * forward.FLOPs, Activations: 2 * forward.Activations, Weights: 2 * forward.Weights}
 }
 
-// weigh adds the products of rows with parameters; the first parameter is read once and the
-// recurrent ones after it reads times.
+// weigh adds the products of rows with the parameters ps. The first parameter is read once, and the
+// recurrent ones after it `reads` times.
 func (w *Work) weigh(ps [4]*Param, rows, reads int) {
 	for i, p := range ps {
 		if p == nil || len(p.Shape) < 2 {

@@ -12,9 +12,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// AcceptLimiter limits unauthenticated connections: peers that have not yet proved possession of
-// the ticket. A connection above the limit closes the oldest connection, so silent peers cannot
-// block the port. Each kind of refusal is reported once per host.
+// AcceptLimiter limits unauthenticated connections: peers that have not yet proved that they have
+// the ticket, the job's secret. A connection above the limit closes the oldest one, so that silent
+// peers cannot block the port. Each kind of refusal is reported once per host.
 type AcceptLimiter struct {
 	slots  int
 	report func(line string)
@@ -32,10 +32,11 @@ type PendingConn struct {
 	sent bool // closed in favour of a newer connection
 }
 
-// errCrowded means that a slow connection was closed in favour of a newer connection.
+// errCrowded means that a connection was too slow and closed in favour of a newer one.
 var errCrowded = errors.New("sent away because it was slow and others came")
 
-// maxTold limits the kinds of refusals that an AcceptLimiter reports and remembers.
+// maxTold limits the number of refusals, by kind and host, that an AcceptLimiter reports and
+// remembers.
 const maxTold = 64
 
 // NewDoor returns a limiter for at most slots unauthenticated connections. report, if not nil, gets
@@ -90,7 +91,7 @@ func (d *AcceptLimiter) repeats(conn net.Conn) bool {
 	return false
 }
 
-// Accept is ServerHandshake for an admitted connection. Accept must be called at most once.
+// Accept is ServerHandshake for an admitted connection. Call it at most once.
 func (s *PendingConn) Accept(ctx context.Context, who Credentials, mine Hello, check func(Hello) error) (*Link, Hello, error) {
 	d := s.door
 	link, theirs, err := ServerHandshake(ctx, s.conn, who, mine, func(h Hello) error {
@@ -119,7 +120,7 @@ func (d *AcceptLimiter) leave(s *PendingConn) bool {
 	return s.sent
 }
 
-// reportRefusal reports err, "connection from …", once per kind and host.
+// reportRefusal reports err, with the text "connection from …", once per kind of error and host.
 func (d *AcceptLimiter) reportRefusal(from net.Addr, err error) {
 	key := refusalKey(from, kindOfRefusal(err))
 	d.mu.Lock()
@@ -147,11 +148,11 @@ func refusalKey(from net.Addr, kind string) string {
 	return from.String() + " " + kind
 }
 
-// networksFault is the kind of refusals caused by the network instead of the peer.
+// networksFault is the kind of refusals that the network causes instead of the peer.
 const networksFault = "the network's fault"
 
-// kindOfRefusal returns the kind of a refusal, for suppressing repetitions. An error after the
-// ticket was proved always gets a separate line.
+// kindOfRefusal returns the kind of a refusal: only the first of a kind and host is reported. After
+// the ticket was proved each error is a kind.
 func kindOfRefusal(err error) string {
 	for _, kind := range []error{ErrNotRingo, ErrVersion, ErrTicket, ErrCertificate, ErrTimeout, errCrowded} {
 		if errors.Is(err, kind) {

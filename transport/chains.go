@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// The chains of an Inbox are ordered oldest first, because messages mostly arrive in the order of
-// the posts. All parts of an operation share a chain, so that any two parts reveal a difference
-// between the ranks' operations. The functions in this file need in.mu.
+// An Inbox has hash chains of receives and messages, ordered oldest first, because messages mostly
+// arrive in the order of the receives. All parts of an operation are in one chain, so that any two
+// parts reveal whether the ranks run different operations. The functions in this file need in.mu.
 
 const chains = 64
 
@@ -50,7 +50,7 @@ func (in *Inbox) findPosted(tag Tag) *Recv {
 }
 
 // takePosted removes the receive for a message from its chain. If this rank runs another operation
-// under the same number, the operation's receives fail and takePosted returns nil.
+// with the same number, the receives of that operation fail and takePosted returns nil.
 func (in *Inbox) takePosted(tag Tag) *Recv {
 	for r := in.posted[tag.chain()].first; r != nil; r = r.next {
 		switch {
@@ -66,7 +66,8 @@ func (in *Inbox) takePosted(tag Tag) *Recv {
 	return nil
 }
 
-// mismatched fails the receives of an operation that differs from the message's.
+// mismatched fails the receives of the operation that has the message's number but another
+// signature.
 func (in *Inbox) mismatched(tag Tag) {
 	for r := in.posted[tag.chain()].first; r != nil; {
 		next := r.next

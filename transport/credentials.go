@@ -9,8 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Credentials are the secrets and requirements of an end of a connection: a Ticket, or the result
-// of Ticket.Under. Both ends must hold the same ticket.
+// Credentials authenticate one end of a connection: a Ticket, or the result of Ticket.Under. Both
+// ends must have the same ticket.
 type Credentials interface {
 	secrets() *guarded
 }
@@ -19,8 +19,8 @@ func (t Ticket) secrets() *guarded {
 	return &guarded{ticket: t, ticketCert: sync.OnceValues(t.certificate)}
 }
 
-// Under returns the ticket with the TLS settings cfg. A ticket alone means the zero TLS. Reuse the
-// result for several connections: it caches the certificate derived from the ticket.
+// Under returns the ticket with the TLS settings cfg. A ticket without Under has the zero TLS
+// settings. Reuse the result: it caches the certificate derived from the ticket.
 func (t Ticket) Under(cfg TLS) Credentials {
 	g := t.secrets()
 	g.tls = cfg
@@ -42,17 +42,17 @@ const (
 	TLSOff  = "off"
 )
 
-// TLS selects the encrypted connections and their certificates. With any TLS settings both ends
-// must prove possession of the ticket, and under TLS the proof is bound to the connection: a peer
-// with a certificate but without the ticket is refused, and a man in the middle fails. TLS must be
-// equal on both ends. The version is TLS 1.3.
+// TLS selects the encrypted connections and their certificates. With and without TLS both ends must
+// prove that they have the ticket. On a TLS connection the proof includes a secret of the
+// connection, so that a man in the middle fails; a certificate without the ticket is refused. The
+// settings must be equal on both ends. The version is TLS 1.3.
 type TLS struct {
 	// Mode is TLSAuto: connections between hosts; TLSOn: all TCP connections; or TLSOff: none.
 	// Empty means TLSAuto.
 	Mode string
 	// CA is a PEM file with the authorities for the peer's certificate; Cert and Key are this end's
-	// PEM files. The files are read for each connection, so renewed files need no restart. All
-	// three empty means a certificate derived from the ticket.
+	// PEM files. The files are read for each connection, so that new files need no restart. If all
+	// three are empty, both ends derive a certificate from the ticket.
 	CA, Cert, Key string
 }
 
@@ -84,8 +84,8 @@ func (c TLS) Validate() error {
 	return errors.Join(faults...)
 }
 
-// applies reports whether to encrypt a connection. Both ends decide equally: they see the same pair
-// of addresses or, with a NAT between them, addresses of two hosts on both ends.
+// applies reports whether to encrypt a connection. Both ends decide equally, because both see the
+// same two addresses, or, if a router translates addresses (NAT), two of different hosts.
 func (c TLS) applies(conn net.Conn) bool {
 	near, ok := conn.LocalAddr().(*net.TCPAddr)
 	far, same := conn.RemoteAddr().(*net.TCPAddr)
@@ -95,8 +95,8 @@ func (c TLS) applies(conn net.Conn) bool {
 	return c.Mode == TLSOn || !SameHost(near.IP, far.IP)
 }
 
-// SameHost reports whether both addresses of a connection belong to one host: the kernel sends a
-// packet for a local address from the same address, or from another loopback address.
+// SameHost reports whether both addresses of a connection belong to one host. For a local address
+// the kernel uses the same address as the source, or another loopback address.
 func SameHost(near, far net.IP) bool {
 	return near.Equal(far) || near.IsLoopback() && far.IsLoopback()
 }

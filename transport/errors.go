@@ -16,7 +16,7 @@ var (
 	ErrTimeout error = timeout{}
 	// ErrClosed means that this rank's mesh or link was closed.
 	ErrClosed = errors.New("closed on this side")
-	// ErrGoodbye means that the peer closed its mesh in good order.
+	// ErrGoodbye means that the peer closed its mesh without an error.
 	ErrGoodbye = errors.New("the peer closed its mesh and left")
 	// ErrAborted means that this rank or a peer called Abort.
 	ErrAborted = errors.New("aborted")
@@ -26,7 +26,7 @@ var (
 	ErrNotRingo = errors.New("not a ringo process")
 	// ErrVersion means that the peer runs another version of the program.
 	ErrVersion = errors.New("versions differ")
-	// ErrTicket means that the peer does not hold the same ticket.
+	// ErrTicket means that the peer has another ticket.
 	ErrTicket = errors.New("the tickets differ")
 	// ErrRefused means that the peer refused the connection for a reason not listed above.
 	ErrRefused = errors.New("refused")
@@ -38,8 +38,8 @@ func (timeout) Error() string        { return "timed out" }
 func (timeout) Timeout() bool        { return true } // implements net.Error
 func (timeout) Is(target error) bool { return target == os.ErrDeadlineExceeded }
 
-// TimedOut reports whether an operation of this rank has timed out. The timeout of an operation
-// elsewhere, received as an ErrTimeout, does not count.
+// TimedOut reports whether an operation of this rank has timed out. It is false for another rank's
+// timeout, although that is an ErrTimeout too.
 func TimedOut(err error) bool {
 	var abort *AbortError
 	var lost *LostError
@@ -67,7 +67,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// MismatchError means that this rank and a peer run operations with different Tag.Sig.
+// MismatchError means that this rank and a peer run different operations: Tag.Sig differs.
 type MismatchError struct {
 	Mine, Theirs uint64
 }
@@ -78,12 +78,12 @@ func (e *MismatchError) Error() string {
 }
 
 // LostError means that a rank is lost: its process died, or its host is unreachable. Abort sends
-// the LostError to the peers, so that every survivor names the same rank.
+// the LostError to the other ranks, so that all of them name the same rank.
 type LostError struct {
 	Rank   int
 	Reason string
-	// Timeout reports whether the rank counts as lost because an operation timed out: the error is
-	// then an ErrTimeout as well.
+	// Timeout reports whether the rank counts as lost because an operation timed out. If so, the
+	// error is also an ErrTimeout.
 	Timeout bool
 }
 
@@ -96,7 +96,7 @@ func (e *LostError) Error() string {
 }
 
 // ServerLostError means that a process outside the mesh is lost, such as a parameter server. No
-// rank is to blame, including the first to detect the loss.
+// rank is to blame, not even the first that noticed.
 type ServerLostError struct {
 	Process string // "parameter server 0"
 	Addr    string // listen address, HOST:PORT, or ""
@@ -120,9 +120,9 @@ func (e *LostError) Unwrap() error {
 	return nil
 }
 
-// AbortError is the error of a rank's operations after a peer called Abort. AbortError unwraps to
-// ErrAborted and to the peer's cause: the same *LostError for a lost rank, and ErrTimeout for a
-// timeout.
+// AbortError is the error of a rank's operations after a peer called Abort. It unwraps to
+// ErrAborted and to the cause that the peer gave: the same *LostError for a lost rank, or
+// ErrTimeout for a timeout.
 type AbortError struct {
 	Rank    int    // aborting rank
 	Reason  string // cause on the aborting rank
@@ -148,8 +148,8 @@ func (e *AbortError) Unwrap() []error {
 }
 
 // NewAbortError returns the error that the peers of rank receive for cause: a *LostError and
-// ErrTimeout keep their types, and all else is text. If cause follows from another rank's Abort,
-// NewAbortError returns that AbortError, so that all ranks name the same rank.
+// ErrTimeout keep their types; of other errors only the text remains. If cause follows from another
+// rank's Abort, NewAbortError returns that AbortError, so that all ranks name the same rank.
 func NewAbortError(rank int, cause error) *AbortError {
 	if by := (*AbortError)(nil); errors.As(cause, &by) {
 		return by
@@ -178,8 +178,8 @@ func Aborted(cause error) error {
 	return &aborted{cause}
 }
 
-// Culprit returns the rank to blame for err: a lost rank, else the aborting rank, else the peer of
-// the failed message, else fallback.
+// Culprit returns the rank to blame for err: the lost rank, or else the rank that aborted, or else
+// the peer of the failed message, or else fallback.
 func Culprit(err error, fallback int) int {
 	var (
 		lost  *LostError
@@ -197,7 +197,7 @@ func Culprit(err error, fallback int) int {
 	return fallback
 }
 
-// Permanent reports whether err is a refusal of a handshake that a retry would repeat.
+// Permanent reports whether err is a refusal of a handshake that another attempt would also get.
 func Permanent(err error) bool {
 	return slices.ContainsFunc([]error{ErrNotRingo, ErrVersion, ErrTicket, ErrCertificate, ErrRefused}, func(e error) bool { return errors.Is(err, e) })
 }

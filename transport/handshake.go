@@ -30,11 +30,11 @@ import (
 // byte, and checks the server name in the first TLS message, which is derived from the ticket
 // (clientName): a peer with another name is refused before any cryptography.
 //
-// D proves the ticket first, so a stranger learns at most A's TLS certificate, which is the same
-// for all processes of a job if derived from the ticket. By its proof A also accepts D. The order
-// ensures invariant[ticket-first]: a peer without proof of the ticket never enters a job, gets no
-// information about a job, and gets no memory except for one short frame or the state of the TLS
-// handshake. A may replace any of its messages by a refusal with the reason.
+// D proves first that it has the ticket, so that a stranger learns at most A's TLS certificate. A's
+// proof also means that A accepts D. The order ensures invariant[ticket-first]: a peer without
+// proof of the ticket never enters a job, gets no information about a job, and uses no memory of A
+// except for one short frame or the state of the TLS handshake. A may replace any of its messages
+// by a refusal with the reason.
 const (
 	// HandshakeTimeout limits a whole handshake, in addition to the context.
 	HandshakeTimeout = 10 * time.Second
@@ -45,11 +45,8 @@ const (
 	roleAccept   = "accept"
 )
 
-// Dial connects to addr, proves possession of the ticket, verifies the peer's proof, and returns
-// the peer's hello. ctx limits the whole call, and HandshakeTimeout the handshake.
-//
-// Errors are ErrNotRingo, ErrVersion, ErrTicket or ErrRefused, with the address and the peer's
-// reason, or network errors.
+// Dial connects to addr, proves that it has the ticket, verifies the peer's proof, and returns the
+// peer's hello. ctx limits the whole call, and HandshakeTimeout the handshake.
 func Dial(ctx context.Context, addr string, who Credentials, mine Hello) (*Link, Hello, error) {
 	dialer := net.Dialer{Timeout: HandshakeTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
@@ -73,9 +70,9 @@ func ClientHandshake(ctx context.Context, conn net.Conn, who Credentials, mine H
 }
 
 // ServerHandshake is the accepting end of Dial, for a connection from a listener. ServerHandshake
-// takes ownership of conn. check decides on the hello of a peer that has proved the ticket; the
-// peer receives the text of check's error. A connection with a purpose other than mine is refused
-// without calling check, which may be nil.
+// takes ownership of conn. If the peer's hello has the purpose of mine, and the peer has the
+// ticket, check decides whether to accept it; the peer receives the text of check's error. A nil
+// check accepts all.
 func ServerHandshake(ctx context.Context, conn net.Conn, who Credentials, mine Hello, check func(Hello) error) (*Link, Hello, error) {
 	link, theirs, err := handshake(ctx, conn, (*handshaker).accept, who, mine, check)
 	if err != nil {
@@ -196,7 +193,7 @@ func (c *handshaker) accept() error {
 	return c.send(wire.Proof, c.credentials.ticket.prove(roleAccept, said...))
 }
 
-// transcript returns all messages before the proofs, in order.
+// transcript returns, in order, all messages before the proofs, which cover them.
 func (c *handshaker) transcript(parts ...[]byte) [][]byte {
 	if c.binding != nil {
 		parts = append(parts, c.binding)
@@ -218,7 +215,7 @@ func (c *handshaker) decide() error {
 	return nil
 }
 
-// refusal is check's error, wrapped as an ErrRefused.
+// refusal is an error of check, as an ErrRefused.
 type refusal struct{ err error }
 
 func (r refusal) Error() string   { return "refused: " + r.err.Error() }
@@ -307,8 +304,8 @@ func (c *handshaker) receive(t wire.Type) ([]byte, error) {
 // reasons are the errors by the number in a refusal's first byte.
 var reasons = [...]error{1: ErrNotRingo, 2: ErrVersion, 3: ErrTicket, 4: ErrRefused}
 
-// refuse sends the reason to the peer and returns it. The peer's remaining bytes are read, because
-// closing with unread bytes could discard the refusal.
+// refuse sends the reason to the peer and returns it. It then reads the peer's remaining bytes,
+// because closing a connection with unread bytes could discard the refusal.
 func (c *handshaker) refuse(reason error) error {
 	code := byte(0)
 	for i, r := range reasons {
@@ -366,7 +363,7 @@ type refused struct {
 func (r *refused) Error() string   { return "the other end refused: " + r.text }
 func (r *refused) Unwrap() []error { return []error{ErrRefused, r.cause} }
 
-// printable makes text from an unauthenticated peer safe for a terminal.
+// printable replaces characters in text from an unauthenticated peer that could control a terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

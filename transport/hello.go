@@ -40,15 +40,15 @@ func (p Purpose) String() string {
 	return fmt.Sprintf("purpose %d", uint8(p))
 }
 
-// Hello is the introduction of each end of a connection. The proof of the ticket covers the Hello.
+// Hello is the introduction of each end of a connection. The proof of the ticket covers it.
 type Hello struct {
 	Version   string // program's version; other versions are refused
 	Purpose   Purpose
 	Rank      int    // sender's rank, or -1
 	WorldSize int    // number of ranks, or 0 if unknown
 	Addr      string // sender's listen address, or ""
-	// Streams is the number of connections between the sender and each rank, and Stream is this
-	// connection's index, from 0; both are 0 for other purposes.
+	// Streams is the number of connections that the sender has with each rank, and Stream is this
+	// connection's index, from 0. Both are 0 for purposes other than MeshLink.
 	Streams, Stream int
 }
 
@@ -60,7 +60,7 @@ const (
 
 var errHello = errors.New("malformed hello")
 
-// appendHello appends h without the version: that is in the preface.
+// appendHello appends h without the version, which precedes every handshake.
 func appendHello(b []byte, h Hello, nonce []byte) ([]byte, error) {
 	for _, v := range []int{h.Rank, h.WorldSize} {
 		if v < -1 || v > math.MaxInt32 {

@@ -16,8 +16,8 @@ import (
 // is kept in a pooled buffer, up to Limit bytes per peer. Above Limit Begin waits until a receive
 // frees space.
 //
-// Receives and messages form short intrusive hash chains: matching allocates no memory and, with a
-// few dozen operations in flight, needs no search.
+// Receives and messages are in a hash table of linked lists: to match them needs no memory and,
+// with a few dozen operations in flight, no search.
 type Inbox struct {
 	rank, from int
 	limit      int64
@@ -34,18 +34,18 @@ type Inbox struct {
 	shut    bool  // arrived messages are not delivered either
 }
 
-// Driver delivers the messages of an inbox, and lets waiting receivers help. The methods must be
+// Driver delivers the messages of an inbox on goroutines that wait for one. The methods must be
 // safe for concurrent use.
 type Driver interface {
-	// Poll may deliver messages on the goroutine of a receive's owner until r is Done, while
-	// polling is cheaper than parking and at most for timeout. With a timeout <= 0 Poll delivers
-	// the available messages.
+	// Poll may deliver messages on the goroutine that waits for r until r is Done, while polling
+	// costs less than sleeping, and at most for timeout. With a timeout <= 0 Poll delivers the
+	// available messages.
 	Poll(r *Recv, timeout time.Duration)
-	// Park is called before an owner parks: from then on messages must arrive without the owner's
-	// help. Unpark is called when the owner continues.
+	// Park is called before a goroutine sleeps in Wait: from then on messages must arrive without
+	// its help. Unpark is called when it continues.
 	Park()
 	Unpark()
-	// Interrupt makes every writer into a dst call Divert soon.
+	// Interrupt makes every writer to the dst of a receive call Divert soon.
 	Interrupt()
 }
 
@@ -53,11 +53,11 @@ type Driver interface {
 type InboxConfig struct {
 	// Rank is the owner of the inbox, and From is the peer that sends the messages.
 	Rank, From int
-	// Limit is the maximum number of bytes kept for receives not yet posted. 0 means no limit.
+	// Limit is the maximum number of bytes of messages without a receive. 0 means no limit.
 	Limit int64
 	// Pool is the buffer pool, shared by all inboxes of a mesh.
 	Pool *BufferPool
-	// Driver delivers the messages. nil means that messages arrive without help.
+	// Driver helps to deliver messages. nil means that they arrive without help of receivers.
 	Driver Driver
 }
 
@@ -74,7 +74,7 @@ func NewInbox(cfg InboxConfig) *Inbox {
 	return in
 }
 
-// Post requests the message under tag. If the message has arrived, Post copies the payload to dst.
+// Post requests the message with tag. If the message has already arrived, Post copies it to dst.
 func (in *Inbox) Post(r *Recv, tag Tag, dst []byte) {
 	r.arm(in, tag, dst)
 	in.mu.Lock()
@@ -89,7 +89,7 @@ func (in *Inbox) Post(r *Recv, tag Tag, dst []byte) {
 	}
 }
 
-// match returns the arrived message for r or an error, or links r into its chain. in.mu is held.
+// match returns r's message if it has arrived, or an error, or adds r to its chain. in.mu is held.
 func (in *Inbox) match(r *Recv) (*message, error) {
 	if in.shut {
 		return nil, in.fault(r.tag, in.err)
@@ -133,10 +133,10 @@ func (a *Arrival) Bytes() []byte {
 	return a.msg.bytes()
 }
 
-// Begin announces a message of n bytes. Begin waits while the message has no receive and exceeds
-// the limit, at most for timeout unless timeout is negative. A receive with a different length, or
-// of a different operation under the same number, fails, and the message is kept. Every successful
-// Begin needs an End.
+// Begin announces a message of n bytes and returns its memory. If no receive for the message exists
+// and its buffer would exceed the limit, Begin waits, at most for timeout unless timeout is
+// negative. A receive of another length, or of another operation with the same number, fails; the
+// message is then kept. Every successful Begin needs an End.
 func (in *Inbox) Begin(tag Tag, n int, timeout time.Duration) (Arrival, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -220,8 +220,8 @@ func (in *Inbox) waitRoom(tag Tag, n int, timeout time.Duration) (*Recv, error) 
 	return in.takePosted(tag), nil
 }
 
-// Divert is called by a writer that was interrupted after got bytes. If the receive's owner has
-// withdrawn dst, or the inbox was shut, the rest of the message is written to a pooled buffer.
+// Divert is called by a writer that was interrupted after got bytes. If dst is no longer available,
+// after a timeout or Shut, the rest of the message goes to a buffer.
 func (in *Inbox) Divert(a *Arrival, got int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -261,7 +261,8 @@ func (in *Inbox) End(a Arrival, err error) {
 	in.pool.put(a.msg)
 }
 
-// keep stores a buffered message, or returns a receive posted since Begin; with an error neither.
+// keep stores a message without a receive; if a receive was posted since Begin, keep returns it.
+// With an error it does neither.
 func (in *Inbox) keep(a Arrival, err error) *Recv {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -284,14 +285,14 @@ func (in *Inbox) keep(a Arrival, err error) *Recv {
 	return nil
 }
 
-// settle ends the filling of r: a later withdrawal finds r complete.
+// settle marks r's dst as complete: an attempt to withdraw r then fails.
 func (in *Inbox) settle(r *Recv) {
 	in.mu.Lock()
 	r.state = recvIdle
 	in.mu.Unlock()
 }
 
-// withdraw takes r back, and reports whether r still waited for its message; else r completes soon.
+// withdraw cancels r. It returns false if r already has its message or will have it soon.
 func (in *Inbox) withdraw(r *Recv) bool {
 	in.mu.Lock()
 	state := r.state
@@ -308,8 +309,8 @@ func (in *Inbox) withdraw(r *Recv) bool {
 	return state == recvPosted
 }
 
-// Break reports that no more messages arrive, because of err. Arrived messages can still be
-// received; all other receives fail. The first cause is kept.
+// Break reports that no more messages arrive, because of err. Messages that have arrived can still
+// be received; all other receives fail. The first cause stays.
 func (in *Inbox) Break(err error) { in.fail(err, false) }
 
 // Shut fails every pending and later receive with err, including receives of arrived messages. Shut

@@ -30,7 +30,7 @@ type Link struct {
 	from, to int
 	received atomic.Int64
 
-	// lock guards the writer's fields below, as a semaphore with a token.
+	// lock protects the writer's fields below: a channel with one token.
 	lock   chan struct{}
 	timers sync.Pool // timers of writers waiting for lock
 	head   [wire.HeaderSize]byte
@@ -50,8 +50,8 @@ func (l *Link) LocalAddr() net.Addr { return l.conn.LocalAddr() }
 // RemoteAddr returns the peer's address.
 func (l *Link) RemoteAddr() net.Addr { return l.conn.RemoteAddr() }
 
-// Detach returns the connection and the bytes already read from the connection, for a caller that
-// replaces the link. Do not use the link afterwards: a use invalidates ahead.
+// Detach returns the connection and the bytes that the link has already read from it, for a caller
+// that replaces the link. Afterwards the link must not be used: it would overwrite ahead.
 func (l *Link) Detach() (conn net.Conn, ahead []byte) { return l.conn, l.in[l.from:l.to] }
 
 // Sent returns the number of bytes written, including headers and handshake.
@@ -65,8 +65,8 @@ func (l *Link) Received() int64 { return l.received.Load() }
 func (l *Link) Close() error { return l.conn.Close() }
 
 // WriteFrame writes a frame, with h.Length set from payload, and returns when the operating system
-// has the bytes. timeout includes waiting for other writers. A partly written frame makes the link
-// unusable for writing.
+// has the bytes. timeout includes the wait for other writers. After an error in the middle of a
+// frame, all writes fail.
 func (l *Link) WriteFrame(h wire.Header, payload []byte, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
 	if err := l.acquire(timeout); err != nil {
@@ -78,8 +78,8 @@ func (l *Link) WriteFrame(h wire.Header, payload []byte, timeout time.Duration) 
 }
 
 // WriteEncoded writes encoded frames in order, in few system calls, and consumes the slice frames.
-// WriteEncoded fails after patience without progress, or without getting the writer's lock for
-// patience. The link is then unusable for writing, unless no byte was written.
+// It fails if for patience no byte can be written, or another writer holds the lock. Later writes
+// then fail too, unless no byte was written.
 func (l *Link) WriteEncoded(frames net.Buffers, patience time.Duration) error {
 	if err := l.acquire(patience); err != nil {
 		return err
@@ -118,7 +118,8 @@ func (l *Link) writeEncoded(frames net.Buffers, patience time.Duration) error {
 	}
 }
 
-// writeVec writes vec. Only TLS needs patience here: an abandoned write ends a TLS connection.
+// writeVec writes vec. Only TLS needs patience here, because an abandoned write ends a TLS
+// connection.
 func (l *Link) writeVec(patience time.Duration) (int64, error) {
 	if l.secure != nil {
 		return l.secure.writeAll(l.vec, patience)

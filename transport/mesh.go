@@ -16,12 +16,11 @@ import (
 //
 // Group and Seq identify the operation: Seq counts the operations on a group, which all ranks start
 // in the same order. Part is the algorithm's number of the message within the operation, such as a
-// step and a segment. A (sender, Group, Seq, Part) identifies at most one message in the life of a
-// mesh.
+// step and a segment. A sender uses each (Group, Seq, Part) for at most one message to a rank.
 //
-// Sig encodes the operation in the caller's code, and is not part of the identity: messages and
-// receives of one operation between two ranks must have equal Sig. If any part differs, the receive
-// fails immediately with a *MismatchError.
+// Sig describes the operation, in a code of the caller, and does not identify the message: all
+// messages and receives of an operation between two ranks must have the same Sig. If not, the
+// receive fails immediately with a *MismatchError.
 type Tag struct {
 	Group uint32
 	Seq   uint32
@@ -42,9 +41,9 @@ type Mesh interface {
 	// Size returns the number of ranks, at least 1.
 	Size() int
 
-	// Send sends p to rank `to` under tag and returns when p may be overwritten. Send never waits
-	// for the receiver to post: an early message is buffered at the receiver, up to a limit in
-	// bytes. Sending to oneself is an error. Failures are an *Error naming the peer.
+	// Send sends p to rank `to` under tag and returns when p may be overwritten. Send does not wait
+	// for the receiver's Post: an early message is buffered at the receiver, up to a limit in
+	// bytes. A rank cannot send to itself. Errors are an *Error with the peer.
 	Send(to int, tag Tag, p []byte, timeout time.Duration) error
 
 	// Post requests the message from rank `from` under tag into dst, of exactly the message's
@@ -53,8 +52,8 @@ type Mesh interface {
 	Post(r *Recv, from int, tag Tag, dst []byte)
 
 	// Fault returns the reason why no more messages arrive from a peer: the peer is lost, or this
-	// rank's mesh was aborted or closed. Otherwise Fault returns nil at about the cost of reading a
-	// variable, because waits on shared memory call Fault often.
+	// rank's mesh was aborted or closed. Otherwise Fault returns nil, in about the time of reading
+	// a variable: waits on shared memory call Fault often.
 	Fault(peer int) error
 
 	// Traffic returns this rank's totals until now.
@@ -79,7 +78,7 @@ type Traffic struct {
 // The declarations below are for implementations of Mesh.
 
 // Cutter is a mesh with links that can be cut without a goodbye, as by a dead process or a broken
-// cable. Fault injection uses Cutter.
+// cable. Tests inject faults with it.
 type Cutter interface {
 	Cut(peer int)
 }
@@ -101,7 +100,7 @@ func PostFault(r *Recv, err error) {
 	r.complete(err)
 }
 
-// Lost returns the cause for a link to rank that ended without a goodbye.
+// Lost returns the error for a link to rank that ended without a goodbye.
 func Lost(rank int) *LostError {
 	return &LostError{Rank: rank, Reason: "connection closed without a goodbye: the process has probably died"}
 }

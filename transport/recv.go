@@ -9,9 +9,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/liveness"
 )
 
-// Recv is a posted receive. The caller owns the Recv and may post again after Wait has returned;
-// from the second use Post and Wait allocate no memory. The zero value is ready. Do not copy a Recv
-// after the first use.
+// Recv is a posted receive: a request for a message, with memory for it. The caller owns the Recv
+// and may post it again after Wait has returned; from the second use Post and Wait allocate no
+// memory. The zero value is ready for use. Do not copy a Recv after the first use.
 type Recv struct {
 	in    *Inbox // inbox of the posted receive; nil if unused
 	tag   Tag
@@ -24,8 +24,8 @@ type Recv struct {
 	timer *time.Timer
 }
 
-// Values of Recv.ready. Only a parked owner is woken through a channel. A polling owner reads the
-// value, at a much lower cost.
+// Values of Recv.ready. A channel wakes a goroutine that sleeps in Wait; a goroutine that polls
+// reads the value, at a much lower cost.
 const (
 	pending   uint32 = iota
 	parked           // the owner waits for a token
@@ -47,8 +47,8 @@ var errWithdrawn = errors.New("withdrawn")
 // Wait blocks until the message is written to dst, an error occurs, or timeout passes. With a
 // timeout <= 0 Wait returns immediately.
 //
-// After Wait the mesh never accesses dst. A timed-out receive is withdrawn; a late message is kept
-// for the next receive posted under the tag.
+// After Wait the mesh never accesses dst. After a timeout the receive is cancelled; if its message
+// arrives later, the next receive with the tag gets it.
 func (r *Recv) Wait(timeout time.Duration) error {
 	if r.in == nil {
 		return errors.New("transport: Wait on a receive that was not posted")
@@ -109,7 +109,8 @@ func (r *Recv) park(timeout time.Duration) bool {
 	}
 }
 
-// expire withdraws dst from the mesh. A message that arrived in the meantime counts as received.
+// expire cancels the receive after a timeout. If the message has arrived in the meantime, it counts
+// as received.
 func (r *Recv) expire(timeout time.Duration) error {
 	in, tag := r.in, r.tag
 	if in.withdraw(r) {
@@ -145,7 +146,8 @@ func (r *Recv) arm(in *Inbox, tag Tag, dst []byte) {
 	r.ready.Store(pending)
 }
 
-// complete returns r, removed from the inbox, to its owner. The caller must not use r afterwards.
+// complete marks r, which is no longer in the inbox, as finished, so that its owner continues. The
+// caller must not use r afterwards.
 func (r *Recv) complete(err error) {
 	r.err = err
 	if r.ready.Swap(completed) == parked {

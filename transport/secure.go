@@ -37,9 +37,9 @@ func (s *SecureConn) writeAll(vec net.Buffers, patience time.Duration) (int64, e
 
 // Divert makes TLS use the functions read and write instead of the underlying connection (NetConn),
 // which then belongs to the caller alone. read and write transfer the available bytes without
-// waiting; without data or space they return an error that is a temporary net.Error. Unwritten
-// bytes stay in memory for Flush. Calls of Divert, Read, Write and Flush must not overlap, except
-// for one Read with one other call.
+// waiting; if no byte is available, or no space, they return a temporary net.Error. Unwritten bytes
+// are kept for Flush. Calls of Divert, Read, Write and Flush must not overlap, except for one Read
+// with one other call.
 func (s *SecureConn) Divert(read func([]byte) (int, error), write func([]byte) (int, error)) {
 	s.lower.mu.Lock()
 	defer s.lower.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *SecureConn) Fetch() (bool, error) {
 // Flush writes the bytes in memory without waiting, and reports whether all were written.
 func (s *SecureConn) Flush() (bool, error) { return s.lower.flush() }
 
-// corked is the number of bytes that a corked connection collects before a write.
+// corked is the number of bytes that a connection collects for one write, after a call of cork.
 const corked = 256 << 10
 
 // readBelow is the size of a read: several records of 16 KiB.

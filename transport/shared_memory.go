@@ -11,19 +11,19 @@ type SharedMemory struct {
 	// Ranks are the mesh ranks that share the memory, ascending; this rank is Ranks[Index].
 	Ranks []int
 	Index int
-	// Control is the same memory on every rank, initially zero and page-aligned: flags and staging
-	// buffers of the groups over the mesh, ControlBytes per rank.
+	// Control is one memory that all ranks map, initially zero and page-aligned, ControlBytes per
+	// rank. It has the flags and staging buffers of collective operations.
 	Control []byte
-	// Arenas[i] is this process's mapping of the arena of Ranks[i]. All arenas have the same
-	// length, are page-aligned and initially zero.
+	// Arenas[i] is the memory of rank Ranks[i] for operands, as mapped by this process. All arenas
+	// have the same length, are page-aligned and initially zero.
 	Arenas [][]byte
-	// Cores is the number of processors available to all ranks together: with fewer processors than
-	// ranks a wait yields immediately.
+	// Cores is the number of processors that all ranks share: if these are fewer than ranks, a
+	// waiting rank yields immediately.
 	Cores int
 	// OneProcess reports whether the ranks are goroutines of one process.
 	OneProcess bool
-	// Free, if set, is called once, when the last holder drops the memory, with the number of bytes
-	// that Alloc has returned from this rank's arena.
+	// Free, if set, is called once, after the last Drop, with the number of bytes that Alloc has
+	// returned from this rank's arena.
 	Free func(used int)
 	// BytesCarried is the number of operand bytes that this rank has exchanged through the shared
 	// memory instead of messages.
@@ -36,7 +36,7 @@ type SharedMemory struct {
 // ControlBytes is the length of SharedMemory.Control per rank.
 const ControlBytes = 34 << 20
 
-// arenaAlign is Alloc's alignment: a page, so that ranks on different sockets share none.
+// arenaAlign is Alloc's alignment: a page, so that no page is used by ranks on different sockets.
 const arenaAlign = 4096
 
 // SharedMemoryProvider is a mesh with optional shared memory.
@@ -54,7 +54,7 @@ func SharedMemoryOf(m Mesh) *SharedMemory {
 }
 
 // Hold prevents the release of the memory until a Drop. The mesh holds the memory until Close, and
-// a group until the end of its last operation.
+// a group of ranks until the end of its last operation.
 func (w *SharedMemory) Hold() { w.holders.Add(1) }
 
 // Drop ends a Hold. After the last Drop, Control and the arenas of other ranks must not be
@@ -92,8 +92,7 @@ func (w *SharedMemory) Return(p []byte) bool {
 	return true
 }
 
-// Offset returns the offset of p in this rank's arena, in bytes; ok is false if p is outside the
-// arena.
+// Offset returns p's offset in this rank's arena, in bytes; ok is false if p is outside of it.
 func (w *SharedMemory) Offset(p []byte) (off int, ok bool) {
 	own := uintptr(unsafe.Pointer(unsafe.SliceData(w.Arena())))
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(p)))

@@ -12,8 +12,8 @@ import (
 
 const ticketBytes = 32
 
-// Ticket is the secret shared by the processes of one job. A holder of the ticket may join. The
-// ticket is never sent: both ends prove possession.
+// Ticket is the secret of a job, which all its processes have. Any process with the ticket may
+// join. The ticket is never sent: both ends of a connection prove that they have it.
 type Ticket []byte
 
 // NewTicket returns a ticket of 32 random bytes.
@@ -44,9 +44,9 @@ func (t Ticket) validate() error {
 	return nil
 }
 
-// prove returns the proof of one end's possession of the ticket. The proof covers all previous
-// messages, including nonces, and so fits one handshake only; the role prevents replaying a proof
-// to its author.
+// prove returns a proof that this end has the ticket. The proof covers all previous messages,
+// including random nonces, so that it fits one handshake only. role differs between both ends, so
+// that a proof cannot be sent back to its author.
 func (t Ticket) prove(role string, said ...[]byte) []byte {
 	mac := hmac.New(sha256.New, t)
 	for _, part := range append([][]byte{[]byte("ringo handshake 2"), []byte(role)}, said...) {

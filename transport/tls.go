@@ -55,9 +55,9 @@ func (g *guarded) conf() (*tls.Config, error) {
 	return conf, nil
 }
 
-// clientName returns the server name that clients of the ticket's job request. The name is sent in
-// clear: a reader can link connections of one job, but learns no part of the ticket. A server
-// refuses other names before any cryptography; the name proves no identity.
+// clientName returns the server name that clients of the ticket's job request. The name is not
+// encrypted: an observer can see which connections belong to one job, but not the ticket. A server
+// refuses other names before any cryptography; the name alone proves nothing.
 func (t Ticket) clientName() (string, error) {
 	b, err := hkdf.Key(sha256.New, t, nil, nameLabel, 16)
 	return hex.EncodeToString(b), err
@@ -85,7 +85,7 @@ func (t Ticket) certificate() (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
-// sameKey accepts a peer that has proved possession of the same key.
+// sameKey accepts a peer that has the key derived from the ticket, as its handshake proves.
 func sameKey(s tls.ConnectionState, key ed25519.PrivateKey) error {
 	if theirs, ok := s.PeerCertificates[0].PublicKey.(ed25519.PublicKey); ok && theirs.Equal(key.Public()) {
 		return nil
@@ -143,7 +143,8 @@ func (f certificates) verify(s tls.ConnectionState) error {
 	return nil
 }
 
-// encrypt starts TLS on the connection and binds the ticket's proof to the TLS connection.
+// encrypt starts TLS on the connection, and makes the proof of the ticket depend on a secret of
+// this TLS connection.
 func (c *handshaker) encrypt(end func(*SecureConn, *tls.Config)) error {
 	conf, err := c.credentials.conf()
 	if err != nil {
@@ -195,10 +196,10 @@ const (
 	alertNoTLS          tls.AlertError = 70 // protocol_version: ringo never sends this alert for another reason
 )
 
-// noTLS is a TLS record with the alert, for a peer that starts TLS where it is off.
+// noTLS is a TLS alert, the answer to a peer that starts TLS although this end has no TLS.
 var noTLS = []byte{21, 3, 3, 0, 2, 2, byte(alertNoTLS)}
 
-// guard detects the peer's choice of TLS and requires the same choice on both ends.
+// guard determines whether the peer uses TLS, and returns an error if this end does not agree.
 func (c *handshaker) guard() error {
 	if err := c.listen(); err != nil {
 		return err

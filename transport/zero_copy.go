@@ -7,13 +7,13 @@ import "time"
 type ZeroCopySender interface {
 	// SendZeroCopy is Send of a slice that must stay unchanged until the receiver has all bytes,
 	// even after SendZeroCopy returns. Writing to or reusing the slice earlier makes the received
-	// data undefined. Only the receiver can confirm the receipt.
+	// data undefined. The caller learns of the receipt from the receiver, for example by a message.
 	SendZeroCopy(to int, tag Tag, p []byte, timeout time.Duration) error
 }
 
 // Wrapper is a mesh around another mesh that may be a ZeroCopySender.
 type Wrapper interface {
-	// Lender returns the ZeroCopySender of the wrapped mesh, possibly wrapped, or nil.
+	// Lender returns the wrapped mesh as a ZeroCopySender, possibly wrapped, or nil.
 	Lender() ZeroCopySender
 }
 

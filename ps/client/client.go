@@ -13,22 +13,23 @@
 //	}
 //	err = c.Leave(ctx)
 //
-// A session is a connection to every server, renewed after a failure. Calls of a session reach each
-// server in order: a pull includes the pushes before it, within the servers' consistency mode. If
-// pulls need more than [Config.Pulls] messages in flight, later pushes overtake the waiting pulls.
-// Trainers with several concurrent batches use a session per thread.
+// A session is a numbered sequence of calls over a connection to every server; a connection is
+// renewed after a failure. Calls of a session reach each server in order: a pull includes the
+// pushes before it, as far as the servers' consistency mode applies these. If pulls need more than
+// [Config.Pulls] messages in flight, later pushes overtake the waiting pulls. Trainers with several
+// concurrent batches use a session per thread.
 //
 // # Pushes are applied exactly once
 //
-// A push is copied, retains its number until the server acknowledges it, and is sent again after a
-// broken connection; the server ignores repetitions. At most [Config.Window] changes of a session
-// wait for a server's acknowledgement; further pushes block, which limits the trainer's lead. The
-// client retries an unreachable server with growing delays for [Config.Reconnect], then fails with
-// an error that names the server.
+// The client copies each push and numbers it. After a broken connection it sends unacknowledged
+// pushes again with the same numbers, so that the server ignores repetitions. At most
+// [Config.Window] changes of a session wait for a server's acknowledgement; further pushes block.
+// The client retries an unreachable server with growing delays for [Config.Reconnect], then fails
+// with an error that names the server.
 //
 // # Cost
 //
-// Keys are split by owner and copied once, gradients are copied (or encoded) once. Rows from a
+// Keys are divided by server and copied once, gradients are copied (or encoded) once. Rows from a
 // single server are read from the connection directly into dst; rows from several servers are
 // copied to dst. A batch allocates no garbage once buffers have grown.
 package client
@@ -61,19 +62,20 @@ import (
 type Config struct {
 	Servers []string // addresses by index, equal on all trainers
 	Ticket  transport.Ticket
-	// TLS selects the encrypted connections, equally at both ends. Zero: connections between hosts.
+	// TLS selects the encrypted connections; it must be equal at both ends. Zero: connections
+	// between hosts.
 	TLS     transport.TLS
 	Version string // program version
 	Job     string // equal to the servers'; may be ""
-	// Settings are the trainer's job settings: servers with different ones reject it with a
-	// *setting.ConflictError. Servers of message.SyncGeo accept only a trainer that sets
+	// Settings are the trainer's job settings. Servers reject a trainer with other values by a
+	// *setting.ConflictError. Servers of mode geo (message.SyncGeo) accept only a trainer that sets
 	// message.PathSync.
 	Settings setting.Values
 
 	Trainer, Trainers int // number of this trainer, and of all trainers
 	Sessions          int // sessions per trainer; 0: 1
-	// Reader connects without being a trainer: PeekRows and PullDense read running servers, and the
-	// other requests fail. Job, Settings, Trainer, Trainers and Sessions have no effect.
+	// Reader makes a connection that is not a trainer: PeekRows and PullDense read running servers,
+	// and all other requests fail. Job, Settings, Trainer, Trainers and Sessions have no effect.
 	Reader bool
 	Schema schema.Schema // schema of the tables
 
@@ -84,18 +86,21 @@ type Config struct {
 	// in order of appearance. Without Merge a pull may have duplicates, a push may not.
 	Merge bool
 
-	// Window is the maximum number of a session's unacknowledged changes per server, and Pulls that
-	// of messages in flight for rows or values; 0: 16 each. The server may allow fewer pulls.
+	// Window is the maximum number of a session's changes per server that are not acknowledged.
+	// Pulls is the maximum number of its requests in flight for rows or values. 0: 16 each. The
+	// server may allow fewer pulls.
 	Window, Pulls int
-	// Reconnect is the longest absence of a server (no connection), also at the start; 0: 2 min, or
-	// half of Timeout if less. A server that reports that it opens tables is not absent.
+	// Reconnect is the longest time without a connection to a server, also at the start; 0: 2 min,
+	// or half of Timeout if less. A server that reports that it still opens its tables counts as
+	// connected.
 	Reconnect time.Duration
-	// Timeout is the maximum wait for an answer or an acknowledgement, including absences of the
-	// server: longer than Reconnect, and than the servers' wait for other trainers. A checkpoint of
-	// the whole job may take at least 15 min. 0: 15 min.
+	// Timeout is the maximum wait for an answer or an acknowledgement, without a connection
+	// included. It must be longer than Reconnect, and than the servers' wait for other trainers. A
+	// checkpoint of the whole job may take at least 15 min. 0: 15 min.
 	Timeout time.Duration
-	// Watched reports that another process, such as a launcher, monitors the servers and ends hung
-	// servers: a silent server is then treated as absent, otherwise as lost.
+	// Watched reports that another process, such as a launcher, monitors the servers and ends
+	// servers that hang. The client then reconnects to a server that sends nothing; otherwise it
+	// treats the server as lost.
 	Watched bool
 	// SocketBytes is the size of the system's buffers of a connection, each way; 0: 2 MiB.
 	SocketBytes int
@@ -109,7 +114,7 @@ type Config struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// longest is the default Timeout, and the minimum for Save.
+// longest is the default Timeout, and the shortest timeout of Save.
 const longest = 15 * time.Minute
 
 func (c Config) withDefaults() Config {
@@ -214,7 +219,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 // watchEvery is the interval of the checks for timeouts.
 const watchEvery = 250 * time.Millisecond
 
-// watch ends the client when a message has waited for too long.
+// watch ends the client with an error when a message has waited longer than Timeout.
 func (c *Client) watch() {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -233,7 +238,7 @@ func (c *Client) watch() {
 	}
 }
 
-// await blocks until every link has been connected.
+// await blocks until every link has been connected once.
 func (c *Client) await(ctx context.Context) error {
 	for _, k := range c.allLinks() {
 		select {
@@ -314,7 +319,7 @@ func (c *Client) Leave(ctx context.Context) error {
 }
 
 // Close ends the client immediately. Waiting calls fail with ErrClosed; unacknowledged pushes may
-// or may not have arrived. After Close no destination slice is written any more. It returns nil.
+// or may not have arrived. After Close the client writes to no destination slice. It returns nil.
 func (c *Client) Close() error {
 	c.fail(fmt.Errorf("ps: trainer %d: %w", c.cfg.Trainer, ErrClosed))
 	c.links.Wait()
@@ -322,8 +327,7 @@ func (c *Client) Close() error {
 }
 
 // Abort ends the client because of an error elsewhere, such as the loss of another trainer: waiting
-// and later calls fail with cause. It does not block, is safe at any time, and does not replace
-// Close.
+// and later calls fail with cause. It does not block, is always safe, and does not replace Close.
 func (c *Client) Abort(cause error) {
 	c.fail(fmt.Errorf("ps: trainer %d: %w", c.cfg.Trainer, cause))
 }
@@ -358,7 +362,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Place describes the step, as counted by the servers' clock.
+// Place returns the step of the operation, as counted by the servers' clock.
 func (e *Error) Place() failure.Position {
 	if e.Step == 0 {
 		return failure.Position{}

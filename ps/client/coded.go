@@ -10,7 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// codedPush is the memory of PushCoded.
+// codedPush is the working memory of PushCoded.
 type codedPush struct {
 	payload []byte
 	part    compress.Sparse
@@ -18,13 +18,13 @@ type codedPush struct {
 }
 
 // PushCoded is PushDense with gradients in code q, and returns the length of its payloads. If s is
-// not nil, it has the entries to send instead of x, and servers take other values of the range as
-// zeros; q is then a code without blocks. A value outside the range of q is a *compress.ValueError
-// with its index in the range.
+// not nil, PushCoded sends its entries instead of x, servers use zeros for the other values of the
+// range, and q must code each value separately. A value that q cannot store is a
+// *compress.ValueError with the value's index in the range.
 //
-// For each server PushCoded sends payloads of package compress. If q has blocks, they are counted
-// from lo, so that decoded values are those of the caller's codec: a block that crosses the border
-// of two servers is sent to both.
+// For each server PushCoded sends payloads of package compress. If q codes blocks of values, they
+// are counted from lo, so that servers decode the same values as the caller; a block with values of
+// two servers is sent to both.
 func (l *Session) PushCoded(array int, step uint64, lo int, q compress.Quantiser, x []float32, s *compress.Sparse) (bytes int64, err error) {
 	n := len(x)
 	if s != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/message"
 )
 
-// gatherState is a client's progress in the gathers of its job.
+// gatherState counts the calls of AllGather of a client.
 type gatherState struct {
 	sync.Mutex
 	number uint64 // number of the last gather
@@ -21,8 +21,8 @@ const (
 
 // AllGather sends a blob to all trainers, through server 0, and returns all blobs, by trainer: nil
 // for trainers that have left or are lost, and an empty non-nil slice for empty blobs. All trainers
-// get the same result. It blocks until all active trainers have called it, for at most
-// Config.Timeout; a restarted server continues the gather.
+// get the same result. AllGather blocks until all active trainers have called it, for at most
+// Config.Timeout, even if the server restarts.
 //
 // The server retains the last result in memory, and sends it to each trainer in rounds of
 // message.MaxBlob bytes: AllGather is for metrics, not for data. A blob has at most 1 GiB.
@@ -60,7 +60,7 @@ func (c *Client) AllGather(blob []byte) ([][]byte, error) {
 	return c.whole(out)
 }
 
-// gatherRound runs one round at the server.
+// gatherRound sends up to message.MaxBlob bytes of each trainer's blob through server 0.
 func (c *Client) gatherRound(blob []byte) ([]message.Part, error) {
 	l := c.Session(0)
 	l.mu.Lock()
@@ -78,7 +78,8 @@ func (c *Client) gatherRound(blob []byte) ([]message.Part, error) {
 	return l.links[0].lastParts()
 }
 
-// roundsOf returns the number of rounds for the longest blob, by the results of the first round.
+// roundsOf returns the number of rounds that the longest blob needs, from the lengths in the
+// results of the first round.
 func roundsOf(first [][]byte) (rounds int, err error) {
 	for t, b := range first {
 		switch {
@@ -93,7 +94,7 @@ func roundsOf(first [][]byte) (rounds int, err error) {
 	return rounds, nil
 }
 
-// whole checks and removes the length prefixes.
+// whole checks each blob's length prefix and removes it.
 func (c *Client) whole(out [][]byte) ([][]byte, error) {
 	for t, b := range out {
 		if b == nil {
@@ -116,7 +117,7 @@ func (k *link) meet(p *Pull, number uint64, blob []byte) error {
 	return k.add(it)
 }
 
-// metAt reads the result of a gather, and stores the frame to resend to a restarted server.
+// metAt reads the result of a gather, and keeps this trainer's message for a restarted server.
 func (k *link) metAt(conn *message.Conn, it *outMessage, n int) error {
 	frame := make([]byte, message.Front+n)
 	if err := conn.Read(frame[message.Front:]); err != nil {

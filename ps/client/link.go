@@ -29,7 +29,7 @@ type link struct {
 	limits          message.Limits
 	plain           []float32 // gradients without counts, for the calling goroutine
 
-	// aside and decoded belong to the reader.
+	// aside and decoded are used only by the goroutine that reads.
 	aside   message.Buffer // bodies not read directly into dst
 	decoded []float32
 
@@ -130,7 +130,7 @@ func (k *link) lost(why string) error {
 	return k.fault(op, step, &transport.ServerLostError{Process: fmt.Sprintf("%s %d", failure.ParameterServer, k.server), Addr: k.addr, Reason: why})
 }
 
-// over reports whether the connection is no longer needed.
+// over reports whether the link needs no connection any more.
 func (k *link) over() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -186,8 +186,8 @@ func (k *link) reach(cause error) (*message.Conn, message.Welcome, error) {
 	}
 }
 
-// try makes a connection and introduces the session. lived is the time that the server was present
-// before a failure.
+// try makes a connection and introduces the session. If that fails, lived is how long the server
+// was present before.
 func (k *link) try(ctx context.Context) (_ *message.Conn, w message.Welcome, lived time.Duration, err error) {
 	cfg := &k.c.cfg
 	nc, err := cfg.Dial(ctx, k.addr)
@@ -257,7 +257,8 @@ func (k *link) introduce(conn *message.Conn) (w message.Welcome, err error) {
 	}
 }
 
-// errEnds is the error of a goodbye from a server, which another server may replace.
+// errEnds is the error of a server that says goodbye; a more precise error of another server
+// replaces it.
 var errEnds = errors.New("the server has ended")
 
 // parting returns the error for a server's last frame.
@@ -275,14 +276,15 @@ func parting(t wire.Type, b []byte) error {
 	return fmt.Errorf("%w: a %s where none may come", message.ErrMalformed, message.Name(t))
 }
 
-// from returns the number of the first unacknowledged change, and the last Clock before it.
+// from returns the number of the first unacknowledged change, and the step of the last Clock before
+// that change.
 func (k *link) from() (number, clock uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.number - uint64(k.changes) + 1, k.clock
 }
 
-// begin starts using a new connection: it resends missing messages in order.
+// begin starts to use a new connection: it sends unanswered messages again, in order.
 func (k *link) begin(conn *message.Conn, w message.Welcome) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -385,8 +387,8 @@ func (k *link) flush(ctx context.Context) error {
 	return k.err
 }
 
-// goodbye confirms to the server that the trainer has seen the acknowledgement of its leave.
-// Without a goodbye the server only waits for a while, so that a failure is harmless.
+// goodbye confirms to the server that the trainer has the acknowledgement of its leave. Without a
+// goodbye the server only waits for some time, so that an error has no consequence.
 func (k *link) goodbye(ctx context.Context) {
 	k.mu.Lock()
 	k.leaving = true

@@ -57,7 +57,7 @@ func (k *link) newMessage(change bool, size int) (*outMessage, error) {
 	return it, nil
 }
 
-// fitting returns the free message that fits size best, or a new message. k.mu is held.
+// fitting returns the smallest sufficient unused message, or a new message. k.mu is held.
 func (k *link) fitting(size int) *outMessage {
 	i := message.Fitting(len(k.idle), size, func(i int) int { return k.idle[i].buf.Room() })
 	if i < 0 {
@@ -84,7 +84,7 @@ func (k *link) discard(it *outMessage) {
 	k.free(it)
 }
 
-// free recycles a message. k.mu is held.
+// free keeps the memory of a message for later messages. k.mu is held.
 func (k *link) free(it *outMessage) {
 	it.pull, it.dst, it.places = nil, nil, nil
 	k.idle = append(k.idle, it)
@@ -125,7 +125,7 @@ func (k *link) add(it *outMessage) error {
 	return nil
 }
 
-// oldest returns the number of the first unanswered pull, or next. k.mu is held.
+// oldest returns the number of the first unanswered pull, or next without one. k.mu is held.
 func (k *link) oldest(next uint64) uint64 {
 	for _, it := range k.queue {
 		if !it.change {
@@ -157,7 +157,8 @@ func (k *link) rowsOf(dim int) int {
 	return max(1, min(k.limits.Keys, k.limits.Values/dim))
 }
 
-// valuesOf returns the maximum number of values per message: whole blocks of every encoding.
+// valuesOf returns the maximum number of values per message, a multiple of the block lengths of all
+// encodings.
 func (k *link) valuesOf() int {
 	const block = 256
 	k.mu.Lock()
@@ -181,7 +182,8 @@ func (k *link) change(t wire.Type, head message.Head, size int, fill func(body [
 	return k.add(it)
 }
 
-// pushRows queues gradients with their counts for keys or, with places, the keys at these indices.
+// pushRows queues gradients, with counts if the rule needs them, for all keys or, if places is not
+// nil, for the keys at these indices.
 func (k *link) pushRows(head message.Head, keys []uint64, places []int32, grads []float32) error {
 	front, dim, counts := message.KeySize*head.Count, k.limits.Dims[head.Table], k.c.counts[head.Table]
 	return k.change(message.TypePushRows, head, front+head.Code.RowsSize(head.Count, dim, counts), func(body []byte) (err error) {
@@ -191,7 +193,7 @@ func (k *link) pushRows(head message.Head, keys []uint64, places []int32, grads 
 	})
 }
 
-// putKeys writes keys or, with places, the keys at these indices.
+// putKeys writes keys or, if places is not nil, the keys at these indices.
 func putKeys(body []byte, keys []uint64, places []int32) {
 	if places == nil {
 		copy(bytesview.As[uint64](body), keys)
@@ -203,8 +205,8 @@ func putKeys(body []byte, keys []uint64, places []int32) {
 	}
 }
 
-// pullRows queues a pull of rows of keys into dst or, with places, of the keys at these indices,
-// into the same indices of the pull's destination.
+// pullRows queues a pull of rows into dst. If places is not nil, it pulls only the keys at these
+// indices, into the same indices of the pull's destination.
 func (k *link) pullRows(p *Pull, head message.Head, keys []uint64, places []int32, dst []float32) error {
 	it, err := k.newRequest(message.TypePullRows, p, head, message.KeySize*head.Count)
 	if err != nil {
@@ -236,8 +238,9 @@ func (k *link) pullDense(p *Pull, head message.Head, dst []float32) error {
 
 const maxWrite = 16
 
-// load passes unsent messages to the writer. At the limit of pulls in flight later pulls wait, and
-// changes and gathers overtake the waiting pulls: an answer may depend on a change or gather.
+// load passes unsent messages to the writer. At the limit of pulls in flight later pulls wait.
+// Changes and gathers overtake them, because the answer to an earlier pull may depend on a change
+// or a gather.
 func (k *link) load(items []*outMessage) []*outMessage {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -333,7 +336,8 @@ func (k *link) write(conn *message.Conn, w message.Welcome, stop <-chan struct{}
 	}
 }
 
-// leaveToReader waits after a write timeout, while the reader checks for a heartbeat of the server.
+// leaveToReader waits after a write timeout: the goroutine that reads decides, by the server's
+// heartbeats, whether the connection is broken.
 func leaveToReader(err error, silence time.Duration, stop <-chan struct{}) {
 	if !errors.Is(err, transport.ErrTimeout) {
 		return
@@ -346,7 +350,7 @@ func leaveToReader(err error, silence time.Duration, stop <-chan struct{}) {
 	}
 }
 
-// partWith sends the goodbye if due, after all acknowledgements.
+// partWith sends the goodbye if Leave has requested it and all changes are acknowledged.
 func (k *link) partWith(conn *message.Conn) bool {
 	k.mu.Lock()
 	due := k.leaving
@@ -357,7 +361,7 @@ func (k *link) partWith(conn *message.Conn) bool {
 	return due
 }
 
-// checkAges ends the client when the oldest message has waited for too long.
+// checkAges ends the client when the oldest message has waited longer than Timeout.
 func (k *link) checkAges(now time.Time) {
 	k.mu.Lock()
 	err := error(nil)

@@ -3,9 +3,10 @@ package client
 import "github.com/ringo-ml/ringo/internal/server/message"
 
 // Save requests a checkpoint of the whole job after a step, waits until all servers have written
-// their parts, and returns the parts' numbers by server. All trainers call it after a Flush, and
-// push no more until it returns: the parts are then consistent. oldest is the lowest step with
-// parts still needed. Save waits for at most Config.Timeout, and retries at restarted servers.
+// their parts, and returns the parts' numbers by server. All trainers call Save after a Flush, and
+// push no more until it returns, so that the parts belong to the same step. Servers may delete
+// parts of steps before oldest. Save takes at most Config.Timeout, and retries at restarted
+// servers.
 func (c *Client) Save(step, oldest uint64) ([]uint64, error) {
 	l := c.Session(0)
 	l.mu.Lock()

@@ -44,7 +44,8 @@ func (l *Session) fault(op string, step uint64, err error) error {
 	return fmt.Errorf("ps: trainer %d: %s of step %d, session %d: %w", l.c.cfg.Trainer, op, step, l.index, err)
 }
 
-// table checks a batch for a sparse table, and returns the values per row, pulled or pushed.
+// table checks a batch for a sparse table, and returns the number of values per row that are
+// pulled, or pushed.
 func (l *Session) table(table int, keys []uint64, values []float32, pushed bool) (dim int, err error) {
 	all := l.c.cfg.Schema.Sparse
 	if table < 0 || table >= len(all) {
@@ -78,8 +79,8 @@ func (l *Session) array(array, lo, n int) (*schema.Dense, error) {
 // valid in dst once Wait has returned nil. Until then dst belongs to the client; keys may be reused
 // immediately.
 //
-// PullRows blocks only while 4096 requests are unanswered: a trainer can request a step before the
-// Clock that starts the step.
+// PullRows blocks only while 4096 requests are unanswered: a trainer can therefore request rows for
+// a step before the Clock of the step before.
 func (l *Session) PullRows(table int, step uint64, keys []uint64, dst []float32) (*Pull, error) {
 	return l.rows(table, step, 0, keys, dst)
 }
@@ -133,16 +134,16 @@ func (l *Session) rows(table int, step, at uint64, keys []uint64, dst []float32)
 
 // PushRows sends gradients of keys' rows, len(keys)*Dim values in order, for a step. If the table's
 // rule needs counts (optim.CountedRule), they follow each row's gradient, and are never encoded.
-// Both slices may be reused when it returns. It blocks while Config.Window changes are
+// After PushRows returns, both slices may be reused. It blocks while Config.Window changes are
 // unacknowledged. Without Config.Merge keys must be distinct.
 //
 // The servers' mode determines the effect. In bsp a row is updated once per step, by the rule and
 // the mean of the trainers' pushes: the sum divided by the number of trainers in the step,
 // including trainers without a push of this row, as for one large batch. In async and ssp each push
 // updates the row by its full gradient: N trainers make N updates per step, and a learning rate for
-// bsp may be N times too high. In geo pushes are added without a rule: they must be the change of
-// the trainer's copy divided by the number of copies. A gradient would make parameters worse:
-// servers in geo mode accept only trainers with the setting "sync".
+// bsp may be N times too high. In geo servers add pushes to the rows without a rule: a push must be
+// the change of the trainer's copy, divided by the number of copies, and not a gradient. Servers in
+// geo mode therefore accept only trainers with the setting "sync".
 func (l *Session) PushRows(table int, step uint64, keys []uint64, grads []float32) error {
 	dim, err := l.table(table, keys, grads, true)
 	if err != nil {
@@ -178,8 +179,8 @@ func (l *Session) PushRows(table int, step uint64, keys []uint64, grads []float3
 	return nil
 }
 
-// merged returns a batch without duplicate keys, if Config.Merge is set. The keys are the caller's,
-// or in memory of the session.
+// merged returns a batch without duplicate keys, if Config.Merge is set. The result is in the
+// caller's memory or the session's.
 func (l *Session) merged(keys []uint64, grads []float32, dim int) ([]uint64, []float32) {
 	if !l.c.cfg.Merge {
 		return keys, grads
@@ -258,11 +259,11 @@ func (l *Session) ranges(d *schema.Dense, lo, hi int, f func(k *link, lo, hi int
 	return nil
 }
 
-// Clock reports the end of a session's pushes for a step to all servers, and sets the learning rate
-// from the next step; below zero: unchanged. In bsp the step is applied when all sessions of all
-// trainers have clocked it, with the mean of their pushes; in async and ssp pushes were applied on
-// arrival: see PushRows. In ssp clocks limit the lead of other trainers, and in geo the rate has no
-// effect.
+// Clock reports to all servers that the session has sent all pushes of a step, and sets the
+// learning rate from the next step; below zero: unchanged. In bsp servers apply the step when all
+// sessions of all trainers have clocked it, with the mean of their pushes; in async and ssp pushes
+// were applied on arrival: see PushRows. In ssp no trainer may be more than some steps ahead of the
+// slowest trainer's clock. In geo the rate has no effect.
 func (l *Session) Clock(step uint64, rate float64) error {
 	return l.all(message.TypeClock, message.Head{Step: step, At: math.Float64bits(rate)})
 }
@@ -280,7 +281,7 @@ func (l *Session) all(t wire.Type, head message.Head) error {
 	return nil
 }
 
-// chunks iterates over the parts of a range, of at most most elements.
+// chunks iterates over parts of [lo, hi), each of at most `most` elements.
 func chunks(lo, hi, most int) func(yield func(lo, hi int) bool) {
 	return func(yield func(lo, hi int) bool) {
 		for ; lo < hi; lo += most {
@@ -321,7 +322,7 @@ func (p *Pull) more() {
 	p.mu.Unlock()
 }
 
-// part counts an answer or an error.
+// part counts an answer to the pull, or its first error.
 func (p *Pull) part(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -333,14 +334,14 @@ func (p *Pull) part(err error) {
 	}
 }
 
-// clocked records the clock of an answer.
+// clocked records the step that an answer includes.
 func (p *Pull) clocked(step uint64) {
 	p.mu.Lock()
 	p.clock = min(p.clock, step)
 	p.mu.Unlock()
 }
 
-// WaitClocked is Wait for rows, and returns the last step up to which the rows include all pushes.
+// WaitClocked is Wait, and returns the last step up to which the rows include all pushes.
 func (p *Pull) WaitClocked() (step uint64, err error) {
 	if err := p.arrive(); err != nil {
 		return 0, err

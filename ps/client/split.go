@@ -8,14 +8,15 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// splitter divides the keys of a batch by owner. It is for one goroutine at a time.
+// splitter divides the keys of a batch by the server that has their rows. It is for one goroutine
+// at a time.
 type splitter struct {
 	servers int
 	owner   []uint16 // owners of the sent keys
 	at      []int32  // start of each server's keys, and the end
 
-	// set is a hash set of a batch's keys. An entry has the batch's round, so that set needs no
-	// clearing, and the key's index in the batch.
+	// set is a hash set of a batch's keys. An entry has the key's index and the number of the
+	// batch, so that the set need not be cleared.
 	set    []uint64
 	round  uint64
 	unique []int32 // batch indices of distinct keys
@@ -26,8 +27,8 @@ type duplicate struct{ place, first int32 }
 
 const roundLimit = 1 << 32 // entries have 32 bits for the round
 
-// merge finds duplicate keys: unique has the first index of each key, and the other indices are
-// appended to dups.
+// merge finds duplicate keys: unique has the index of each key's first occurrence; the indices of
+// further occurrences are appended to dups.
 func (s *splitter) merge(keys []uint64, dups []duplicate) (unique []int32, _ []duplicate) {
 	size := 2 << bits.Len(uint(len(keys)))
 	if len(s.set) < size {
@@ -55,8 +56,8 @@ next:
 	return s.unique, dups
 }
 
-// split sorts places, or all indices of the batch if nil, by the owner of the key, stably, and
-// returns them in the memory of order. group then returns a server's range.
+// split sorts places (nil: all indices of the batch) by the server of the key, stably, and returns
+// them in the memory of order. group then returns the range of one server.
 func (s *splitter) split(keys []uint64, places []int32, order []int32) []int32 {
 	n := len(places)
 	if places == nil {
@@ -96,8 +97,8 @@ func (s *splitter) split(keys []uint64, places []int32, order []int32) []int32 {
 // group returns the range of a server's keys in the result of split.
 func (s *splitter) group(server int) (lo, hi int) { return int(s.at[server]), int(s.at[server+1]) }
 
-// sum adds up the gradients of duplicate keys in order of appearance: row i of the sum is for index
-// unique[i].
+// sum adds up the gradients of duplicate keys in order of appearance: row i of the sum belongs to
+// the key at index unique[i].
 func sum(dst, grads []float32, dim int, unique []int32, dups []duplicate, row []int32) []float32 {
 	dst = bytesview.Sized(dst, len(unique)*dim)
 	for i, p := range unique {

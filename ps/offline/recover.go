@@ -13,17 +13,17 @@ import (
 
 // Recovery configures Recover.
 type Recovery struct {
-	// MemoryBytes limits the rows in memory, one server at a time, DiskBytes the other rows in the
-	// server's folder; 0: no limit.
+	// MemoryBytes limits the rows in memory, for one server at a time; DiskBytes limits all other
+	// rows, which are in files in the server's folder. 0: no limit.
 	MemoryBytes, DiskBytes int64
 	// Report receives a line for each server. It may be nil.
 	Report func(line string)
 }
 
-// Recover updates the checkpoints of a job with ended or killed servers from their logs, and
-// reports where and why each log ends. A server with a log ahead of the newest checkpoint is opened
-// as in a restart, and saved. Running servers are an error (dirlock.ErrHeld). In bsp, steps without
-// the clocks of all trainers are not applied and stay in the log.
+// Recover writes checkpoints of a job's servers, which have ended or were killed, from their logs,
+// and reports where and why each log ends. If a log has changes after the newest checkpoint,
+// Recover opens the server's tables as a restart does, and saves them. Running servers are an error
+// (dirlock.ErrHeld). In bsp, steps that a trainer has not clocked are not applied.
 func Recover(ctx context.Context, dir string, r Recovery) error {
 	if r.Report == nil {
 		r.Report = func(string) {}
@@ -52,7 +52,7 @@ func Recover(ctx context.Context, dir string, r Recovery) error {
 	return nil
 }
 
-// reportEnds reports the end of every log. Its error lists all lost changes.
+// reportEnds reports where every log ends. Its error lists all changes that are lost.
 func (j *Job) reportEnds(report func(line string)) error {
 	var errs []error
 	for _, s := range j.Servers {
@@ -113,5 +113,5 @@ func (s *Server) admissions() (map[string]shard.Admission, error) {
 	return out, nil
 }
 
-// Below returns the folder for rows outside memory in a server's folder.
+// Below returns the folder for rows that are not in memory, in a server's folder.
 func Below(serverDir string) string { return filepath.Join(serverDir, "below") }

@@ -38,12 +38,13 @@ type Job struct {
 type Server struct {
 	Dir   string
 	About engine.About
-	// Chain is the newest or the requested checkpoint: a full checkpoint, and its deltas.
+	// Chain is the requested checkpoint, or the newest: a full checkpoint, and the later
+	// checkpoints with changes only (deltas).
 	Chain []*snapshot.Snapshot
 	// UncheckpointedRecords is the number of log records after the checkpoint, for a running or
 	// killed server; 0 after a normal end.
 	UncheckpointedRecords uint64
-	// Log is the end of the log, and Lost the error if acknowledged changes are missing.
+	// Log describes the end of the log, and Lost is an error if acknowledged changes are missing.
 	Log  wal.End
 	Lost error
 }
@@ -78,8 +79,8 @@ func Open(dir string) (*Job, error) {
 	return j.whole(errs)
 }
 
-// At is Open for the parts of a checkpoint of the whole job after a step, with their numbers by
-// server. Newer changes, also in logs, are ignored.
+// At is Open for the checkpoint of the whole job that was saved after a step; numbers has the
+// number of each server's part. Newer changes, also in logs, are ignored.
 func At(dir string, step uint64, numbers []uint64) (*Job, error) {
 	j := &Job{Dir: dir}
 	var errs []error
@@ -184,8 +185,8 @@ func (j *Job) Dirs() (out []string) {
 	return out
 }
 
-// Begin is Open for a job that starts from the checkpoints: a log ahead of its checkpoint is an
-// error, because changes would be lost.
+// Begin is Open for a job that starts from the checkpoints. If a log has changes after its
+// checkpoint, it returns an error, because these changes would be lost.
 func Begin(dir string) (*Job, error) {
 	j, err := Open(dir)
 	if err != nil {
@@ -202,8 +203,9 @@ func Begin(dir string) (*Job, error) {
 	return j, errors.Join(errs...)
 }
 
-// Steps returns the range of the servers' steps, which differ after a kill: the step of a job
-// checkpoint, else the last step applied by bsp, else the last step ended by any trainer.
+// Steps returns the lowest and the highest step of the servers, which differ after a kill. A
+// server's step is that of a job checkpoint, or else the last step applied in bsp, or else the last
+// step that any trainer has ended.
 func (j *Job) Steps() (least, most uint64) {
 	for i, s := range j.Servers {
 		step := s.About.Highest

@@ -5,10 +5,10 @@ import (
 	"math/bits"
 )
 
-// Owner returns the server that has a key's row, of at least 1 server. The result depends only on
-// the arguments, so that saved rows keep their server. The hash is the finaliser of MurmurHash3
-// (Appleby 2011); tables in memory use another hash, to fill segments and stripes evenly on every
-// server. Servers divide the hash's range equally. Cost: some 2 ns.
+// Owner returns the number of the server that has a key's row. It depends only on the arguments, so
+// that a saved row belongs to the same server later. The hash is the finaliser of MurmurHash3
+// (Appleby 2011); the servers' tables use another hash, so that a server's keys are spread over the
+// whole table. Servers divide the hash's range equally. Cost: some 2 ns.
 func Owner(key uint64, servers int) int {
 	key = (key ^ key>>33) * 0xff51afd7ed558ccd
 	key = (key ^ key>>33) * 0xc4ceb9fe1a85ec53
@@ -17,7 +17,7 @@ func Owner(key uint64, servers int) int {
 	return int(server)
 }
 
-// line is the unit of division between servers, a cache line of values.
+// line is the unit, in values, of the division between servers: a cache line.
 const line = 16
 
 // Cut returns server i's range [lo, hi) of an array of the given length. The ranges cover the

@@ -22,7 +22,7 @@ type Rule struct {
 	Settings map[string]float64 `json:"settings,omitempty"`
 }
 
-// Rows returns a new rule for rows. Every rule has a setting with the name "bound".
+// Rows returns a new rule for rows. All rules have a setting "bound", a weight's largest magnitude.
 func (r Rule) Rows() (optim.RowRule, error) {
 	rule, err := optim.NewRowRule(r.Name, r.LR)
 	if err != nil {
@@ -64,7 +64,7 @@ func (r *rated) SetLR(lr float64) { r.RowRule.(optim.Rated).SetLR(lr * r.times) 
 // CurrentLR returns the rate without the factor.
 func (r *rated) CurrentLR() float64 { return r.RowRule.(optim.Rated).CurrentLR() / r.times }
 
-// Settled returns the rule for rows with all its settings, defaults included.
+// Settled returns the rule for rows with all its settings, including those with default values.
 func (r Rule) Settled() (Rule, error) {
 	rule, err := r.Rows()
 	if err != nil {

@@ -36,8 +36,8 @@ type Sparse struct {
 	Rule Rule   `json:"rule"`           // updates rows
 	Init Init   `json:"init"`           // initialises rows
 	Seed uint64 `json:"seed,omitempty"` // seed of Init's streams
-	// Admission selects the keys with a row, in the format of shard.Admission, unless the server
-	// has a setting for this table. "": the server's setting for all tables.
+	// Admission selects the keys that get a row, in the format of shard.Admission. A server's
+	// setting for this table has precedence. "": the server's setting for all tables.
 	Admission string `json:"admission,omitempty"`
 }
 
@@ -109,7 +109,7 @@ func (t *Sparse) Counts() int {
 	return optim.Counts(rule)
 }
 
-// Parts returns the parts of a row's state, without the weights.
+// Parts returns the parts of a row's state, such as a momentum; weights are not included.
 func (t *Sparse) Parts() ([]optim.RowPart, error) {
 	rule, err := t.Rule.Rows()
 	if err != nil {
