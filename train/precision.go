@@ -71,7 +71,7 @@ func (r *Replica) choosePrecision(cfg Config) (err error) {
 		return nil
 	}
 	if cfg.savedKernels != "" {
-		r.choice = precisionChoice{BF16: cfg.savedKernels == k.Name()}
+		r.choice = precisionChoice{BF16: simd.IsBF16(cfg.savedKernels)}
 		r.choice.Note = fmt.Sprintf("precision auto: %s, as in the checkpoint", r.choice.name())
 	} else {
 		if r.job.Rank() == 0 {
@@ -130,6 +130,9 @@ func (r *Replica) precision() (notes []string) {
 	}
 	if r.kernels == r.kernels.Single() {
 		return notes
+	}
+	if remark := r.kernels.Remark(); remark != "" {
+		notes = append(notes, "precision bf16: "+remark)
 	}
 	nodes, err := nn.Trace(func(t *nn.Tape) { r.model.Pass(t, r.Spec.Sample(1)) })
 	if err != nil { // an operation without a description

@@ -193,9 +193,11 @@ func (c *serveCommand) open(cmd *cobra.Command, ctx context.Context, file string
 		return err
 	}
 	cfg := g.Training(0)
-	if _, err := simd.BF16(); err != nil && cfg.Precision == "bf16" {
-		c.Report(fmt.Sprintf("the model was trained in bf16, and is served in fp32: %v", err))
-		cfg.Precision = "fp32"
+	if cfg.Precision == "bf16" {
+		if _, err := simd.BF16(); err != nil {
+			c.Report(fmt.Sprintf("the model was trained in bf16, and is served in fp32: %v", err))
+			cfg.Precision = "fp32"
+		}
 	}
 	if cfg.Checkpoint.Dir = file; c.threads > 0 {
 		cfg.Threads = c.threads

@@ -19,14 +19,17 @@ type pairLevel struct {
 }
 
 // BF16 returns the kernels of [Host] with products of bfloat16 operands, or the reason why this
-// processor has none. Sums are float32: for each pair of products, the second and then the first
-// are added, and values below the normal range become 0. Matrices stay float32 in memory, and are
-// rounded when packed.
+// processor has none. Matrices stay float32 in memory, and are rounded when packed. Sums are
+// float32, and values below the normal range become 0. The first call tests AMX, if present.
+//
+// AVX512-BF16 adds the second and then the first product of each pair. AMX adds the first products
+// of 16 pairs, separately the second products, and then both to the sum.
 func BF16() (*Kernels, error) {
-	if bf16 == nil {
+	k := bf16()
+	if k == nil {
 		return nil, errors.New("this processor has no products of bfloat16 (AVX512-BF16)")
 	}
-	return bf16, nil
+	return k, nil
 }
 
 // Single returns the kernels with products of float32 operands: k, or Host for [BF16].
@@ -149,5 +152,12 @@ func (g *product) packPairs(first, end, k0, kc int) {
 	}
 	pairs := matrix{grow(&g.s.pairs, depth*oddStride(rows)), 1, oddStride(rows)}
 	g.k.pair.interleave(pairs.data, pairs.cs, a.data, a.cs, rows, rows, kc)
+	if g.k.rowPairs {
+		ld := oddStride(depth)
+		g.ready = matrix{grow(&g.s.a, rows*ld), ld, 1}
+		d := denseB{level: g.k, data: pairs.data, ns: pairs.cs, ks: 1}
+		d.packColumns(g.ready.data, pairs.data, rows, depth, ld)
+		return
+	}
 	g.packTiles(pairs, first, end, depth)
 }

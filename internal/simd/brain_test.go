@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -15,6 +16,27 @@ func withBF16(t testing.TB) *Kernels {
 		t.Skip(err)
 	}
 	return k
+}
+
+// emulated are kernels that the tests execute in Go, set for amd64.
+var emulated []*Kernels
+
+// eachBF16 runs f for all kinds of kernels with products of bfloat16.
+func eachBF16(t *testing.T, f func(t *testing.T, k *Kernels)) {
+	kinds := emulated
+	if k := bf16(); k != nil {
+		kinds = append(kinds[:len(kinds):len(kinds)], k)
+	}
+	if len(kinds) == 0 {
+		t.Skip("no kernels with products of bfloat16")
+	}
+	for i, k := range kinds {
+		name := k.Name()
+		if i < len(emulated) {
+			name = "emulated"
+		}
+		t.Run(name, func(t *testing.T) { f(t, k) })
+	}
 }
 
 // pairProducts is VDPBF16PS on one lane: acc plus the products of the second values, rounded, plus
@@ -37,26 +59,51 @@ func toNormal(x float32) float32 {
 func rounded(x float32) float32 { return fromBrain(toNormalBrain(x)) }
 
 // brainNaive is Gemm of BF16 without blocks in memory: the naive twin, with the same bits.
-func brainNaive(k *Kernels, m, n, kk int, a, b []float32, accumulate bool, c []float32) {
+func brainNaive(k *Kernels, m, n, kk int, a, b []float32, accumulate bool, c []float32, ldc int) {
 	for i := range m {
 		for j := range n {
 			for block := range k.Blocks(kk) {
 				lo, hi := k.Block(kk, block)
-				var sum float32
-				for p := lo; p < hi; p += 2 {
-					x, y := [2]float32{rounded(a[i*kk+p])}, [2]float32{rounded(b[p*n+j])}
-					if p+1 < hi {
-						x[1], y[1] = rounded(a[i*kk+p+1]), rounded(b[(p+1)*n+j])
-					}
-					sum = pairProducts(sum, x, y)
+				var x, y [2][]float32 // the first and the second values of the pairs
+				for p := lo; p < hi; p++ {
+					x[(p-lo)%2], y[(p-lo)%2] = append(x[(p-lo)%2], rounded(a[i*kk+p])), append(y[(p-lo)%2], rounded(b[p*n+j]))
+				}
+				if (hi-lo)%2 != 0 {
+					x[1], y[1] = append(x[1], 0), append(y[1], 0)
+				}
+				sum := pairSum(x, y)
+				if k.gemm.rowPairs {
+					sum = stepSum(x, y)
 				}
 				if accumulate || block > 0 {
-					sum += c[i*n+j]
+					sum += c[i*ldc+j]
 				}
-				c[i*n+j] = sum
+				c[i*ldc+j] = sum
 			}
 		}
 	}
+}
+
+// pairSum is the order of AVX512-BF16.
+func pairSum(x, y [2][]float32) (sum float32) {
+	for p := range x[0] {
+		sum = pairProducts(sum, [2]float32{x[0][p], x[1][p]}, [2]float32{y[0][p], y[1][p]})
+	}
+	return sum
+}
+
+// stepSum is the order of AMX.
+func stepSum(x, y [2][]float32) (sum float32) {
+	for p := 0; p < len(x[0]); p += 16 {
+		var part [2]float32
+		for i := range part {
+			for l := p; l < min(p+16, len(x[i])); l++ {
+				part[i] = toNormal(float32(math.FMA(float64(x[i][l]), float64(y[i][l]), float64(part[i]))))
+			}
+		}
+		sum = toNormal(sum + toNormal(part[0]+part[1]))
+	}
+	return sum
 }
 
 // TestBF16Pairs compares the three ways to round operands with one value at a time.
@@ -122,8 +169,9 @@ func same(t *testing.T, what string, i int, got, want float32) {
 
 // TestBF16ProductsEqualTwin compares products with the naive twin, bit by bit, for values of any
 // size.
-func TestBF16ProductsEqualTwin(t *testing.T) {
-	k := withBF16(t)
+func TestBF16ProductsEqualTwin(t *testing.T) { eachBF16(t, productsEqualTwin) }
+
+func productsEqualTwin(t *testing.T, k *Kernels) {
 	r := rand.New(rand.NewPCG(2, 2))
 	var s Scratch
 	for _, scale := range []float64{1, 0x1p-64, 0x1p-66, 0x1p60} {
@@ -139,7 +187,7 @@ func TestBF16ProductsEqualTwin(t *testing.T) {
 			for _, accumulate := range []bool{false, true} {
 				got, want := append([]float32(nil), start...), append([]float32(nil), start...)
 				k.Gemm(&s, false, false, m, n, kk, a, kk, b, n, accumulate, got, n)
-				brainNaive(k, m, n, kk, a, b, accumulate, want)
+				brainNaive(k, m, n, kk, a, b, accumulate, want, n)
 				equalBits(t, fmt.Sprint(g, " scale ", scale), got, want)
 			}
 		}
@@ -149,8 +197,9 @@ func TestBF16ProductsEqualTwin(t *testing.T) {
 // TestBF16ProductsWithinBound compares products with exact ones of unrounded operands: each of the
 // kk terms is off by at most 2^-7 of its magnitude (two roundings of 2^-8), and each of the sums by
 // 2^-24.
-func TestBF16ProductsWithinBound(t *testing.T) {
-	k := withBF16(t)
+func TestBF16ProductsWithinBound(t *testing.T) { eachBF16(t, productsWithinBound) }
+
+func productsWithinBound(t *testing.T, k *Kernels) {
 	r := rand.New(rand.NewPCG(3, 3))
 	var s Scratch
 	for _, kk := range []int{1, 64, 1000, 3000} {
@@ -171,11 +220,34 @@ func TestBF16ProductsWithinBound(t *testing.T) {
 	}
 }
 
+// TestBF16NaNStaysInItsRow checks that a NaN of A and an infinity of B reach their row and column
+// only.
+func TestBF16NaNStaysInItsRow(t *testing.T) {
+	eachBF16(t, func(t *testing.T, k *Kernels) {
+		const m, n, kk, row, column = 37, 41, 75, 20, 33
+		r := rand.New(rand.NewPCG(6, 6))
+		a, b, c := random(r, m*kk), random(r, kk*n), make([]float32, m*n)
+		a[row*kk+kk-1], b[(kk-1)*n+column] = float32(math.NaN()), float32(math.Inf(1))
+		var s Scratch
+		k.Gemm(&s, false, false, m, n, kk, a, kk, b, n, false, c, n)
+		for i, v := range c {
+			if nan, inf := math.IsNaN(float64(v)), math.IsInf(float64(v), 0); nan != (i/n == row) || inf != (i/n != row && i%n == column) {
+				t.Fatalf("element %d,%d is %v", i/n, i%n, v)
+			}
+		}
+	})
+}
+
 // TestBF16SameBits checks that packed or not, transposed or not, split or not, products have the
 // same bits, and blocks of a sum the bits of one product.
-func TestBF16SameBits(t *testing.T) {
-	k := withBF16(t)
-	waysSameBits(t, k)
+func TestBF16SameBits(t *testing.T) { eachBF16(t, bf16SameBits) }
+
+func bf16SameBits(t *testing.T, k *Kernels) {
+	most := 1 << 30
+	if slices.Contains(emulated, k) {
+		most = 3e6
+	}
+	waysSameBits(t, k, most)
 	blocksAddUp(t, k)
 	const m, n, kk = 45, 101, 1700
 	r := rand.New(rand.NewPCG(5, 6))

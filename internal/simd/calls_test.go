@@ -55,6 +55,9 @@ func counted(k *Kernels, c calls) *Kernels {
 }
 
 func countedTiles(tiles []func(*tile), c calls) []func(*tile) {
+	if tiles == nil {
+		return nil
+	}
 	out := make([]func(*tile), len(tiles))
 	for rows, f := range tiles {
 		if f != nil {

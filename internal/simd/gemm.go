@@ -31,9 +31,9 @@ type Epilogue struct {
 // Scratch holds the packing buffers of one goroutine. The zero value is ready; buffers grow to the
 // largest call (a few MiB) and are reused, so that repeated calls allocate no memory.
 type Scratch struct {
-	a, b, r []float32 // A and B packed, a block of a RowPacker
-	pairs   []float32 // a block of A as pairs, before its tiles
-	edge    [16 * 64]float32
+	a, b, r []float32             // A and B packed, a block of a RowPacker
+	pairs   []float32             // a block of A as pairs, before its tiles
+	edge    [amxRows * 32]float32 // sums of one tile
 	tile    tile
 	dense   denseB
 	points  [37 * 16]float32 // one Winograd tile
@@ -54,7 +54,7 @@ func grow(buf *[]float32, n int) []float32 {
 // accumulate. C must not overlap A or B.
 //
 // Blocked after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008):
-// 2*m*n*kk flops, with one pass over C per 512 of kk (1,024 for bfloat16). The products of an
+// 2*m*n*kk flops, with one pass over C per 512 of kk (1,024 for AVX512-BF16). The products of an
 // element are added in the order of kk, in blocks that depend on kk only.
 func (k *Kernels) Gemm(s *Scratch, transA, transB bool, m, n, kk int, a []float32, lda int, b []float32, ldb int, accumulate bool, c []float32, ldc int) {
 	k.GemmEpilogue(s, transA, transB, m, n, kk, a, lda, b, ldb, accumulate, c, ldc, Epilogue{})

@@ -64,7 +64,13 @@ type product struct {
 // the bits of one product.
 func (k *Kernels) Blocks(kk int) int { return k.gemm.blocks(kk) }
 
-func (l *gemmLevel) blocks(kk int) int { return max(1, (l.depth(kk)+kcMax-1)/kcMax) }
+func (l *gemmLevel) blocks(kk int) int {
+	deepest := kcMax
+	if l.rowPairs {
+		deepest = kcMax / 2 // floats of a 32-row tile of A fit in a 48 KiB L1
+	}
+	return max(1, (l.depth(kk)+deepest-1)/deepest)
+}
 
 // Block returns the range of block i of Blocks(kk): lo to hi-1 of the kk products.
 func (k *Kernels) Block(kk, i int) (lo, hi int) { return k.gemm.blockOf(kk, i) }
@@ -101,6 +107,7 @@ func (g *product) block(k0, kc int, accumulate, last bool) {
 	t := &g.s.tile
 	t.kc = g.k.depth(kc)
 	t.accumulate = flag(accumulate)
+	t.amx.sums = &g.s.edge
 	t.relu = flag(last && g.e.ReLU)
 	ncMax := max(nr, packedBytes/4/max(1, t.kc)/nr*nr)
 	if g.packed != nil {

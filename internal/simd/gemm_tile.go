@@ -25,8 +25,23 @@ type tile struct {
 	// tiles are in a column and share panels: A of the next tile is aStep floats further.
 	tiles         int
 	aStep         int
-	rows, columns int // columns of the last panel; for the portable kernel
+	rows, columns int // columns of the last panel; for the portable kernel and AMX
+	amx           amxTile
 }
+
+// amxTile is a tile's part for AMX, from configure.
+type amxTile struct {
+	second      int                    // first row of the second half; the halves can overlap; 0: one half
+	steps, rest int                    // whole steps of 16 pairs, and the remaining pairs
+	sums        *[amxRows * 32]float32 // memory for sums on their path from tiles to vectors
+	config      [64]byte               // operand of LDTILECFG
+}
+
+// amxRows and amxStep are the largest sizes of a product by AMX: rows, and pairs per step.
+const (
+	amxRows = 32
+	amxStep = 16
+)
 
 // tail computes a tile of fewer than nr columns.
 func (g *product) tail(rows, columns int) {

@@ -6,6 +6,7 @@ package simd
 //go:generate go -C gen run . -set gemm512 -pkg simd -out ../gemm_avx512_amd64.s -table ../gemm_avx512_amd64.go
 //go:generate go -C gen run . -set gemm2 -pkg simd -out ../gemm_avx2_amd64.s -table ../gemm_avx2_amd64.go
 //go:generate go -C gen run . -set brain512 -pkg simd -out ../brain_avx512_amd64.s -table ../brain_avx512_amd64.go
+//go:generate go -C gen run . -set amx -pkg simd -out ../gemm_amx_amd64.s -table ../gemm_amx_amd64.go
 //go:generate go -C gen run . -set vec512 -pkg simd -out ../vec_avx512_amd64.s -stubs ../vec_avx512_amd64.go
 //go:generate go -C gen run . -set vec2 -pkg simd -out ../vec_avx2_amd64.s -stubs ../vec_avx2_amd64.go
 //go:generate go -C gen run . -set act512 -pkg simd -out ../act_avx512_amd64.s -stubs ../act_avx512_amd64.go

@@ -19,8 +19,8 @@ func hostLevels() []*Kernels {
 	return out
 }
 
-// hostBF16 returns AVX-512 with products of bfloat16 operands, or nil.
-func hostBF16() *Kernels {
+// vectorBF16 returns AVX-512 with products of bfloat16 operands, or nil.
+func vectorBF16() *Kernels {
 	if levels := hostLevels(); len(levels) == 0 || levels[0] != kernels512 || !cpu.X86.HasAVX512BF16 {
 		return nil
 	}
@@ -141,7 +141,7 @@ var activation2 = activationLevel{
 	expScale:    expScale2,
 }
 
-// Checks of gen/gemm.go's offsets of a tile's fields: a difference would be an index outside.
+// Checks of gen's offsets of a tile's fields: a difference would be an index outside.
 var (
 	_ = [1]byte{}[unsafe.Offsetof(tile{}.ars)-24]
 	_ = [1]byte{}[unsafe.Offsetof(tile{}.b)-40]
@@ -152,6 +152,11 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(tile{}.mask)-192]
 	_ = [1]byte{}[unsafe.Offsetof(tile{}.pack)-200]
 	_ = [1]byte{}[unsafe.Offsetof(tile{}.aStep)-232]
+	_ = [1]byte{}[unsafe.Offsetof(tile{}.columns)-248]
+	_ = [1]byte{}[unsafe.Offsetof(tile{}.amx)-256]
+	_ = [1]byte{}[unsafe.Offsetof(amxTile{}.rest)-16]
+	_ = [1]byte{}[unsafe.Offsetof(amxTile{}.sums)-24]
+	_ = [1]byte{}[unsafe.Offsetof(amxTile{}.config)-32]
 )
 
 var (

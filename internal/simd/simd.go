@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/ringo-ml/ringo/internal/hugepage"
 )
@@ -23,6 +24,7 @@ import (
 // goroutines may use it simultaneously.
 type Kernels struct {
 	name     string
+	remark   string
 	gemm     gemmLevel
 	vec      vectorLevel
 	seq      seqLevel
@@ -46,6 +48,8 @@ type gemmLevel struct {
 	masked  bool          // kernels touch only the tile's columns, of B (unless packed) and of C
 	chained bool          // kernels do several tiles a call, and pack B in the first
 	pair    *pairLevel    // of products with bfloat16 operands; nil: float32
+	// rowPairs reports whether kernels read A row by row only, and blocks are half as deep: AMX.
+	rowPairs bool
 
 	// fma does 4*mr fused multiply-adds of vectors per turn, on registers. nil: none.
 	fma   func(turns int)
@@ -78,7 +82,7 @@ type vectorLevel struct {
 var (
 	portable = &Kernels{name: "portable", gemm: portableGemm}
 	levels   = append(hostLevels(), portable) // never written after start
-	bf16     = hostBF16()                     // nil: none
+	bf16     = sync.OnceValue(hostBF16)       // nil: none
 )
 
 // Host returns the fastest kernels of this processor and system.
@@ -94,6 +98,9 @@ func SameBits(a, b string) bool {
 	return a == b || slices.Contains(fused, a) && slices.Contains(fused, b)
 }
 
+// IsBF16 reports whether kernels, by name, are a kind of [BF16].
+func IsBF16(name string) bool { return strings.HasSuffix(name, "-bf16") }
+
 // Lookup returns the level with this name, or an error that lists the names usable on this host.
 func Lookup(name string) (*Kernels, error) {
 	var names []string
@@ -106,8 +113,11 @@ func Lookup(name string) (*Kernels, error) {
 	return nil, fmt.Errorf("simd level %q cannot be used on this host; these can: %s", name, strings.Join(names, ", "))
 }
 
-// Name returns "avx512", "avx2" or "portable".
+// Name returns "avx512", "avx2" or "portable", and for [BF16] "amx-bf16" or "avx512-bf16".
 func (k *Kernels) Name() string { return k.name }
+
+// Remark is the reason why faster kernels for this processor are not used, or empty.
+func (k *Kernels) Remark() string { return k.remark }
 
 // Match makes the buffers at least as large as o's, so that equal work allocates no memory.
 func (s *Scratch) Match(o *Scratch) {

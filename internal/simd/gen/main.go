@@ -25,6 +25,7 @@ func main() {
 	sets := map[string]func(level){
 		"gemm":     func(l level) { gemm(l, *table) },
 		"brain":    func(level) { gemm(avx512Brain, *table) },
+		"amx":      func(level) { amx(*table) },
 		"vec":      elementwise,
 		"act":      activations,
 		"window":   windows,
