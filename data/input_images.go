@@ -10,14 +10,14 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// openAskedImages reads the evaluation images if Path is a set of the training's kind; otherwise an
-// image, or all images of a folder and its subfolders by path.
+// openAskedImages reads the evaluation images if Path is a set of the training's kind with an
+// evaluation part; otherwise an image, or all images of a folder and its subfolders by path.
 func openAskedImages(d Description, c InputConfig, bad *datafile.Skips) (PredictInput, error) {
 	info, err := os.Stat(c.Path)
 	if err != nil {
 		return nil, err
 	}
-	if f, err := formatOf(d.Name, Config{Dir: c.Path}); err == nil && !(!info.IsDir() && images.IsImage(c.Path)) && f.find(Config{Dir: c.Path}) == nil {
+	if f, err := formatOf(d.Name, Config{Dir: c.Path}); err == nil && (info.IsDir() || !images.IsImage(c.Path)) && !images.IsUndivided(c.Path) && f.find(Config{Dir: c.Path}) == nil {
 		return openAskedSet(d, c)
 	}
 	pictures, left, err := images.PicturesIn(c.Path)

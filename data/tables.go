@@ -48,6 +48,9 @@ func NameOf(usual string, c Config) string {
 		if usual == "mnist" && images.IsIDX(path) {
 			return usual // the error then has the folder's path
 		}
+		if images.IsImage(path) && datafile.IsFile(path) {
+			return "images" // of a prediction
+		}
 		if isParts(path) || datafile.IsFile(path) && !datafile.IsArchive(path) { // no set matches, but a table's errors have remedies
 			return "table"
 		}

@@ -2,7 +2,9 @@ package predict
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
+	"encoding/csv"
 	"errors"
 	"io"
 
@@ -18,16 +20,40 @@ type sink interface {
 	close() error
 }
 
-// plain writes lines unchanged.
-type plain struct{ to *bufio.Writer }
+// plain writes lines unchanged, after the header of CSV. The first line shows whether rows have
+// files.
+type plain struct {
+	w     *writer
+	to    *bufio.Writer
+	begun bool
+}
 
-func (p plain) write(block []byte) error {
+func (p *plain) write(block []byte) error {
+	p.begin(block)
 	_, err := p.to.Write(block)
 	return err
 }
 
-func (p plain) flush() error { return p.to.Flush() }
-func (p plain) close() error { return p.to.Flush() }
+// begin writes the header of CSV, for lines with as many fields as the first one of block.
+func (p *plain) begin(block []byte) {
+	if p.begun || p.w.Format != CSV {
+		return
+	}
+	p.begun = true
+	first, _ := csv.NewReader(bytes.NewReader(block)).Read() // none without rows
+	var names []string
+	for _, f := range p.w.fields(len(first) > len(p.w.fields(false))) {
+		names = append(names, f.Name)
+	}
+	_, _ = p.to.Write(line(nil, names)) // later writes return the error
+}
+
+func (p *plain) flush() error { return p.to.Flush() }
+
+func (p *plain) close() error {
+	p.begin(nil)
+	return p.to.Flush()
+}
 
 // typed writes records to a table with typed columns. The first record creates the table: its
 // length shows whether rows have files.
@@ -81,8 +107,7 @@ func (w *writer) newSink(to io.Writer) sink {
 	if w.typed() {
 		return &typed{w: w, to: buffered}
 	}
-	_, _ = buffered.Write(w.header()) // later writes return the error
-	return plain{buffered}
+	return &plain{w: w, to: buffered}
 }
 
 // appendRecord appends the number of texts, and each text after its length.

@@ -82,20 +82,8 @@ func newWriter(p *train.Predictor, cfg Config) (*writer, error) {
 	return w, nil
 }
 
-// header returns the first line of CSV; JSON lines have no header. Columns passed through retain
-// their names. A name that the model's fields have, too, appears twice, in the order of fields.
-func (w *writer) header() []byte {
-	if w.Format != CSV {
-		return nil
-	}
-	var names []string
-	for _, f := range w.fields(false) {
-		names = append(names, f.Name)
-	}
-	return line(nil, names)
-}
-
-// fields returns the columns of a prediction. files adds the file of an image.
+// fields returns the columns of a prediction. files adds the file of an image. A column passed
+// through with the name of another field appears twice in CSV.
 func (w *writer) fields(files bool) []table.Field {
 	out := []table.Field{{Name: "row", Type: table.Integer}}
 	if files {
@@ -152,17 +140,15 @@ func (w *writer) append(dst []byte, rows *data.Rows, outputs []float32) ([]byte,
 			kept = rows.PassThrough[i]
 		}
 		switch w.Format {
-		case CSV:
-			if file != "" {
-				name = file
-			}
-			w.record = append(w.record[:0], name)
-			dst = line(dst, w.found(kept, out))
-		case Parquet, Arrow:
+		case CSV, Parquet, Arrow:
 			if w.record = append(w.record[:0], name); file != "" {
 				w.record = append(w.record, file)
 			}
-			dst = appendRecord(dst, w.found(kept, out))
+			if w.found(kept, out); w.Format == CSV {
+				dst = line(dst, w.record)
+			} else {
+				dst = appendRecord(dst, w.record)
+			}
 		default:
 			dst = w.json(dst, name, file, kept, out)
 		}
@@ -172,7 +158,7 @@ func (w *writer) append(dst []byte, rows *data.Rows, outputs []float32) ([]byte,
 
 // found appends the columns passed through, kept, and the prediction of output out to w.record,
 // which begins with the row's number and file.
-func (w *writer) found(kept []string, out []float32) []string {
+func (w *writer) found(kept []string, out []float32) {
 	w.record = append(w.record, kept...)
 	switch w.finds {
 	case class:
@@ -184,7 +170,6 @@ func (w *writer) found(kept []string, out []float32) []string {
 	case number:
 		w.record = append(w.record, string(value(nil, w.valueOf(out[0]))))
 	}
-	return w.record
 }
 
 func (w *writer) json(dst []byte, name, file string, kept []string, out []float32) []byte {

@@ -2,7 +2,13 @@ package main
 
 import (
 	"archive/zip"
+	"bytes"
+	"encoding/csv"
+	"errors"
 	"fmt"
+	"image"
+	"image/color"
+	"image/png"
 	"io"
 	"os"
 	"os/exec"
@@ -258,6 +264,53 @@ func TestPredictOfArrays(t *testing.T) {
 			t.Errorf("%s: status %d, %s, %.200q", line, status, errs, again)
 		}
 	}
+}
+
+// TestPredictOfImages: an image is predicted, and each image of a folder of classes, not a held-out
+// share; with the file in CSV.
+func TestPredictOfImages(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	photos, saved := filepath.Join(dir, "photos"), filepath.Join(dir, "saved")
+	paths := colouredImages(t, photos, 12)
+	if status, _, errs := command(t, "train mlp --data "+photos+" --image-size 8 --batch 8 --epochs 1 --eval-split 0.4 --progress none --checkpoint "+saved); status != 0 {
+		t.Fatal(errs)
+	}
+	for data, want := range map[string][]string{photos: paths, filepath.Join(photos, "red"): paths[12:], paths[3]: paths[3:4]} {
+		status, out, errs := command(t, "predict "+saved+" --format csv --progress none --data "+data)
+		rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+		if status != 0 || err != nil || len(rows) != 1+len(want) || strings.Join(rows[0], ",") != "row,file,prediction,probability" {
+			t.Errorf("%s: status %d, %v, %s, %d rows of %d, %.100q", data, status, err, errs, len(rows), 1+len(want), out)
+			continue
+		}
+		for i, path := range want {
+			if row := rows[1+i]; row[0] != strconv.Itoa(i) || row[1] != path {
+				t.Errorf("%s: %v, want row %d of %s", data, row, i, path)
+			}
+		}
+	}
+}
+
+// colouredImages writes n images of each of two classes, and returns their paths in order.
+func colouredImages(t *testing.T, dir string, n int) (paths []string) {
+	for _, class := range []string{"blue", "red"} {
+		if err := os.MkdirAll(filepath.Join(dir, class), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			m := image.NewNRGBA(image.Rect(0, 0, 8, 8))
+			for j := range 64 {
+				m.SetNRGBA(j%8, j/8, map[string]color.NRGBA{"blue": {B: 200, G: uint8(i), A: 255}, "red": {R: 200, G: uint8(i), A: 255}}[class])
+			}
+			var b bytes.Buffer
+			path := filepath.Join(dir, class, fmt.Sprintf("%02d.png", i))
+			if err := errors.Join(png.Encode(&b, m), os.WriteFile(path, b.Bytes(), 0o666)); err != nil {
+				t.Fatal(err)
+			}
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 // TestPredictCountsUnseenWords: predictions and evaluations count the rows with words that training

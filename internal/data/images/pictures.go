@@ -1,12 +1,21 @@
 package images
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
+
+// IsUndivided reports whether a folder has classes of images, and no part for evaluation.
+func IsUndivided(dir string) bool {
+	return isTree(dir) && !slices.ContainsFunc(datafile.EvalParts(), func(part string) bool {
+		_, err := os.Stat(filepath.Join(dir, part))
+		return err == nil
+	})
+}
 
 // PicturesIn returns an image, or all images of a folder and its visible folders, and the files
 // that are left out.
