@@ -223,6 +223,10 @@ func (r *Replica) optimize(cfg Config, g *collective.Group, rule *optim.Shared, 
 	if cfg.Exchange.Update == "" && cfg.threadsEach() > g.Size() {
 		cfg.Exchange.Update = distopt.UpdateWhole // a sharded update has one thread of each rank, a whole one all threads of this rank
 	}
+	if err := r.choosePrecision(cfg); err != nil {
+		return err
+	}
+	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.threadsEach(), Labels: cfg.Labelled})
 	cfg.Exchange.Pool = r.tape // idle while a codec selects
 	var opt optim.Optimizer
 	if rule != nil {

@@ -122,10 +122,6 @@ type beginning struct {
 // begin gives a replica its optimizer. The call is collective. After an error only Close may be
 // called.
 func (r *Replica) begin(cfg Config, at beginning) error {
-	if err := r.choosePrecision(cfg); err != nil {
-		return err
-	}
-	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.threadsEach(), Labels: cfg.Labelled})
 	return r.params.begin(cfg, at)
 }
 

@@ -35,6 +35,8 @@ func (s *servers) addReplica(r *Replica) paramPlacement {
 	return p
 }
 
+func (s *servers) communicator() communicator { return s.peers }
+
 // dial connects to the servers, where ranks without a mesh meet from then on.
 func (s *servers) dial(r *Replica, cfg Config, at beginning, sc schema.Schema) (err error) {
 	c := client.Config{Schema: sc, Sessions: cfg.Servers.threads(), Job: at.job, Settings: cfg.Servers.sharedSettings()}

@@ -1,16 +1,17 @@
 package train
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/internal/quantity"
 	"github.com/ringo-ml/ringo/internal/randbatch"
 	"github.com/ringo-ml/ringo/internal/setting"
 	"github.com/ringo-ml/ringo/internal/simd"
+	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 )
 
@@ -40,13 +41,13 @@ func (c Config) validatePrecision(f *setting.Faults) {
 	f.Add(!slices.Contains([]string{"", fp32, bf16, auto}, c.Precision), settingPrecision, "%q: want fp32, bf16 or auto", c.Precision)
 	other := c.Precision == bf16 || c.Precision == auto
 	f.Add(other && c.Heter.Count > 0, settingPrecision, "%s: heter-trainers compute in fp32: use fp32", c.Precision)
-	f.Add(c.Precision == auto && c.Servers.Consistency != "", settingPrecision, "auto: parameters on servers are not measured: use fp32 or bf16")
 }
 
 // precisionChoice is the precision that auto selects.
 type precisionChoice struct {
-	BF16 bool   `json:"bf16"`
-	Note string `json:"note"`
+	BF16    bool   `json:"bf16"`
+	Note    string `json:"note"`
+	Missing string `json:"missing"` // obstacle to bf16 on this rank; "" if none
 }
 
 // minPrecisionGain is the smallest ratio of times for which auto selects bf16.
@@ -54,37 +55,59 @@ const minPrecisionGain = 1.05
 
 // choosePrecision makes auto's choice: fp32 unless all ranks have products of bfloat16, then that
 // of the checkpoint, or else by rank 0's measurement. The call is collective.
-func (r *Replica) choosePrecision(cfg Config) (err error) {
+func (r *Replica) choosePrecision(cfg Config) error {
 	if cfg.Precision != auto {
 		return nil
 	}
 	k, missing := simd.BF16()
-	able, own := make([]int64, r.job.Size()), int64(1)
-	if missing != nil {
-		own = 0
+	own := precisionChoice{}
+	switch {
+	case missing != nil:
+		own.Missing = fmt.Sprintf("the processor of rank %d has no products of bfloat16", r.job.Rank())
+	case cfg.savedKernels != "":
+		own.BF16 = simd.IsBF16(cfg.savedKernels)
+		own.Note = fmt.Sprintf("precision auto: %s, as in the checkpoint", own.name())
+	case r.job.Rank() == 0:
+		own = r.timePrecisions(cfg, k)
 	}
-	if err := collective.AllGather(r.job.Group(), able, []int64{own}); err != nil {
-		return fmt.Errorf("comparing the ranks' processors: %w", err)
+	return r.agreePrecision(own)
+}
+
+// agreePrecision sets the choice of rank 0 on all ranks, or fp32 if it has an obstacle on any. The
+// call is collective.
+func (r *Replica) agreePrecision(own precisionChoice) error {
+	text, err := json.Marshal(own)
+	if err != nil {
+		return err
 	}
-	if rank := slices.Index(able, 0); rank >= 0 {
-		r.choice.Note = fmt.Sprintf("precision auto: fp32; the processor of rank %d has no products of bfloat16", rank)
-		return nil
+	peers := peersOf(r.job)
+	if s, ok := r.params.(interface{ communicator() communicator }); ok {
+		peers = s.communicator()
 	}
-	if cfg.savedKernels != "" {
-		r.choice = precisionChoice{BF16: simd.IsBF16(cfg.savedKernels)}
-		r.choice.Note = fmt.Sprintf("precision auto: %s, as in the checkpoint", r.choice.name())
-	} else {
-		if r.job.Rank() == 0 {
-			r.choice = r.timePrecisions(cfg, k)
+	all, err := peers.gather(text)
+	if err != nil {
+		return fmt.Errorf("comparing the choices of %s: %w", settingPrecision, err)
+	}
+	for rank, text := range all {
+		var c precisionChoice
+		if text == nil {
+			continue // lost
 		}
-		if r.choice, err = broadcastJSON(r.job.Group(), r.choice); err != nil {
-			return fmt.Errorf("broadcasting the choice of %s: %w", settingPrecision, err)
+		if err := json.Unmarshal(text, &c); err != nil {
+			return fmt.Errorf("the choice of %s of rank %d: %w", settingPrecision, rank, err)
+		}
+		if c.Missing != "" {
+			r.choice = precisionChoice{Note: "precision auto: fp32; " + c.Missing}
+			return nil
+		}
+		if rank == 0 {
+			r.choice = c
 		}
 	}
 	if r.choice.BF16 {
-		r.kernels = k
+		r.kernels, err = simd.BF16()
 	}
-	return nil
+	return err
 }
 
 func (c precisionChoice) name() string {
@@ -97,29 +120,71 @@ func (c precisionChoice) name() string {
 // timePrecisions times forward and backward passes of a random batch in fp32 and by k, alternating.
 // The model stays as it was.
 func (r *Replica) timePrecisions(cfg Config, k *simd.Kernels) precisionChoice {
-	const rounds, most = 4, 4 * time.Second
 	buffers, batch := slices.Clone(r.Params.Buffers()), r.Batch(randbatch.Batch(r.Spec, r.Params, cfg.Batch, 0))
-	var best [2]time.Duration
+	if _, ok := r.params.(*serverParams); ok {
+		batch = holdAny(r.Params.Tables(), batch)
+	}
 	tapes := [2]*nn.Tape{}
 	for i, kernels := range []*simd.Kernels{r.kernels, k} {
 		tapes[i] = nn.NewTape(nn.TapeConfig{Kernels: kernels, Threads: cfg.threadsEach()})
 		defer tapes[i].Close()
 	}
+	best := alternate(func(i int) {
+		tapes[i].Reset()
+		tapes[i].Backward(r.learner.Pass(tapes[i], batch).Loss.Mean, func(int) {})
+	})
+	copy(r.Params.Buffers(), buffers)
+	r.model.Reset()
+	return choiceOf(best, "a forward and backward pass took %s in bf16, %s in fp32")
+}
+
+// alternate returns the shortest times of do(0), fp32, and do(1), bf16, of 2 to 4 alternating
+// calls.
+func alternate(do func(i int)) (best [2]time.Duration) {
+	const rounds, most = 4, 4 * time.Second
 	for round, start := 0, time.Now(); round < rounds && (round < 2 || time.Since(start) < most); round++ {
-		for i, tape := range tapes {
+		for i := range best {
 			begun := time.Now()
-			tape.Reset()
-			tape.Backward(r.learner.Pass(tape, batch).Loss.Mean, func(int) {})
+			do(i)
 			if took := time.Since(begun); round == 1 || took < best[i] { // round 0 fills the memory
 				best[i] = took
 			}
 		}
 	}
-	copy(r.Params.Buffers(), buffers)
-	r.model.Reset()
+	return best
+}
+
+// choiceOf returns the choice by the times in fp32 and in bf16. format describes both.
+func choiceOf(best [2]time.Duration, format string) precisionChoice {
 	c := precisionChoice{BF16: float64(best[0]) >= minPrecisionGain*float64(best[1])}
-	c.Note = fmt.Sprintf("precision auto: %s; a forward and backward pass took %s in bf16, %s in fp32", c.name(), quantity.Duration(best[1]), quantity.Duration(best[0]))
+	c.Note = fmt.Sprintf("precision auto: %s; "+format, c.name(), quantity.Duration(best[1]), quantity.Duration(best[0]))
 	return c
+}
+
+// holdAny gives tables with rows on servers a row for each lookup of a random batch, and returns
+// the batch with rows instead of ids.
+func holdAny(tables []*nn.Table, b model.Batch) model.Batch {
+	at := make([]int32, max(len(b.IDs), len(b.Bags.Keys)))
+	for i := range at {
+		at[i] = int32(i)
+	}
+	for _, t := range tables {
+		n := len(b.Bags.Keys)
+		if t.Slots == nil {
+			n = len(b.IDs)
+		}
+		rows := make([]float32, n*t.Dim)
+		for i := range rows {
+			rows[i] = 0.01 * float32(i%7-3)
+		}
+		if t.Slots != nil {
+			t.Hold(rows, at[:n])
+		} else {
+			t.Hold(rows, nil)
+			b.IDs = at[:n]
+		}
+	}
+	return b
 }
 
 // precision describes the layers with bfloat16 operands and the other layers with parameters, with

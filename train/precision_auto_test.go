@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ringo-ml/ringo"
+	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/model"
 )
@@ -31,10 +32,48 @@ func TestPrecisionAuto(t *testing.T) {
 			t.Errorf("%s: sha256 %s, with the chosen precision %s", name, got.ParamsSHA256, want.ParamsSHA256)
 		}
 	}
-	cfg := small()
-	cfg.Precision, cfg.Servers.Consistency = auto, "bsp"
-	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "parameters on servers are not measured") {
-		t.Errorf("with parameter servers: %v", err)
+}
+
+// TestPrecisionAutoOnServers is TestPrecisionAuto with parameters on servers: rows by ids and by
+// keys, several threads of a rank with one choice, and a resume that keeps the choice.
+func TestPrecisionAutoOnServers(t *testing.T) {
+	k, err := simd.BF16()
+	if err != nil {
+		t.Skip(err)
+	}
+	set, keys := keyedSet(t)
+	byKeys, byIDs := keyedConfig(keys), small()
+	byKeys.Epochs, byIDs.Model, byIDs.TrainLimit, byIDs.EvalLimit = 1, zoo("lstm"), 32, 16
+	byIDs.Batch, byIDs.Epochs, byIDs.Momentum, byIDs.WeightDecay = 4, 1, 0, 0
+	for name, c := range map[string]struct {
+		cfg     Config
+		set     *data.Dataset
+		mode    string
+		threads int
+	}{"ids": {byIDs, nil, "bsp", 1}, "keys": {byKeys, set, "bsp", 1}, "threads": {byKeys, set, "ssp", 2}} {
+		cfg := c.cfg
+		cfg.Servers.Consistency, cfg.Servers.Threads, cfg.Precision = c.mode, c.threads, auto
+		got, rec, _ := onServers(t, 2, 2, cfg, c.set, nil)
+		notes := strings.Join(rec.info.Parameters, "\n")
+		if !strings.Contains(notes, "a forward and backward pass took ") {
+			t.Errorf("%s: notes %q, want the measurement", name, notes)
+		}
+		if c.threads > 1 {
+			continue // the order of the threads' pushes differs each time
+		}
+		cfg.Precision = map[bool]string{true: bf16, false: fp32}[rec.info.Kernels == k.Name()]
+		if want, _, _ := onServers(t, 2, 2, cfg, c.set, nil); got.ParamsSHA256 != want.ParamsSHA256 {
+			t.Errorf("%s: sha256 %s, with %s %s", name, got.ParamsSHA256, cfg.Precision, want.ParamsSHA256)
+		}
+	}
+	cfg := keptConfig(t, keys, "adagrad", 16)
+	cfg.Heter, cfg.Precision = Heter{}, bf16
+	want, _, _ := onServers(t, 1, 2, cfg, set, begun(t, cfg.Checkpoint.Dir, 1))
+	cfg.Checkpoint.Resume, cfg.Servers.Start, cfg.Precision = true, 2, auto
+	dropAfter(t, cfg.Checkpoint.Dir, 16)
+	got, rec, _ := onServers(t, 1, 2, cfg, set, begun(t, cfg.Checkpoint.Dir, 2))
+	if notes := strings.Join(rec.info.Parameters, "\n"); got.ParamsSHA256 != want.ParamsSHA256 || !strings.Contains(notes, "precision auto: bf16, as in the checkpoint") {
+		t.Errorf("resumed: sha256 %s, want %s; notes %q", got.ParamsSHA256, want.ParamsSHA256, notes)
 	}
 }
 
