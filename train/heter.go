@@ -88,6 +88,8 @@ type shape struct {
 	Options model.Options `json:"options"`
 	// Cut is for heter-trainers without the model's code.
 	Cut *heter.Cut `json:"cut"`
+	// Timed is the size of a micro-batch that heter-trainers time in both precisions; 0: none.
+	Timed int `json:"timed"`
 }
 
 func (s shape) apply(m model.Spec) model.Spec {
@@ -128,6 +130,9 @@ func OpenPart(c Config, about []byte) (*heter.Cut, heter.Device, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if s.Timed > 0 && device.Precision().BF16 {
+		device.SetTimes(timeDevice(device, cut, s.Timed))
+	}
 	return cut, device, nil
 }
 
@@ -136,7 +141,7 @@ func OpenPart(c Config, about []byte) (*heter.Cut, heter.Device, error) {
 type heterParams struct {
 	*serverParams
 	cut       *heter.Cut
-	about     []byte         // JSON of shape
+	about     shape
 	heters    *client.Client // connections to heter-trainers
 	pipeline  *heter.Trainer
 	rate      float64
@@ -167,10 +172,7 @@ func (r *Replica) delegate(c Config, o model.Options) error {
 	if len(cut.Frozen) > 0 && c.Start.From != "" {
 		return setting.Errorf("training.init-from", "%s: %s of the heter-trainers' stage would be frozen at values that heter-trainers do not receive: train these parameters, or remove %v", c.Start.From, tensornames.Enumerate(cut.Frozen), setting.Path("heter.count"))
 	}
-	about, err := json.Marshal(shape{m.Input, m.IDs, m.Labels, m.Targets, m.Classes, m.Slots, o, cut})
-	if err != nil {
-		return err
-	}
+	about := shape{m.Input, m.IDs, m.Labels, m.Targets, m.Classes, m.Slots, o, cut, 0}
 	f := &heterParams{serverParams: inner, cut: cut, about: about, stateless: c.sendsParams()}
 	inner.prefetch = func(ask func() error) error {
 		f.ask = ask // while heter-trainers compute
@@ -199,10 +201,20 @@ func (f *heterParams) begin(c Config, at beginning) (err error) {
 	if err != nil {
 		return err
 	}
+	if c.Precision == auto && c.savedKernels == "" {
+		f.about.Timed = max(1, c.Batch/c.Heter.Micros)
+	}
+	about, err := json.Marshal(f.about)
+	if err != nil {
+		return err
+	}
 	f.heters, err = client.Dial(r.job.Context(), client.Config{
-		Ticket: ticket, Version: ringo.Version, Addrs: addrs, Trainer: int(r.stream), Trainers: r.job.Size() * c.Servers.threads(), Cut: f.cut, About: f.about, Code: code, Lent: f.stateless, Report: c.Heter.Report, Note: c.Heter.Note,
+		Ticket: ticket, Version: ringo.Version, Addrs: addrs, Trainer: int(r.stream), Trainers: r.job.Size() * c.Servers.threads(), Cut: f.cut, About: about, Code: code, Lent: f.stateless, Report: c.Heter.Report, Note: c.Heter.Note,
 	})
 	if err != nil {
+		return err
+	}
+	if err := f.checkPrecision(c); err != nil {
 		return err
 	}
 	f.at, f.finals = make([][]int32, len(r.Params.Tables())), make([]earlyRows, len(r.Params.Tables()))

@@ -13,6 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/collective"
 	"github.com/ringo-ml/ringo/data"
 	"github.com/ringo-ml/ringo/distopt"
+	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/nn"
 	"github.com/ringo-ml/ringo/optim"
@@ -223,8 +224,10 @@ func (r *Replica) optimize(cfg Config, g *collective.Group, rule *optim.Shared, 
 	if cfg.Exchange.Update == "" && cfg.threadsEach() > g.Size() {
 		cfg.Exchange.Update = distopt.UpdateWhole // a sharded update has one thread of each rank, a whole one all threads of this rank
 	}
-	if err := r.choosePrecision(cfg); err != nil {
-		return err
+	if cfg.Precision == auto && r.split == nil {
+		if err := r.choosePrecision(cfg, "", func(k *simd.Kernels) precisionChoice { return r.timePrecisions(cfg, k) }); err != nil {
+			return err
+		}
 	}
 	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.threadsEach(), Labels: cfg.Labelled})
 	cfg.Exchange.Pool = r.tape // idle while a codec selects

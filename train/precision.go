@@ -39,8 +39,6 @@ func (c Config) kernels() (*simd.Kernels, error) {
 
 func (c Config) validatePrecision(f *setting.Faults) {
 	f.Add(!slices.Contains([]string{"", fp32, bf16, auto}, c.Precision), settingPrecision, "%q: want fp32, bf16 or auto", c.Precision)
-	other := c.Precision == bf16 || c.Precision == auto
-	f.Add(other && c.Heter.Count > 0, settingPrecision, "%s: heter-trainers compute in fp32: use fp32", c.Precision)
 }
 
 // precisionChoice is the precision that auto selects.
@@ -54,21 +52,23 @@ type precisionChoice struct {
 const minPrecisionGain = 1.05
 
 // choosePrecision makes auto's choice: fp32 unless all ranks have products of bfloat16, then that
-// of the checkpoint, or else by rank 0's measurement. The call is collective.
-func (r *Replica) choosePrecision(cfg Config) error {
-	if cfg.Precision != auto {
+// of the checkpoint, or else that of rank 0's measure. missing is an obstacle other than the
+// processor, or "". The call is collective. All replicas of a rank have the choice of the first.
+func (r *Replica) choosePrecision(cfg Config, missing string, measure func(k *simd.Kernels) precisionChoice) error {
+	if r.choice.Note != "" {
 		return nil
 	}
-	k, missing := simd.BF16()
-	own := precisionChoice{}
+	k, err := simd.BF16()
+	own := precisionChoice{Missing: missing}
 	switch {
-	case missing != nil:
+	case missing != "":
+	case err != nil:
 		own.Missing = fmt.Sprintf("the processor of rank %d has no products of bfloat16", r.job.Rank())
 	case cfg.savedKernels != "":
 		own.BF16 = simd.IsBF16(cfg.savedKernels)
 		own.Note = fmt.Sprintf("precision auto: %s, as in the checkpoint", own.name())
 	case r.job.Rank() == 0:
-		own = r.timePrecisions(cfg, k)
+		own = measure(k)
 	}
 	return r.agreePrecision(own)
 }

@@ -206,14 +206,13 @@ func (r *run) begin(opts model.Options, place func(*Replica) paramPlacement) err
 	if err := r.replica.shareUntrained(); err != nil {
 		return err
 	}
-	if cfg.Precision == auto { // the rank's other replicas take the choice of the first
-		cfg.Precision = r.replica.choice.name()
-	}
 	for i := 1; i < cfg.Servers.threads(); i++ {
 		if err := r.add(cfg, opts, place); err != nil {
 			return err
 		}
-		if err := r.workers[i].replica.begin(cfg, at); err != nil {
+		w := r.workers[i].replica
+		w.kernels, w.choice = r.replica.kernels, r.replica.choice
+		if err := w.begin(cfg, at); err != nil {
 			return err
 		}
 	}

@@ -83,6 +83,9 @@ func (d *Callbacks) push(c *hostCopy, write SyncAction) {
 
 // Run calls OnRun.
 func (d *Callbacks) Run(m *MicroBatch) error {
+	if m.BF16 {
+		return errors.New("heter: a micro-batch in bf16: the device computes in its own precision: use training.precision fp32")
+	}
 	d.push(&d.state, WriteState)
 	if !m.Eval {
 		d.push(&d.gradients, WriteGradients)

@@ -2,6 +2,8 @@ package heter
 
 import (
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/model"
@@ -40,6 +42,22 @@ type Device interface {
 	Close()
 }
 
+// Precision describes the precisions of a device, which MicroBatch.BF16 selects.
+type Precision struct {
+	// BF16 reports that the device has products of bfloat16.
+	BF16 bool
+	// Times are measured times of a micro-batch in fp32 and in bf16, 0 without a measurement.
+	Times [2]time.Duration
+}
+
+// PrecisionOf returns the precisions of a device: fp32 alone, unless it has a method Precision.
+func PrecisionOf(d Device) (p Precision) {
+	if m, ok := d.(interface{ Precision() Precision }); ok {
+		p = m.Precision()
+	}
+	return p
+}
+
 // CPUConfig configures a CPU.
 type CPUConfig struct {
 	Options model.Options
@@ -59,18 +77,21 @@ type CPU struct {
 	model  model.Model
 	stage  nn.Stage
 	params *nn.Params
-	tape   *nn.Tape
+	tapes  [2]*nn.Tape // of fp32 and of bf16, nil before the first use
 	opt    optim.Optimizer
 	x      []*nn.Tensor
 	roots  [1]*nn.Tensor
 	seed   [1]float32
 	seeds  [1][]float32
 	ran    bool // since the last Update
+
+	threads int
+	times   [2]time.Duration
 }
 
 // NewCPU returns a device for the stage of a cut. It has no memory for tables.
 func NewCPU(spec model.Spec, c *Cut, cfg CPUConfig) (*CPU, error) {
-	d := &CPU{cut: c, params: nn.NewParams(cfg.Seed)}
+	d := &CPU{cut: c, params: nn.NewParams(cfg.Seed), threads: cfg.Threads}
 	var err error
 	if d.model, err = c.arrange(d.params, spec, cfg.Options, cfg.Prepare); err != nil {
 		return nil, err
@@ -84,7 +105,6 @@ func NewCPU(spec model.Spec, c *Cut, cfg CPUConfig) (*CPU, error) {
 	if err := d.opt.Bind(len(d.params.Values())); err != nil {
 		return nil, err
 	}
-	d.tape = nn.NewTape(nn.TapeConfig{Kernels: simd.Host(), Threads: cfg.Threads})
 	for _, x := range c.In {
 		t := &nn.Tensor{}
 		if x.Grad {
@@ -111,19 +131,60 @@ func (d *CPU) find(spec model.Spec) error {
 	return err
 }
 
-// Run returns no error.
+// tape returns the tape of a precision. A processor without products of bfloat16 is an error.
+func (d *CPU) tape(bf16 bool) (_ *nn.Tape, err error) {
+	i, k := 0, simd.Host()
+	if bf16 {
+		i = 1
+		if k, err = simd.BF16(); err != nil {
+			return nil, fmt.Errorf("heter: a micro-batch in bf16: %w: use training.precision fp32", err)
+		}
+	}
+	if d.tapes[i] == nil {
+		d.tapes[i] = nn.NewTape(nn.TapeConfig{Kernels: k, Threads: d.threads})
+	}
+	return d.tapes[i], nil
+}
+
+// Precision returns the precisions of this processor, and the times of SetTimes.
+func (d *CPU) Precision() Precision {
+	_, err := simd.BF16()
+	return Precision{BF16: err == nil, Times: d.times}
+}
+
+// SetTimes sets the times of Precision, and discards the gradients and the memory of their Runs.
+func (d *CPU) SetTimes(times [2]time.Duration) {
+	d.times = times
+	d.Reset()
+	d.closeTapes()
+}
+
+func (d *CPU) closeTapes() {
+	for i, t := range d.tapes {
+		if t != nil {
+			t.Close()
+		}
+		d.tapes[i] = nil
+	}
+}
+
+// Run returns an error for bfloat16 on a processor without its products.
 func (d *CPU) Run(m *MicroBatch) error {
+	tape, err := d.tape(m.BF16)
+	if err != nil {
+		return err
+	}
 	if m.Eval {
-		d.tape.ResetEval()
+		tape.ResetEval()
 	} else {
-		d.tape.Reset()
+		tape.Reset()
 	}
 	for i, x := range d.x {
 		x.Shape, x.Data = append(append(x.Shape[:0], m.N), d.cut.In[i].Shape...), m.In[i]
 	}
-	y := d.stage(d.tape, d.x)
+	y := d.stage(tape, d.x)
 	b := model.Batch{N: m.N, Labels: m.Labels, Targets: m.Targets}
-	loss := d.model.Loss(d.tape, b, model.Outputs{y})
+	loss := d.model.Loss(tape, b, model.Outputs{y})
 	copy(m.Out, y.Data)
 	m.Loss, m.Terms, m.Correct = loss.Mean.Data[0], loss.Terms, loss.Correct
 	if m.Eval {
@@ -131,7 +192,7 @@ func (d *CPU) Run(m *MicroBatch) error {
 	}
 	d.ran, d.seed[0] = true, m.Seed
 	d.roots[0], d.seeds[0] = loss.Mean, d.seed[:]
-	d.tape.BackwardFrom(d.roots[:], d.seeds[:], nil)
+	tape.BackwardFrom(d.roots[:], d.seeds[:], nil)
 	for i, x := range d.x {
 		if g := x.Grad(); g != nil {
 			copy(m.Grads[i], g)
@@ -186,9 +247,9 @@ func (d *CPU) Source() Start { return StartSeed }
 // Err returns nil: the device has no separate memory.
 func (d *CPU) Err() error { return nil }
 
-// Close ends the threads of the tape and of the optimizer.
+// Close ends the threads of the tapes and of the optimizer.
 func (d *CPU) Close() {
-	d.tape.Close()
+	d.closeTapes()
 	if o, ok := d.opt.(interface{ Close() }); ok {
 		o.Close()
 	}

@@ -16,6 +16,8 @@ type MicroBatch struct {
 	Index int
 	// Eval selects outputs and loss only, without gradients.
 	Eval bool
+	// BF16 selects products of bfloat16.
+	BF16 bool
 	// In are the values of Cut.In.
 	In      [][]float32
 	Labels  []int32

@@ -12,6 +12,7 @@ type TrainerStage struct {
 	model model.Model
 	cut   *Cut
 	tape  *nn.Tape
+	bf16  bool // precision of the tape, and of the micro-batches
 	x     []*nn.Tensor
 	stand nn.Tensor // replaces the stage's result
 	outs  []*nn.Tensor
@@ -20,7 +21,7 @@ type TrainerStage struct {
 
 // NewStem returns a stage of a model with arranged parameters. Close ends it.
 func NewStem(m model.Model, c *Cut, cfg nn.TapeConfig) *TrainerStage {
-	s := &TrainerStage{model: m, cut: c, tape: nn.NewTape(cfg)}
+	s := &TrainerStage{model: m, cut: c, tape: nn.NewTape(cfg), bf16: cfg.Kernels != nil && cfg.Kernels != cfg.Kernels.Single()}
 	s.tape.Intercept(func(place string, part nn.Stage, x []*nn.Tensor) *nn.Tensor {
 		if place != DeviceName {
 			return part(s.tape, x)
@@ -42,7 +43,7 @@ func (s *TrainerStage) Forward(b model.Batch, m *MicroBatch, training bool, seed
 		s.tape.ResetEval()
 	}
 	s.model.Forward(s.tape, b)
-	m.N, m.Eval, m.Labels, m.Targets, m.In = b.N, !training, b.Labels, b.Targets, m.In[:0]
+	m.N, m.Eval, m.BF16, m.Labels, m.Targets, m.In = b.N, !training, s.bf16, b.Labels, b.Targets, m.In[:0]
 	for _, x := range s.x {
 		m.In = append(m.In, x.Data)
 	}

@@ -123,6 +123,7 @@ func (s *Spec) validateServers() error {
 	torch := s.HeterDevice == "torch-cpu" || s.HeterDevice == "torch-cuda"
 	errs.Add(s.HeterDevice != "cpu" && !torch && !strings.HasSuffix(s.HeterDevice, ".py"), "heter.device", "%q: want cpu, torch-cpu, torch-cuda, or a program in Python, FILE.py", s.HeterDevice)
 	errs.Add(n > 0 && torch && s.Sync == BSP && s.Train.Optimizer == "ftrl", "heter.device", "%s: PyTorch has no optimizer %s for the heter-trainers' parameters: use cpu, or another optimizer", s.HeterDevice, s.Train.Optimizer)
+	errs.Add(n > 0 && s.HeterDevice != "cpu" && s.Train.Precision == "bf16", "training.precision", "bf16 with heter.device %s, which computes in its own precision: use fp32, or cpu", s.HeterDevice)
 	errs.Add(s.ByHand() && len(v.Addresses) != v.Count, "ps.addresses", "has %d addresses, but %v is %d: processes started by hand need the addresses of all servers", len(v.Addresses), setting.Path("servers.count"), v.Count)
 	return errs.Err()
 }

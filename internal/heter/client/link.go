@@ -91,6 +91,19 @@ func (c *Client) reachAll(ctx context.Context) error {
 // Start returns the source of the stage's first values.
 func (c *Client) Start() heter.Start { return c.welcome.Start }
 
+// Precisions returns the precisions of the heter-trainers, by number; nil for lost ones.
+func (c *Client) Precisions() []*heter.Precision {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]*heter.Precision, len(c.links))
+	for i, k := range c.links {
+		if !k.isLost {
+			all[i] = &k.welcome.Precision
+		}
+	}
+	return all
+}
+
 // lostLink returns the link of an already lost heter-trainer.
 func (c *Client) lostLink(i int, addr string) *link {
 	k := &link{c: c, index: i, addr: addr, isLost: true, over: make(chan struct{})}

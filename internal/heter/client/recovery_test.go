@@ -36,7 +36,7 @@ func (r *rig) run(micros int, at func(step int, place string)) {
 				at(step, place)
 			}
 		}
-		tr := side(r.t, r.spec, r.cut, micros, &told{c, 0, tell})
+		tr := r.side(micros, &told{c, 0, tell})
 		for step, b := range r.batches(i) {
 			pass, err := tr.Backward(b, 0, func(int) {})
 			if err != nil {

@@ -3,6 +3,7 @@ package client
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ringo-ml/ringo/internal/heter"
@@ -33,7 +34,7 @@ func (r *rig) inOrder(micros int) []float32 {
 	stages, sides := make([]*apiece, r.config.Trainers), make([]*heter.Trainer, r.config.Trainers)
 	for i := range sides {
 		stages[i] = &apiece{Local: heter.Local{Device: d}, device: d}
-		sides[i] = side(r.t, r.spec, r.cut, micros, stages[i])
+		sides[i] = r.side(micros, stages[i])
 	}
 	for step := range r.steps {
 		for i, tr := range sides {
@@ -78,6 +79,10 @@ func TestRepeats(t *testing.T) {
 		"adagrad": func() optim.Optimizer { return &optim.Adagrad{LR: rate, Eps: 1e-8} },
 		"adam":    func() optim.Optimizer { return optim.NewAdam(rate) },
 	}
+	bf16, err := simd.BF16()
+	if err == nil {
+		rules["adagrad in bf16"] = rules["adagrad"]
+	}
 	for name, rule := range rules {
 		for _, trainers := range []int{1, 2, 4} {
 			for _, heters := range []int{1, 2, 3} {
@@ -89,6 +94,13 @@ func TestRepeats(t *testing.T) {
 						r := newRigOf(t, trainers, heters, rule, func(c *service.Config) { c.LinkOnly = c.Index == run%2 })
 						r.near = 1 // the bits are compared below
 						want := r.inOrder(5)
+						if strings.HasSuffix(name, "bf16") {
+							single := want
+							r.kernels = bf16
+							if want = r.inOrder(5); slices.Equal(want, single) {
+								t.Error("bf16 has the bits of fp32")
+							}
+						}
 						var lost []int
 						r.run(5, func(step int, place string) {
 							if step == 2 && place == loss && lost == nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/heter/service"
 	"github.com/ringo-ml/ringo/internal/heter/sharedmem"
 	"github.com/ringo-ml/ringo/internal/leakcheck"
+	"github.com/ringo-ml/ringo/internal/simd"
 	"github.com/ringo-ml/ringo/internal/transport/mem"
 	"github.com/ringo-ml/ringo/model"
 	"github.com/ringo-ml/ringo/models"
@@ -85,11 +86,16 @@ func device(t testing.TB, s model.Spec, c *heter.Cut, rule func() optim.Optimize
 
 // side is a trainer's: its model up to the cut.
 func side(t testing.TB, s model.Spec, c *heter.Cut, micros int, to heter.RemoteStage) *heter.Trainer {
+	return (&rig{t: t, spec: s, cut: c}).side(micros, to)
+}
+
+func (r *rig) side(micros int, to heter.RemoteStage) *heter.Trainer {
+	t, s, c := r.t, r.spec, r.cut
 	ps := nn.NewParams(seed)
 	m := s.Build(ps, model.Options{})
 	must(t, c.Freeze(ps, c.Params))
 	must(t, m.Arrange(ps, s.Sample(1)))
-	tr, err := heter.NewTrainer(m, c, micros, to, nn.TapeConfig{})
+	tr, err := heter.NewTrainer(m, c, micros, to, nn.TapeConfig{Kernels: r.kernels})
 	must(t, err)
 	t.Cleanup(tr.Close)
 	return tr
@@ -112,6 +118,7 @@ type rig struct {
 	early   map[int]*Client      // of trainers that are there before run
 	hostile atomic.Bool          // a trainer that says what it likes has come
 	served  []service.Stats      // by heter-trainer, once it has ended
+	kernels *simd.Kernels        // of trainers and heter-trainers; nil: fp32
 	near    float64              // how near losses and parameters must be to those of one process
 
 	mu      sync.Mutex

@@ -52,7 +52,7 @@ func (l Layout) size(n int, which func(heter.CutTensor) bool) int {
 
 // Micro encodes a micro-batch into b, of RequestBytes(m.N) bytes.
 func (l Layout) Micro(b []byte, m *heter.MicroBatch, number, step uint64) error {
-	Head{Number: number, Step: step, Index: m.Index, Samples: m.N, Seed: m.Seed, Eval: m.Eval}.Put(b)
+	Head{Number: number, Step: step, Index: m.Index, Samples: m.N, Seed: m.Seed, Eval: m.Eval, BF16: m.BF16}.Put(b)
 	at, err := l.encode(b, HeadSize, m.In)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (l Layout) take(h Head, b []byte, m *heter.MicroBatch, near bool) error {
 	} else {
 		m.Size(l.Cut, h.Samples)
 	}
-	m.Index, m.Seed, m.Eval = h.Index, h.Seed, h.Eval
+	m.Index, m.Seed, m.Eval, m.BF16 = h.Index, h.Seed, h.Eval, h.BF16
 	at := 0
 	for i, x := range m.In {
 		n := l.Code.Size(len(x))

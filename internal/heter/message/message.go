@@ -49,7 +49,7 @@ import (
 )
 
 // protocol is the version of all encodings of this package.
-const protocol = 10
+const protocol = 11
 
 // Types of frames.
 const (
@@ -194,6 +194,9 @@ func asNumber(is bool) int {
 //	36     16    ShmSocket
 //	52     16    Key
 //	68     4     Start
+//	72     4     Precision.BF16, 0 or 1
+//	76     8     Precision.Times[0] in ns
+//	84     8     Precision.Times[1] in ns
 type Welcome struct {
 	Micros  int // maximum micro-batches in flight
 	Samples int // maximum per micro-batch
@@ -208,9 +211,10 @@ type Welcome struct {
 	// with a Key: see package internal/heter/sharedmem. Zero: none.
 	ShmSocket, Key [16]byte
 	Start          heter.Start
+	Precision      heter.Precision
 }
 
-const welcomeSize = 72
+const welcomeSize = 92
 
 // Append appends w to b.
 func (w Welcome) Append(b []byte) []byte {
@@ -218,7 +222,9 @@ func (w Welcome) Append(b []byte) []byte {
 		b = le.AppendUint32(b, uint32(v))
 	}
 	b = le.AppendUint64(b, w.Incarnation)
-	return le.AppendUint32(append(append(b, w.ShmSocket[:]...), w.Key[:]...), uint32(w.Start))
+	b = le.AppendUint32(append(append(b, w.ShmSocket[:]...), w.Key[:]...), uint32(w.Start))
+	b = le.AppendUint32(b, uint32(asNumber(w.Precision.BF16)))
+	return le.AppendUint64(le.AppendUint64(b, uint64(w.Precision.Times[0])), uint64(w.Precision.Times[1]))
 }
 
 // ParseWelcome decodes Append's encoding.
@@ -229,6 +235,7 @@ func ParseWelcome(b []byte) (w Welcome, err error) {
 	at := func(i int) int { return int(le.Uint32(b[4*i:])) }
 	ms := func(i int) time.Duration { return time.Duration(at(i)) * time.Millisecond }
 	w = Welcome{Micros: at(0), Samples: at(1), Bytes: at(2), Values: at(3), Heartbeat: ms(4), Silence: ms(5), State: at(6), Incarnation: le.Uint64(b[28:]), ShmSocket: [16]byte(b[36:]), Key: [16]byte(b[52:]), Start: heter.Start(b[68])}
+	w.Precision = heter.Precision{BF16: at(18) == 1, Times: [2]time.Duration{time.Duration(le.Uint64(b[76:])), time.Duration(le.Uint64(b[84:]))}}
 	for i := range 7 {
 		if at(i) < 1 || at(i) > math.MaxInt32 {
 			return w, Malformed("a welcome with the number %d: want 1 to %d", at(i), math.MaxInt32)
@@ -239,6 +246,9 @@ func ParseWelcome(b []byte) (w Welcome, err error) {
 	}
 	if at(17) > int(heter.StartOwn) {
 		return w, Malformed("a welcome with source %d of first values", at(17))
+	}
+	if at(18) > 1 || min(w.Precision.Times[0], w.Precision.Times[1]) < 0 {
+		return w, Malformed("a welcome with precision %d and times %v", at(18), w.Precision.Times)
 	}
 	if w.Silence < 2*w.Heartbeat {
 		return w, Malformed("a welcome with heartbeats every %v and a silence of %v", w.Heartbeat, w.Silence)
@@ -263,7 +273,8 @@ const maxIndex = 1 << 24
 //	28     4     Terms
 //	32     4     Correct
 //	36     1     Eval, 0 or 1
-//	37     3     0
+//	37     1     BF16, 0 or 1
+//	38     2     0
 //	40     4     Index
 //	44     4     0
 type Head struct {
@@ -273,6 +284,7 @@ type Head struct {
 	Samples int
 	Seed    float32 // seed of a Micro: see heter.MicroBatch
 	Eval    bool    // micro-batch of an evaluation
+	BF16    bool    // micro-batch in bfloat16: see heter.MicroBatch
 	Loss    float32 // loss in a Done
 	Terms   int
 	Correct int
@@ -288,9 +300,7 @@ func (h Head) Put(b []byte) {
 	le.PutUint32(b[24:], math.Float32bits(h.Loss))
 	le.PutUint32(b[28:], uint32(h.Terms))
 	le.PutUint32(b[32:], uint32(h.Correct))
-	if h.Eval {
-		b[36] = 1
-	}
+	b[36], b[37] = byte(asNumber(h.Eval)), byte(asNumber(h.BF16))
 	le.PutUint32(b[40:], uint32(h.Index))
 }
 
@@ -299,13 +309,13 @@ func ParseHead(b []byte) (h Head, err error) {
 	if len(b) < HeadSize {
 		return h, Malformed("a head of %d bytes, want %d", len(b), HeadSize)
 	}
-	if b[36] > 1 || b[37]|b[38]|b[39]|b[44]|b[45]|b[46]|b[47] != 0 {
+	if b[36] > 1 || b[37] > 1 || b[38]|b[39]|b[44]|b[45]|b[46]|b[47] != 0 {
 		return h, Malformed("a head that ends with % x", b[36:HeadSize])
 	}
 	h = Head{
 		Number: le.Uint64(b[0:]), Step: le.Uint64(b[8:]), Samples: int(le.Uint32(b[16:])),
 		Seed: math.Float32frombits(le.Uint32(b[20:])), Loss: math.Float32frombits(le.Uint32(b[24:])),
-		Terms: int(le.Uint32(b[28:])), Correct: int(le.Uint32(b[32:])), Eval: b[36] == 1,
+		Terms: int(le.Uint32(b[28:])), Correct: int(le.Uint32(b[32:])), Eval: b[36] == 1, BF16: b[37] == 1,
 		Index: int(le.Uint32(b[40:])),
 	}
 	if h.Number == 0 || h.Samples < 1 || h.Index >= maxIndex {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/bytesview"
 	"github.com/ringo-ml/ringo/internal/frames"
+	"github.com/ringo-ml/ringo/internal/heter"
 	"github.com/ringo-ml/ringo/internal/heter/message"
 	"github.com/ringo-ml/ringo/internal/heter/sharedmem"
 	"github.com/ringo-ml/ringo/internal/wire"
@@ -168,7 +169,7 @@ func (c *conn) greet(f wire.Header) error {
 	c.layout = message.Layout{Cut: c.s.cut, Code: c.hello.Code}
 	w := message.Welcome{
 		Micros: cfg.Micros, Samples: cfg.Samples, Bytes: cfg.Bytes, Values: c.s.values, State: c.s.state, Incarnation: c.s.incarnation,
-		Heartbeat: cfg.Times.Heartbeat, Silence: cfg.Times.DeadAfter, Start: c.s.device.Source(),
+		Heartbeat: cfg.Times.Heartbeat, Silence: cfg.Times.DeadAfter, Start: c.s.device.Source(), Precision: heter.PrecisionOf(c.s.device),
 	}
 	w.ShmSocket, w.Key = c.offer()
 	if err := c.io.WriteFrame(message.TypeWelcome, w.Append(nil)); err != nil {
