@@ -48,10 +48,15 @@ func ShardNames(pattern string) ([]string, error) {
 			}
 		}
 	}
+	named := make(map[string]bool)
 	for _, name := range out {
 		if _, err := pathname.Check(name); err != nil {
 			return nil, err
 		}
+		if named[filepath.Clean(name)] {
+			return nil, fmt.Errorf("%s: the pattern names the shard twice, which would train on samples that are held out: name it once", name)
+		}
+		named[filepath.Clean(name)] = true
 		if !strings.EqualFold(filepath.Ext(name), ".tar") {
 			return nil, fmt.Errorf("%s: want shards that end in .tar, which are not compressed: images in them are", name)
 		}
