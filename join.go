@@ -42,7 +42,7 @@ func (j *Job) end(err error) error {
 		return j.Fail(j.notServedError())
 	case err == nil && j.servers.unleftError() != nil:
 		return j.Fail(j.servers.unleftError())
-	case stoppedBy(err) != nil:
+	case stoppedBy(err) != nil || errors.As(err, new(*cluster.RejoinError)):
 		return errors.Join(err, j.Close())
 	case err != nil:
 		return j.Fail(err)

@@ -9,8 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// A rank that continues after the loss of another rank starts its next run in the same process,
-// with the data set of the run before, in snapshot.Memory.Kept.
+// A rank that continues after the loss or the departure of another rank starts its next run in the
+// same process, with the data set of the run before, in snapshot.Memory.Kept.
 
 // keptSet is an open data set, with the name and the settings by which it was opened.
 type keptSet struct {
@@ -37,10 +37,10 @@ func (d *runData) openOrKept(cfg Config) (*data.Dataset, error) {
 	return openSet(cfg)
 }
 
-// keepSet keeps the open data set if err is the loss of a rank.
+// keepSet keeps the open data set if err is the loss of a rank, or all ranks join again.
 func (r *run) keepSet(err error) {
 	d, m := r.data, snapshot.From(r.ctx)
-	if m == nil || d.opened == nil || !errors.As(r.job.Err(err), new(*transport.LostError)) {
+	if m == nil || d.opened == nil || !rejoins(err) && !errors.As(r.job.Err(err), new(*transport.LostError)) {
 		return
 	}
 	d.openedAs.Dataset, d.opened = d.opened, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringo-ml/ringo"
 	"github.com/ringo-ml/ringo/data"
+	"github.com/ringo-ml/ringo/internal/cluster"
 	"github.com/ringo-ml/ringo/internal/evalmetrics"
 )
 
@@ -170,12 +171,15 @@ func (l *epochLoop) stoppable(at position) {
 	}
 }
 
-// checkStop returns a *ringo.StoppedError if all ranks stop before the next n steps of an epoch.
+// checkStop returns a *ringo.StoppedError or a *cluster.RejoinError if all ranks stop before the
+// next n steps of an epoch.
 func (l *epochLoop) checkStop(epoch, step, n int) error {
 	return l.stops.BeginMany(int64((epoch-1)*l.data.steps+step), int64(n))
 }
 
 func stopped(err error) bool {
-	var s *ringo.StoppedError
-	return errors.As(err, &s)
+	return errors.As(err, new(*ringo.StoppedError)) || rejoins(err)
 }
+
+// rejoins reports whether all ranks leave the job after this step, to join again.
+func rejoins(err error) bool { return errors.As(err, new(*cluster.RejoinError)) }

@@ -330,14 +330,20 @@ func (s *saver) saveMidEpoch(p *position, start time.Time, save func(position) e
 	return time.Now(), err
 }
 
-// saveLast saves a stopped run, unless this step is saved, and returns why, a *ringo.StoppedError.
-// start is the start of the training clock.
+// saveLast saves a stopped run, unless this step is saved, and returns why. Ranks that join again
+// need only a snapshot in memory. start is the start of the training clock.
 func (s *saver) saveLast(at *position, start time.Time, why error) error {
 	if s.saved == (epochStep{at.epoch, at.step}) {
 		return why
 	}
-	if _, err := s.saveMidEpoch(at, start, s.save); err != nil {
-		return err
+	var err error
+	if rejoins(why) && s.snapshots.at > 0 {
+		if start, err = s.saveMidEpoch(at, start, s.snapshot); err == nil && s.snapshots.at > 0 {
+			return why
+		}
 	}
-	return why
+	if err == nil { // no memory
+		_, err = s.saveMidEpoch(at, start, s.save)
+	}
+	return cmp.Or(err, why)
 }

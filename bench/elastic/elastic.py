@@ -4,9 +4,9 @@
     python3 bench/elastic/elastic.py RINGO [--seed N] [--jobs N] [--max-faults N]
 
 A job is drawn by its seed: model, strategy, transport, numbers of workers and ranks, and a schedule of 1 to --max-faults
-faults (steps, rank, signal), SIGKILL or SIGSTOP after a number of steps of a start; 0 means during the start. After the job, these are compared with a run on one rank without faults: the
+faults (steps, rank, signal), SIGKILL, SIGSTOP or SIGTERM (the rank leaves) after a number of steps of a start; 0 means during the start. After the job, these are compared with a run on one rank without faults: the
 hash of the parameters and the metrics of each epoch, which count each sample once. No process, and so no memory of snapshots,
-and no file in /dev/shm may remain, and no rank without a fault may be lost. Of a failed job the seed and the shortest schedule that still fails are printed.
+and no file in /dev/shm may remain, no rank without a fault may be lost, and a job with departures only may compute no step again. Of a failed job the seed and the shortest schedule that still fails are printed.
 """
 import argparse
 import json
@@ -41,7 +41,9 @@ class Job:
         self.faults = []
         for i in range(r.randint(1, max_faults)):  # no two in starts without a snapshot, which end a job
             steps = r.randint(5, 20) if i % 2 else r.randint(0, 20)
-            self.faults.append((steps, r.randrange(8), r.choice(["KILL", "KILL", "KILL", "STOP"])))
+            self.faults.append((steps, r.randrange(8), r.choice(["KILL", "KILL", "KILL", "STOP", "TERM", "TERM"])))
+        if r.randrange(5) == 0:  # departures only
+            self.faults = [(max(steps, 5), rank, "TERM") for steps, rank, _ in self.faults]
 
     def line(self):
         batch, steps = MODELS[self.model]
@@ -103,6 +105,12 @@ def progress(path):
     return starts, steps
 
 
+def repeated(path):
+    """Returns the number of steps that were computed again."""
+    done = [e["done"] for e in events(path) if e.get("event") == "step"]
+    return len(done) - len(set(done))
+
+
 def undisturbed(ringo, job, cache):
     key = " ".join(job.line())
     if key not in cache:
@@ -143,7 +151,9 @@ def disturbed(ringo, job, faults, want):
             return f"status {p.returncode}: {stderr[-2000:]}"
         if (got := result(d + "/json")) != want:
             return f"{got}, want {want}; stderr: {stderr[-2000:]}"
-        if (lost := stderr.count(" is lost (") + stderr.count(" has not joined again")) > given:
+        if all(sig == "TERM" for _, _, sig in faults) and (n := repeated(d + "/json")):
+            return f"{n} steps computed again; stderr: {stderr[-2000:]}"
+        if (lost := stderr.count(" is lost (") + stderr.count(" leaves (") + stderr.count(" has not joined again")) > given:
             return f"{lost} losses after {given} faults; stderr: {stderr[-2000:]}"
         time.sleep(0.2)
         if there := processes(mark):

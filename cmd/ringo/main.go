@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	places := launch.OpenPlaces(os.LookupEnv)
 	ctx = snapshot.With(ctx, snapshot.Open(os.Getenv(snapshot.FDVar)))
 	err := execute(ctx, args, stdout, stderr)
-	for cluster.IsVerdict(err) && ctx.Err() == nil && places.Next() { // another rank is lost
+	for continues(err) && ctx.Err() == nil && places.Next() { // another rank is lost, or leaves
 		err = execute(ctx, args, stdout, stderr)
 	}
 	status, text := outcome(ctx, err)
@@ -75,6 +75,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "ringo:", remotepath.WithURLs(text))
 	}
 	return status
+}
+
+// continues reports whether a rank that ends with err may have another place.
+func continues(err error) bool {
+	return cluster.IsVerdict(err) || errors.As(err, new(*cluster.RejoinError))
 }
 
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -149,7 +154,7 @@ func launched() bool {
 func outcome(ctx context.Context, err error) (status int, text string) {
 	var death *launch.LostProcessError
 	switch name := signalled(ctx, err); {
-	case err == nil:
+	case err == nil || errors.As(err, new(*cluster.RejoinError)): // a rank that leaves
 		return 0, ""
 	case name != "":
 		return statusOf(name), signalledText(name, err)

@@ -35,7 +35,8 @@ func (f *jobFlags) continueOnLoss(cmd *cobra.Command, cfg *launch.Config, ranks 
 	cfg.MinRanks = f.MinRanks
 	cfg.Continue = func(losses []*launch.LostProcessError, n int) (launch.Role, string, bool) {
 		at := f.lastState()
-		if changes++; changes == 1 || changes > all { // losses until all ranks have joined are of one start
+		lost := slices.ContainsFunc(losses, func(l *launch.LostProcessError) bool { return l.Leaves == "" })
+		if changes++; lost && (changes == 1 || changes > all) { // losses until all ranks have joined are of one start
 			starts++
 		}
 		if at != from {
@@ -104,9 +105,13 @@ func (f *jobFlags) continueProgram(cmd *cobra.Command, cfg *launch.Config, ranks
 	}
 }
 
-// named returns the lost ranks with the reasons.
+// named returns the ranks that are lost or leave, with the reasons.
 func named(losses []*launch.LostProcessError) (out []string) {
 	for _, l := range losses {
+		if l.Leaves != "" {
+			out = append(out, fmt.Sprintf("%s leaves (%s)", l.Name, l.Leaves))
+			continue
+		}
 		out = append(out, fmt.Sprintf("%s is lost (%s)", l.Name, l.ExitStatus))
 	}
 	return out

@@ -45,6 +45,9 @@ type CoordinatorConfig struct {
 	// Early shortens Times.DeadAfter for ranks that use no processor time, by the rhythm of their
 	// heartbeats, for jobs that continue after a loss.
 	Early bool
+	// Rejoin is for jobs with ranks that can join again: a signal to one rank is a request to leave
+	// (Departures), and does not stop the other ranks.
+	Rejoin bool
 	// Report, if set, is called with one line for each notable event that does not end the job:
 	// slow ranks, refused connections, and reports of the ranks. Report must not block for long.
 	Report func(line string)
@@ -173,7 +176,7 @@ func newCoordinator(cfg CoordinatorConfig) *Coordinator {
 		members: make([]memberState, cfg.WorldSize),
 		ended:   make([]bool, cfg.WorldSize),
 		clock:   pauseClock{beat: cfg.Times.Heartbeat, last: time.Now()},
-		halt:    stopping{able: make([]bool, cfg.WorldSize), begun: map[int]int64{}, at: make(chan StoppedError, 1)},
+		halt:    stopping{able: make([]bool, cfg.WorldSize), begun: map[int]int64{}, at: make(chan StoppedError, 1), asked: make(chan Departure, cfg.WorldSize), left: make(chan struct{})},
 	}
 	c.door = transport.NewDoor(maxHandshakes, c.refused)
 	c.ctx, c.cancel = context.WithCancel(context.Background())

@@ -117,7 +117,7 @@ func (m *Member) act(msg message) {
 		}
 	case kindVerdict:
 		m.end(verdictError(msg))
-	case kindStop, kindHalt:
+	case kindStop, kindHalt, kindRejoin:
 		m.stopHeard(msg)
 	case kindBye:
 		m.acknowledged.Store(true)

@@ -242,6 +242,7 @@ func (c *Coordinator) handle(rank int, m message) {
 		if s.state == seatJoined {
 			s.state, s.last = seatLeft, m.In
 			c.leftEarly(rank)
+			c.leftToRejoin()
 		}
 		s.member.post(message{Kind: kindBye, Peer: -1})
 		c.freed()

@@ -39,14 +39,15 @@ const (
 // kindStop is sent in both directions.
 const kindStop kind = "stop" // stop all ranks after the same step, because of Reason
 
-// kindRoster to kindHalt are sent by the coordinator to a member.
+// kindRoster to kindRejoin are sent by the coordinator to a member.
 const (
 	kindRoster    kind = "roster"  // all have joined: Addrs by rank
 	kindHeartbeat kind = "beat"    // heartbeat: LateMillis
 	kindVerdict   kind = "verdict" // the job ends: Peer is lost, or Missing did not join (TimedOut), or the process Cause outside the mesh, at Addr, is lost, or processes Disagree
 	kindBye       kind = "bye"     // reply to leave and failed
 	kindClosing   kind = "closing" // orderly end of the coordinator
-	kindHalt      kind = "halt"    // stop after Step steps, because of Reason; negative: stopping is impossible
+	kindHalt      kind = "halt"    // stop after Step steps, because of Reason; 0: this rank alone will leave; negative: stopping is impossible
+	kindRejoin    kind = "rejoin"  // leave after Step steps, and join again
 )
 
 // message is a control frame, as JSON: small, rare, and readable in a dump.
@@ -172,7 +173,7 @@ func (m *message) checkKind(worldSize int) error {
 		}
 		return nil
 	case kindStatus, kindSuspect, kindFailed, kindReport, kindLeave, kindHeartbeat, kindVerdict, kindBye, kindClosing,
-		kindStoppable, kindBegun, kindStop, kindHalt:
+		kindStoppable, kindBegun, kindStop, kindHalt, kindRejoin:
 		return nil
 	}
 	return fmt.Errorf("unknown kind")

@@ -30,6 +30,15 @@ func (e *StoppedError) Error() string {
 	return fmt.Sprintf("stopped by %s after step %d, saved in %s", e.Reason, e.Step, e.Saved)
 }
 
+// RejoinError means that all ranks leave their job after the same step, to join again with other
+// members.
+type RejoinError struct{ Step int64 }
+
+// Error names the step.
+func (e *RejoinError) Error() string {
+	return fmt.Sprintf("the members of the job change after step %d", e.Step)
+}
+
 // ErrCannotStop means that some rank does not take part in stopping all after the same step.
 var ErrCannotStop = errors.New("the ranks have no step in common to stop after")
 
@@ -45,15 +54,15 @@ type Stopper struct {
 	begun     int64         // started steps
 	requested chan struct{} // nil: no request; closed with the answer
 	lastStep  int64         // answer: number of steps of all ranks
-	why       string
-	broken    error // error instead of the answer
+	end       error         // answer: *StoppedError or *RejoinError
+	broken    error         // error instead of the answer
 }
 
 // NewStopper returns the Stopper of a rank that saves the run at saved and has done some steps.
 func NewStopper(saved string, done int64) *Stopper { return &Stopper{saved: saved, begun: done} }
 
 // Begin announces the next step of a rank that has done the given number of steps. Begin returns a
-// *StoppedError if all ranks stop before the next step.
+// *StoppedError or a *RejoinError if all ranks stop before the next step.
 func (s *Stopper) Begin(done int64) error { return s.BeginMany(done, 1) }
 
 // BeginMany is Begin for simultaneous steps of several threads: all stop before or after them.
@@ -69,7 +78,7 @@ func (s *Stopper) BeginMany(done, steps int64) error {
 			return s.broken
 		}
 		if done >= s.lastStep {
-			return &StoppedError{Reason: s.why, Step: s.lastStep, Saved: s.saved}
+			return s.end
 		}
 	}
 	s.begun = max(s.begun, done+steps)
@@ -100,9 +109,15 @@ func (s *Stopper) ask() (begun int64) {
 	return s.begun
 }
 
-// answer sets the number of steps after which all ranks stop.
-func (s *Stopper) answer(halt int64, why string) {
-	s.settle(func() { s.lastStep, s.why = halt, why })
+// answer sets the number of steps after which all ranks stop, for the reason why or, with rejoin,
+// to join again.
+func (s *Stopper) answer(halt int64, why string, rejoin bool) {
+	s.settle(func() {
+		s.lastStep, s.end = halt, &StoppedError{Reason: why, Step: halt, Saved: s.saved}
+		if rejoin {
+			s.end = &RejoinError{Step: halt}
+		}
+	})
 }
 
 func (s *Stopper) fail(err error) { s.settle(func() { s.broken = err }) }
@@ -162,7 +177,7 @@ func (t *LocalStops) Stop(why string) (StoppedError, error) {
 		last = max(last, s.ask())
 	}
 	for _, s := range t.ranks {
-		s.answer(last, why)
+		s.answer(last, why, false)
 	}
 	return StoppedError{Reason: why, Step: last, Saved: t.ranks[0].saved}, nil
 }
@@ -185,11 +200,20 @@ func (t *LocalStops) After(rank int) string {
 }
 
 type stopping struct {
-	able  []bool // ranks able to stop
-	saved string // path at which rank 0 saves the run
-	why   string // "": no stop in progress
-	begun map[int]int64
-	at    chan StoppedError
+	able   []bool // ranks able to stop
+	saved  string // path at which rank 0 saves the run
+	why    string // "": no stop in progress
+	rejoin bool   // the ranks stop to join again
+	begun  map[int]int64
+	at     chan StoppedError
+	asked  chan Departure
+	left   chan struct{} // closed when all ranks have left to join again
+}
+
+// Departure is the request of a rank to leave a job that continues without the rank.
+type Departure struct {
+	Rank   int
+	Reason string // origin of the request: "SIGTERM"
 }
 
 // Stop stops all training ranks after the same step, with the reason why. Stop returns false if
@@ -202,6 +226,33 @@ func (c *Coordinator) Stop(why string) bool {
 
 // Stopping receives the agreed last step, for a request of any origin.
 func (c *Coordinator) Stopping() <-chan StoppedError { return c.halt.at }
+
+// Departures receives requests of ranks to leave, with CoordinatorConfig.Rejoin.
+func (c *Coordinator) Departures() <-chan Departure { return c.halt.asked }
+
+// Rejoin makes all ranks leave after the same step, to join again: they stop with a *RejoinError.
+// Rejoin returns false if some rank cannot stop, or all stop for another reason.
+func (c *Coordinator) Rejoin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.halt.why == "" {
+		c.halt.rejoin = c.stop("other members")
+	}
+	return c.halt.rejoin
+}
+
+// Rejoined returns a channel that is closed when all ranks have left because of Rejoin.
+func (c *Coordinator) Rejoined() <-chan struct{} { return c.halt.left }
+
+// leftToRejoin closes the channel of Rejoined. The caller holds mu.
+func (c *Coordinator) leftToRejoin() {
+	for r := range c.trainers() {
+		if !c.halt.rejoin || c.members[r].state != seatLeft {
+			return
+		}
+	}
+	close(c.halt.left)
+}
 
 // Stopped reports whether the ranks have agreed to stop and rank has left in good order.
 func (c *Coordinator) Stopped(rank int) bool {
@@ -241,9 +292,17 @@ func (c *Coordinator) stopHeard(rank int, m message) {
 			h.saved = m.Reason
 		}
 	case kindStop:
-		if !c.stop(m.Reason) {
-			c.members[rank].member.post(message{Kind: kindHalt, Peer: -1, Step: -1})
+		answer := message{Kind: kindHalt, Peer: -1, Step: -1}
+		if c.cfg.Rejoin {
+			select {
+			case h.asked <- Departure{rank, m.Reason}:
+				answer.Step = 0
+			default: // repeated
+			}
+		} else if c.stop(m.Reason) {
+			return // the answer follows
 		}
+		c.members[rank].member.post(answer)
 	case kindBegun:
 		if h.why == "" || rank >= c.trainers() || len(h.begun) == c.trainers() {
 			return
@@ -260,8 +319,15 @@ func (c *Coordinator) haltAll() {
 	for _, begun := range h.begun {
 		last = max(last, begun)
 	}
+	kind := kindHalt
+	if h.rejoin {
+		kind = kindRejoin
+	}
 	for r := range c.trainers() {
-		c.members[r].member.post(message{Kind: kindHalt, Peer: -1, Step: last, Reason: h.why})
+		c.members[r].member.post(message{Kind: kind, Peer: -1, Step: last, Reason: h.why})
+	}
+	if h.rejoin {
+		return
 	}
 	h.at <- StoppedError{Reason: h.why, Step: last, Saved: h.saved}
 }
@@ -274,8 +340,9 @@ func (m *Member) Stoppable(s *Stopper) {
 	_ = m.ch.send(message{Kind: kindStoppable, Peer: -1, Reason: s.saved}, answerTimeout) // if sending fails, the job is lost
 }
 
-// Stop requests that all ranks stop after the same step, and returns the agreed step. The error is
-// ErrCannotStop, or the reason for the job's end.
+// Stop requests that all ranks stop after the same step, and returns the agreed step, or that this
+// rank leaves a job that continues without it, and returns step 0. The error is ErrCannotStop, or
+// the reason for the job's end.
 func (m *Member) Stop(why string) (StoppedError, error) {
 	m.mu.Lock()
 	s := m.stopper
@@ -311,8 +378,8 @@ func (m *Member) stopHeard(msg message) {
 	case msg.Kind == kindStop:
 		_ = m.ch.send(message{Kind: kindBegun, Peer: -1, Step: s.ask()}, answerTimeout) // if sending fails, the job is lost
 	default:
-		if msg.Step >= 0 {
-			s.answer(msg.Step, msg.Reason)
+		if msg.Step > 0 {
+			s.answer(msg.Step, msg.Reason, msg.Kind == kindRejoin)
 		}
 		select {
 		case <-m.halted: // refused: the request came too early

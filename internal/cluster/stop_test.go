@@ -186,3 +186,52 @@ func BenchmarkBegin(b *testing.B) {
 		}
 	}
 }
+
+// TestRejoin wants a rank's request to leave passed on, and all ranks to leave after the same step.
+func TestRejoin(t *testing.T) {
+	play(t, 3, func(t *testing.T, s *scene) {
+		s.Coordinator.mu.Lock()
+		s.cfg.Rejoin = true
+		s.Coordinator.mu.Unlock()
+		var all sync.WaitGroup
+		var done [3]int64
+		var errs [3]error
+		together := barriers(3)
+		for r, m := range s.members {
+			stopper := NewStopper("x", 0)
+			m.Stoppable(stopper)
+			all.Go(func() {
+				done[r], errs[r] = steps(stopper, together, func() time.Duration { return time.Millisecond })
+			})
+		}
+		synctest.Wait()
+		if at, err := s.members[1].Stop("SIGTERM"); err != nil || at.Step != 0 {
+			t.Errorf("%+v, %v", at, err)
+		}
+		if d := <-s.Departures(); d != (Departure{1, "SIGTERM"}) {
+			t.Errorf("%+v", d)
+		}
+		for range 2 {
+			if !s.Rejoin() {
+				t.Fatal("the ranks cannot leave")
+			}
+		}
+		all.Wait()
+		for r, m := range s.members {
+			var rejoin *RejoinError
+			if !errors.As(errs[r], &rejoin) || rejoin.Step != done[0] || done[r] != done[0] {
+				t.Errorf("rank %d: %d steps, %v", r, done[r], errs[r])
+			}
+			select {
+			case <-s.Rejoined():
+				t.Errorf("all have left before rank %d", r)
+			default:
+			}
+			m.Leave("")
+		}
+		<-s.Rejoined()
+		if len(s.Stopping()) > 0 {
+			t.Error("the job stops")
+		}
+	})
+}

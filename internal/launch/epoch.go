@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,21 +17,29 @@ import (
 // With Config.MinRanks a job continues after the loss of a rank, in a new epoch with its own ticket
 // and coordinator: no connection of an earlier epoch is accepted. The other ranks leave the ended
 // epoch, read their next place from a pipe (Places), and join again in the same process. New
-// processes take the places without a rank.
+// processes take the places without a rank. An epoch also ends after a step on which all ranks
+// agree, if a rank is asked to leave the job.
 
-// epoch is the membership of the ranks between two losses.
+// epoch is the membership of the ranks between two changes.
 type epoch struct {
 	number   int
 	began    time.Time
-	losses   []*LostProcessError // losses since all ranks had last joined
+	losses   []*LostProcessError // losses and departures since all ranks had last joined
 	lostAt   time.Time           // time of the first of them
 	killedAt time.Time           // time of the lost process's kill; zero: it had ended
+	ending   bool                // all ranks have been asked to leave, and to join again
 
-	lost     <-chan error // channels of the coordinator; nil channels without a coordinator
-	stopping <-chan cluster.StoppedError
-	complete <-chan struct{}
-	former   []*cluster.Coordinator // of earlier epochs, which inform late ranks of the end
+	lost       <-chan error // channels of the coordinator; nil channels without a coordinator
+	stopping   <-chan cluster.StoppedError
+	complete   <-chan struct{}
+	departures <-chan cluster.Departure
+	rejoined   <-chan struct{}
+	former     []*cluster.Coordinator // of earlier epochs, which inform late ranks of the end
 }
+
+// changePause is the time to collect changes, such as signals to several processes, and between
+// attempts while ranks start.
+const changePause = 100 * time.Millisecond
 
 // nextPlaces returns the present rank of each rank of the next epoch, or -1 for a new process.
 // present are the remaining ranks of size; lost ones are gone, and the rest has finished. Ranks
@@ -63,8 +72,8 @@ func (j *job) coordinate() error {
 	if e.number++; j.coordinator != nil {
 		e.former = append(e.former, j.coordinator)
 	}
-	j.coordinator, e.began, e.killedAt = c, time.Now(), time.Time{}
-	e.lost, e.stopping, e.complete = c.Lost(), c.Stopping(), c.Complete()
+	j.coordinator, e.began, e.killedAt, e.ending = c, time.Now(), time.Time{}, false
+	e.lost, e.stopping, e.complete, e.departures, e.rejoined = c.Lost(), c.Stopping(), c.Complete(), c.Departures(), c.Rejoined()
 	return nil
 }
 
@@ -90,20 +99,32 @@ func (j *job) continues() bool {
 		e.killedAt = time.Now()
 		return true
 	}
+	return j.nextEpoch(p, lost.Reason)
+}
+
+// nextEpoch begins the next epoch after the loss of a process, with the coordinator's reason, or,
+// with nil, after all ranks have left. The result is false if the job ends. j.placing is held.
+func (j *job) nextEpoch(p *process, why string) bool {
 	var present []int
-	before := len(e.losses)
+	e, lost := &j.epoch, 0
 	for _, q := range j.procs {
+		reason := ""
+		if q == p {
+			reason = why
+		}
 		switch {
-		case !q.gone && !j.coordinator.HasLeft(q.number):
+		case q.leaves != "" && q != p && (!q.gone || q.how == ""):
+			lost++
+			e.losses = append(e.losses, &LostProcessError{Name: q.name(), Leaves: q.leaves})
+		case !q.gone && (e.ending || !j.coordinator.HasLeft(q.number)):
 			present = append(present, q.number)
-		case q == p:
-			e.losses = append(e.losses, j.lostProcess(q, lost.Reason))
-		case q.how != "" && !q.continuedWithout:
-			e.losses = append(e.losses, j.lostProcess(q, ""))
+		case q == p || q.gone && q.how != "" && !q.continuedWithout:
+			lost++
+			e.losses = append(e.losses, j.lostProcess(q, reason))
 		}
 	}
-	from := nextPlaces(len(j.procs), len(e.losses)-before, j.cfg.MinRanks, present)
-	if j.cfg.Stateful && (len(present)+len(e.losses)-before < len(j.procs) || !j.lead(from)) {
+	from := nextPlaces(len(j.procs), lost, j.cfg.MinRanks, present)
+	if j.cfg.Stateful && (len(present)+lost < len(j.procs) || !j.lead(from)) {
 		return false // a rank has finished, or the state is lost
 	}
 	role, spec, ok := j.cfg.Continue(e.losses, len(from))
@@ -131,6 +152,62 @@ func (j *job) lead(from []int) bool {
 	return true
 }
 
+// asked notes that a rank is asked to leave the job, which continues without the rank.
+func (j *job) asked(d cluster.Departure) {
+	j.procs[d.Rank].leaves = d.Reason
+	j.change.Reset(changePause)
+}
+
+// departing returns the signal of a rank that is asked to leave, "" without any, and reports
+// whether all ranks are.
+func (j *job) departing() (why string, all bool) {
+	all = true
+	for _, p := range j.procs {
+		why, all = cmp.Or(why, p.leaves), all && p.leaves != ""
+	}
+	return why, all
+}
+
+// changeMembers has all ranks leave after the same step if one of them is asked to leave, and stops
+// the job if all are, or if the launcher was asked to during a change.
+func (j *job) changeMembers() {
+	e := &j.epoch
+	why, all := j.departing()
+	switch {
+	case e.ending || j.next.begun() || j.interrupted || j.verdict() != nil:
+	case j.stopRequest != nil:
+		if !j.coordinator.Stop(j.stopRequest.Reason) {
+			j.change.Reset(changePause)
+		}
+	case all:
+		j.told(why)
+	case why == "":
+	default:
+		if e.ending = j.coordinator.Rejoin(); !e.ending {
+			j.change.Reset(changePause)
+		}
+	}
+}
+
+// rejoin begins the next epoch when all ranks have left the epoch before.
+func (j *job) rejoin() {
+	j.placing.Lock()
+	defer j.placing.Unlock()
+	if j.epoch.rejoined = nil; j.next.begun() {
+		return
+	}
+	if len(j.epoch.losses) == 0 {
+		j.epoch.lostAt = time.Now()
+	}
+	if why, all := j.departing(); all {
+		j.told(why) // new processes save the run
+	}
+	if !j.nextEpoch(nil, "") {
+		j.fault = cmp.Or(j.fault, errors.New("launch: the job cannot continue with other ranks"))
+		j.next.hurry()
+	}
+}
+
 // begin begins an epoch, in which the process of rank from[r] becomes rank r. j.placing is held.
 func (j *job) begin(from []int, role Role, spec string) error {
 	j.screen.close() // ends an unfinished line of rank 0
@@ -149,9 +226,6 @@ func (j *job) begin(from []int, role Role, spec string) error {
 			j.move(old[was], rank, rebind)
 		}
 	}
-	for _, p := range old {
-		p.past = !slices.Contains(j.procs, p)
-	}
 	for n := len(from); n < len(old); n++ {
 		j.cfg.Sight.Set(n, ProcessInfo{})
 	}
@@ -164,10 +238,16 @@ func (j *job) begin(from []int, role Role, spec string) error {
 		}
 	}
 	for _, p := range old {
-		if p.gone {
+		p.past = !slices.Contains(j.procs, p)
+		switch {
+		case p.gone:
 			_ = errors.Join(p.memory.Close(), p.places.Close()) // no black box needs the record
+		case p.past:
+			_ = p.places.Close() // ends the process
+			time.AfterFunc(giveUp, func() { p.signal(syscall.SIGKILL) })
 		}
 	}
+	j.change.Reset(changePause)
 	return nil
 }
 

@@ -46,6 +46,7 @@ type job struct {
 	interrupted bool                  // the context ended while processes ran, or ranks asked to stop could not stop in good order
 	stopRequest *cluster.StoppedError // request to stop; nil: the context ended
 	late        *time.Timer           // timer for processes that were asked to stop
+	change      *time.Timer           // timer of changeMembers
 
 	mu    sync.Mutex
 	first *process // first process that died uncommanded
@@ -296,9 +297,9 @@ func (j *job) judge(p *process) {
 		}
 	case p.how == "":
 		j.coordinator.MarkEnded(p.number)
-	case j.stopped(p):
+	case !j.epoch.ending && j.stopped(p):
 		p.stopped = true
-	case (!p.role.isMain || j.cfg.MinRanks > 0) && j.coordinator.HasLeft(p.number): // not needed any more
+	case (!p.role.isMain || j.cfg.MinRanks > 0) && j.coordinator.HasLeft(p.number) && !j.epoch.ending: // not needed any more
 		p.continuedWithout = true
 		j.cfg.Report(p.loss() + "; it had already left the job, which does not need it")
 	default:
@@ -331,9 +332,10 @@ func (j *job) signal(sig syscall.Signal) {
 // supervise returns when all processes have ended. After a death, a lost rank or the end of ctx,
 // the remaining processes get a grace period (not for ctx), then SIGTERM, then SIGKILL.
 func (j *job) supervise(ctx context.Context) error {
-	j.next, j.late = newEscalation(), stoppedTimer()
+	j.next, j.late, j.change = newEscalation(), stoppedTimer(), stoppedTimer()
 	defer j.next.stop()
 	defer j.late.Stop()
+	defer j.change.Stop()
 	look := time.NewTicker(j.looks())
 	defer look.Stop()
 	done := ctx.Done()
@@ -349,6 +351,12 @@ func (j *job) supervise(ctx context.Context) error {
 			}
 		case <-j.epoch.complete:
 			j.joined()
+		case d := <-j.epoch.departures:
+			j.asked(d)
+		case <-j.change.C:
+			j.changeMembers()
+		case <-j.epoch.rejoined:
+			j.rejoin()
 		case <-done:
 			done = nil
 			j.cancelled()

@@ -130,14 +130,16 @@ type Config struct {
 	// Guard is the command line of a process that calls Watchdog with its stdin; nil means none.
 	Guard []string
 	// MinRanks, if not 0, makes a job of ranks of this host, without other roles, continue after
-	// losses of ranks: with fewer ranks, or with at least MinRanks by new processes. The ranks read
-	// their next places (Places) and join again. 0 means that the first loss ends the job.
+	// losses of ranks, and after signals that ask ranks to leave: with fewer ranks, or with at
+	// least MinRanks by new processes. The ranks read their next places (Places) and join again. 0
+	// means that the first loss ends the job.
 	MinRanks int
 	// Stateful means that only the ranks have the job's state: a rank with the state becomes the
 	// rank 0 of the next epoch, and the job ends if no rank has it, or if a rank is late.
 	Stateful bool
 	// Continue, needed with MinRanks, decides whether the job continues with a number of ranks,
-	// after the losses since all ranks had last joined. The result is their role and JobSpec.
+	// after the losses and departures since all ranks had last joined. The result is their role and
+	// JobSpec.
 	Continue func(losses []*LostProcessError, ranks int) (role Role, jobSpec string, ok bool)
 	// OnContinue, needed with MinRanks, is called when all these ranks have joined, with the time
 	// since the first loss.
@@ -236,7 +238,7 @@ func (c *Config) coordinate() (*cluster.Coordinator, error) {
 	members := c.members()
 	out, err := cluster.NewCoordinator(cluster.CoordinatorConfig{
 		Listener: listener, WorldSize: members, Servers: members - c.Roles[0].Count, HostRank: -1, Ticket: c.Ticket, TLS: c.TLS, Version: c.Version,
-		Times: c.Times, SlowAfter: c.SlowAfter, Early: c.Snapshots != nil, Report: c.Report,
+		Times: c.Times, SlowAfter: c.SlowAfter, Early: c.Snapshots != nil, Rejoin: c.MinRanks > 0 && !c.Stateful, Report: c.Report,
 	})
 	if err != nil {
 		_ = listener.Close()

@@ -18,6 +18,7 @@ type LostProcessError struct {
 	Rank       int            // number among ranks and servers in the mesh; -1 outside the mesh
 	ExitStatus string         // "killed by signal 9 (SIGKILL)", "exit status 3", "no sign of life for 10s"
 	Failed     string         // error reported by the process before the end, or ""
+	Leaves     string         // signal that asked the process to leave a job that goes on; "": a loss
 	Tail       []string       // last lines of output
 	Ranks      int            // number of training ranks; higher numbers are servers
 	Affected   []failure.Exit // ends of the other members, as reported or as seen by the launcher

@@ -47,11 +47,12 @@ type process struct {
 	reportRead chan struct{} // closed at the end of the reports
 	places     *os.File      // pipe for the process's next places; nil: none
 
-	continuedWithout bool // the job continues without this process
-	stopped          bool // ended as agreed by all ranks
-	gone             bool // ended and judged; job.placing is held, as for past and late
-	past             bool // without a place in the present epoch
-	late             bool // killed because it has not joined again
+	continuedWithout bool   // the job continues without this process
+	stopped          bool   // ended as agreed by all ranks
+	gone             bool   // ended and judged; job.placing is held, as for past and late
+	past             bool   // without a place in the present epoch
+	late             bool   // killed because it has not joined again
+	leaves           string // signal that asks a rank to leave the job; "": none
 
 	memoryLack func() string // returns the reason of a kill for lack of memory, or ""; nil: unknown
 

@@ -21,6 +21,11 @@ func (j *job) told(name string) {
 	if j.stopRequest == nil { // else the ranks have agreed, after a signal to one of them
 		j.stopRequest = &cluster.StoppedError{Reason: name, Step: -1}
 	}
+	if j.epoch.ending || len(j.epoch.losses) > 0 {
+		j.late.Reset(j.cfg.StopWithin) // changeMembers stops the ranks of the next epoch
+		j.change.Reset(changePause)
+		return
+	}
 	if j.coordinator != nil && j.coordinator.Stop(name) {
 		if j.leading > 0 { // else all ranks have ended, and servers have a limit of their own
 			j.late.Reset(j.cfg.StopWithin)
