@@ -71,14 +71,13 @@ var places bindings.Places
 //export borderJoin
 func borderJoin(o *C.ringo_options, out **C.ringo_job, f *C.border_fault) (code C.int) {
 	defer guard(f, &code)
-	find := lookup
-	var err error
-	if o.size == 0 {
-		if find, err = places.Next(lookup); err != nil {
-			return report(f, err)
+	cfg, err := placeOf(o).Config(lookup)
+	if err == nil && o.size == 0 {
+		var next func(string) (string, bool)
+		if next, err = places.Next(lookup); err == nil {
+			cfg, err = placeOf(o).Config(next)
 		}
 	}
-	cfg, err := placeOf(o).Config(find)
 	if err != nil {
 		return report(f, err)
 	}

@@ -224,6 +224,33 @@ static void many(ringo_group *group) {
   }
 }
 
+/* What ringo_serve_part refuses, before it calls a function of the part. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+static int never_opened(void *context, const char *about, ringo_part_memory *memory, char *error, size_t room) { CHECK(0, "open is called"); }
+static int never_run(void *context, ringo_micro_batch *micro_batch, char *error, size_t room) { CHECK(0, "run is called"); }
+static int never_updated(void *context, double rate, float scale, char *error, size_t room) { CHECK(0, "update is called"); }
+static int never_synced(void *context, int action, char *error, size_t room) { CHECK(0, "sync is called"); }
+#pragma GCC diagnostic pop
+
+static void refused_parts(void) {
+  ringo_options o = RINGO_OPTIONS_INIT;
+  o.size = 2, o.ticket = "secret with a typing mistake";
+  ringo_part p = {.struct_size = sizeof p, .open = never_opened, .run = never_run, .update = never_updated};
+  WANT(RINGO_ERROR_INVALID, ringo_serve_part(&o, NULL, NULL));
+  WANT(RINGO_ERROR_INVALID, ringo_serve_part(&o, NULL, &p));
+  CHECK(strstr(ringo_last_error(), "needs struct_size, open, run, update and sync"), "the missing function is not told");
+  p.sync = never_synced;
+  WANT(RINGO_ERROR_INVALID, ringo_serve_part(&o, "{", &p));
+  WANT(RINGO_ERROR_INVALID, ringo_serve_part(&o, "{\"none\": 1}", &p));
+  WANT(RINGO_ERROR_INVALID, ringo_serve_part(&o, NULL, &p));
+  CHECK(strstr(ringo_last_error(), "the settings have no addresses"), "the missing addresses are not told");
+  WANT(RINGO_ERROR_INVALID, ringo_serve_part(&o, "{\"addresses\": [\"127.0.0.1:1\"]}", &p));
+  CHECK(strstr(ringo_last_error(), "64 hexadecimal"), "the wrong ticket is not told");
+  o.struct_size = p.struct_size = 0;
+  WANT(RINGO_ERROR_INVALID, ringo_serve_part(&o, NULL, &p));
+}
+
 /* What is wrong is refused by all ranks alike, starts nothing, and leaves the group as it was. */
 static void misuse(ringo_job *job) {
   ringo_group *all = ringo_world(job), *other = (ringo_group *)1;
@@ -405,6 +432,7 @@ int main(int argc, char **argv) {
   groups(job, 37);
   halves();
   misuse(job);
+  refused_parts();
   OK(ringo_barrier(all));
   OK(ringo_leave(job));
   WANT(RINGO_ERROR_INVALID, ringo_rank(job));

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _job
-from .._errors import RingoError
+from .._errors import InvalidError, RingoError
 from .._job import Job
 from . import _device
 from ._process_group import ProcessGroup
@@ -273,7 +273,7 @@ def _prepare(timeout: timedelta | None, asked: dict[str, int]) -> None:
     if os.environ.get("WORLD_SIZE") == "1" and _shared is not None:
         return
     seconds = timeout.total_seconds() if timeout else 600.0
-    job = _job.join(timeout=seconds)
+    job = _place(seconds)
     if asked != {name: value for name, value in (("rank", job.rank), ("world_size", job.size)) if name in asked}:
         job.leave()
         text = ", ".join(f"{name} {value}" for name, value in asked.items())
@@ -286,6 +286,18 @@ def _prepare(timeout: timedelta | None, asked: dict[str, int]) -> None:
         _place_store(job)
     os.environ.update(RANK=str(job.rank), WORLD_SIZE=str(job.size), LOCAL_RANK=str(job.local_rank))
     _prepared, _launched = job, weakref.ref(job)
+
+
+def _place(seconds: float) -> Job:
+    """Joins the job of a launcher. With --min-np another rank may be lost before all have joined: the next place follows."""
+    lost: RingoError | None = None
+    while True:
+        try:
+            return _job.join(timeout=seconds)
+        except RingoError as fault:
+            if "RINGO_PLACES_FD" not in os.environ or isinstance(fault, InvalidError):
+                raise lost or fault
+            lost = fault
 
 
 def _place_store(job: Job) -> None:
