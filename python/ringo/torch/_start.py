@@ -199,6 +199,7 @@ def _own_address() -> str:
 
 _STORE = ("MASTER_ADDR", "MASTER_PORT")  # variables by which PyTorch's store is found
 _PLACE = ("RANK", "WORLD_SIZE")
+_STORE_WAIT = 15.0  # seconds for all ranks that have just joined to meet at PyTorch's store
 
 
 def env(url: str, **more: Any) -> Iterator[tuple[Any, int, int]]:
@@ -216,6 +217,8 @@ def env(url: str, **more: Any) -> Iterator[tuple[Any, int, int]]:
     mine = (*(os.environ.get(name) for name in (*_STORE, *_PLACE)), url)
     if _shared is None or _shared.key != mine:
         _shared = None  # before another store listens at its port
+        if _prepared is not None and "RINGO_PLACES_FD" in os.environ:
+            more = {**more, "timeout": timedelta(seconds=_STORE_WAIT)}  # a lost rank 0 never listens
         _shared = _Shared(mine, url, more)
     yield _shared.next()
 

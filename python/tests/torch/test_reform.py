@@ -68,7 +68,7 @@ class Reform(unittest.TestCase):
                 others.append(line)
                 continue
             step, size = map(int, found.groups())
-            self.assertIn(step - before[0], (0, 1) if last else (1,), line)
+            self.assertIn(step - before[0], (0, 1, 2) if last else (1,), line)  # 2: rank 0 was killed before it had printed a step
             if last:
                 last = [] if step > before[0] else last
             if step in victims:
