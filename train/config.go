@@ -308,6 +308,7 @@ func (c Config) Validate() error {
 	f.Add(c.Threads < 1 || c.Threads > MaxThreads, "training.threads", "%d: want 1 to %d", c.Threads, MaxThreads)
 	if !c.hasSet {
 		f.Join(c.dataOf().Validate())
+		f.Add(c.Checkpoint.Resume && c.Data == "" && c.TrainFile == "", "checkpoint.resume", "%q has no checkpoint to take the data from: check the name of the folder", c.Checkpoint.Dir)
 	}
 	f.Add(c.AUCWindow < 0 || c.AUCWindow > maxAUCWindow, aucWindow, "%d: want 1 to %d samples, or 0 for %d", c.AUCWindow, maxAUCWindow, usualAUCWindow)
 	f.Add(c.LogEvery < 0, "output.log-every", "%d: want at least 1 step, or 0", c.LogEvery)

@@ -55,6 +55,7 @@ func TestResumeWithMoreRows(t *testing.T) {
 		t.Fatalf("status %d, %s%s", status, out, errs)
 	}
 	rowsOf(t, file, 5, 2100, "", nil)
+	checkRefused(t, exitUsage, "train mlp --resume --checkpoint "+run+"-mistyped", "no data", `--resume "`+run+`-mistyped" has no checkpoint to take the data from`)
 	checkRefused(t, exitFailed, "train mlp --resume --checkpoint "+run, "--epochs 3: ", "has 3 whole epochs, and none remains for the new samples: raise it")
 	for _, np := range []string{"1", "2", "3"} {
 		var sums []string
