@@ -36,13 +36,9 @@ func TestInjectedFaults(t *testing.T) {
 	for _, k := range []kind{kindReduceScatter, kindReduce, kindGather, kindScatter, kindAllToAll, kindAllToAllV, kindSend} {
 		operations[k.String()] = func(g *Group) error { return errors.Join(runOf(k, g, 40), Barrier(g)) }
 	}
-	every := 4
-	if testing.Short() {
-		every = 12
-	}
 	for name, run := range operations {
 		for rank := range size {
-			for nth := 1; nth < 50; nth += every {
+			for nth := 1; nth < 50; nth += 6 {
 				for _, rule := range []fault.Rule{
 					{Rank: rank, Peer: fault.Any, Op: fault.Send, Nth: nth, Do: fault.Fail},
 					{Rank: rank, Peer: fault.Any, Op: fault.Receive, Nth: nth, Do: fault.Fail},

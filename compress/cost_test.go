@@ -4,9 +4,6 @@ import "testing"
 
 // Every kind of chain has costs, of payloads that are as long as they must be.
 func TestMeasureCosts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long groups, without threads")
-	}
 	for i, stages := range [][]Stage{{DLGS{Ratio: 0.01}}, {TopK{0.1}, FP16{}}, {BF16{}}, {TopK{0.96}, FP16{}}} {
 		values := 4 * costLongest
 		if i > 0 { // the limit does not depend on the chain

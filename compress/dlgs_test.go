@@ -109,9 +109,6 @@ func checkDLGS(t *testing.T, w *Workspace, r *rand.Rand, s *Sparse, v vector, n 
 // Whatever gradients do, what a period sends is within a quarter of what was asked for,
 // and a threshold that stays sends much more while what is kept still grows.
 func TestDLGSKeepsItsDensity(t *testing.T) {
-	if testing.Short() {
-		t.Skip("one goroutine computes for seconds")
-	}
 	scenes := map[string]func(step int) float64{
 		"steady":  func(int) float64 { return 1 },
 		"fading":  func(step int) float64 { return math.Pow(0.97, float64(step)) },
@@ -172,9 +169,6 @@ func densities(n, periods int, mean float64, scale func(step int) float64, c DLG
 // Gradients may differ from step to step: each sends about what was asked for, where a
 // threshold that stays sends anything.
 func TestDLGSLooks(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long groups, without threads")
-	}
 	const n, steps = 200_000, 3 * DefaultEvery
 	for ratio, most := range map[float64]float64{0.01: 2.2, 0.1: 1.3} { // of the one the sample has 40 entries
 		worst := map[Rule]float64{}

@@ -102,9 +102,6 @@ func TestExactByCounting(t *testing.T) {
 
 // More values than fit any sample's luck, and a k of one.
 func TestExactOfManyValues(t *testing.T) {
-	if testing.Short() {
-		t.Skip("sorts 4 Mi values")
-	}
 	const n = 4<<20 + 13
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, v := range []vector{vectors[0], vectors[3]} {

@@ -124,9 +124,6 @@ func TestGenerateCriteo(t *testing.T) {
 
 // There is something to learn, and it is the same in both parts.
 func TestGeneratedCriteoIsLearnable(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a classifier of 20,000 rows; TestGenerateIsDeterministic has the threads")
-	}
 	m, err := clicks.LearnCriteoRows("f", bytes.NewReader(sample(t)), clicks.SampleRows)
 	if err != nil {
 		t.Fatal(err)

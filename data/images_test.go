@@ -70,9 +70,6 @@ func BenchmarkFill(b *testing.B) { // a batch of 64
 // A linear classifier learns something, but nowhere near 90 %. The whole set,
 // trained to the end (25 epochs), gives it 74 %; a part of it keeps this quick.
 func TestSyntheticMNISTIsNotLinear(t *testing.T) {
-	if testing.Short() {
-		t.Skip("trains on one goroutine")
-	}
 	train, test := images.SyntheticMNIST(1, 4000, 1000)
 	accuracy := linearAccuracy(t, newPixels(train, images.MNISTStatistics()), newPixels(test, images.MNISTStatistics()), 10, 4, 0.0005)
 	t.Logf("softmax regression: %.4f", accuracy)

@@ -57,9 +57,6 @@ func linearAccuracy(t *testing.T, train, eval Source, classes, epochs int, lr fl
 }
 
 func TestSyntheticCIFAR(t *testing.T) {
-	if testing.Short() {
-		t.Skip("trains on one goroutine")
-	}
 	open := func(seed uint64, train int) *Dataset {
 		set, err := Open("cifar10", Config{Dir: Synthetic, Seed: seed, TrainLimit: train, EvalLimit: 300})
 		if err != nil {
@@ -97,9 +94,6 @@ func TestSyntheticCIFAR(t *testing.T) {
 }
 
 func TestSyntheticImages(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a classifier of 2,000 images, without threads")
-	}
 	set, err := Open("imagenet", Config{Dir: Synthetic, Seed: 1, ImageSize: 12, TrainLimit: 2000, EvalLimit: 300})
 	if err != nil {
 		t.Fatal(err)

@@ -253,9 +253,6 @@ func TestBadValues(t *testing.T) {
 // A tensor of more than 4 Mi values, one beside it, and a share of which a single
 // entry is left.
 func TestLargeTensor(t *testing.T) {
-	if testing.Short() {
-		t.Skip("four million values, chosen from on one goroutine")
-	}
 	const large = 4<<20 + 1
 	layers := []bucket.Param{{Name: "large", Len: large + 15, Pad: 15}, {Name: "one", Offset: large + 15, Len: 16, Pad: 15}}
 	for _, s := range []Strategy{TopK, DLGS} {

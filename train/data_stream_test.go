@@ -77,34 +77,33 @@ func streaming(dir string) Config {
 // checkpoints ends with the same bits.
 func TestStreamResume(t *testing.T) {
 	for _, np := range []int{1, 2} {
-		for _, accumulation := range []int{1, 2} {
-			cfg := streaming(clickFiles(t))
-			cfg.Exchange.Accumulation = accumulation
-			if accumulation == 2 {
-				cfg.Partition = PartitionFiles
-			}
-			want, whole := onRanks(t, np, cfg)
-			// What is bad does not count, and what may be does.
-			if most := (300/np + 8*accumulation - 1) / (8 * accumulation); whole.info.TrainSamples != 300 || whole.info.StepsPerEpoch > most || whole.info.StepsPerEpoch < most-3 {
-				t.Fatalf("%d rows, %d steps, want at most %d", whole.info.TrainSamples, whole.info.StepsPerEpoch, most)
-			}
-			if l := want.LeftOut; np == 1 && (len(l) != 1 || l[0].Count != 2 || len(l[0].Names) != 2) {
-				t.Errorf("left out %v, want 2 bad lines", l)
-			}
-			saving := cfg
-			saving.Threads, saving.Checkpoint = 3, Checkpoint{Dir: t.TempDir(), Every: 3, Keep: 1000}
-			saved, rec := onRanks(t, np, saving)
-			checkSame(t, fmt.Sprintf("np %d, 3 threads", np), saved, rec.epochs, want, whole.epochs)
-			files, _ := filepath.Glob(filepath.Join(saving.Checkpoint.Dir, "*"))
-			if len(files) < 4 {
-				t.Fatalf("%d checkpoints", len(files))
-			}
-			for _, file := range files {
-				again := saving
-				again.Checkpoint.Dir, again.Checkpoint.Resume, again.Threads = onlyFile(t, file), true, 2
-				got, rec := onRanks(t, np, again)
-				checkSame(t, fmt.Sprintf("np %d, from %s", np, filepath.Base(file)), got, rec.epochs, want, whole.epochs)
-			}
+		accumulation := np
+		cfg := streaming(clickFiles(t))
+		cfg.Exchange.Accumulation = accumulation
+		if accumulation == 2 {
+			cfg.Partition = PartitionFiles
+		}
+		want, whole := onRanks(t, np, cfg)
+		// What is bad does not count, and what may be does.
+		if most := (300/np + 8*accumulation - 1) / (8 * accumulation); whole.info.TrainSamples != 300 || whole.info.StepsPerEpoch > most || whole.info.StepsPerEpoch < most-3 {
+			t.Fatalf("%d rows, %d steps, want at most %d", whole.info.TrainSamples, whole.info.StepsPerEpoch, most)
+		}
+		if l := want.LeftOut; np == 1 && (len(l) != 1 || l[0].Count != 2 || len(l[0].Names) != 2) {
+			t.Errorf("left out %v, want 2 bad lines", l)
+		}
+		saving := cfg
+		saving.Threads, saving.Checkpoint = 3, Checkpoint{Dir: t.TempDir(), Every: 3, Keep: 1000}
+		saved, rec := onRanks(t, np, saving)
+		checkSame(t, fmt.Sprintf("np %d, 3 threads", np), saved, rec.epochs, want, whole.epochs)
+		files, _ := filepath.Glob(filepath.Join(saving.Checkpoint.Dir, "*"))
+		if len(files) < 4 {
+			t.Fatalf("%d checkpoints", len(files))
+		}
+		for _, file := range files {
+			again := saving
+			again.Checkpoint.Dir, again.Checkpoint.Resume, again.Threads = onlyFile(t, file), true, 2
+			got, rec := onRanks(t, np, again)
+			checkSame(t, fmt.Sprintf("np %d, from %s", np, filepath.Base(file)), got, rec.epochs, want, whole.epochs)
 		}
 	}
 }

@@ -41,7 +41,8 @@ func TestSnapshots(t *testing.T) {
 					}
 					return nil
 				}
-				_, err := runOn(snapshot.With(job.Context(), memory), job, watched(own, new(recorder)), nil)
+				mine := *memory // as in another process
+				_, err := runOn(snapshot.With(job.Context(), &mine), job, watched(own, new(recorder)), nil)
 				return err
 			})
 			if !errors.Is(err, errLost) {
@@ -77,7 +78,8 @@ func onMemory(t *testing.T, np int, cfg Config, memory *snapshot.Memory) (sum Su
 		if job.Rank() == 0 {
 			own = rec
 		}
-		s, err := runOn(snapshot.With(job.Context(), memory), job, watched(cfg, own), nil)
+		mine := *memory
+		s, err := runOn(snapshot.With(job.Context(), &mine), job, watched(cfg, own), nil)
 		if job.Rank() == 0 {
 			sum = s
 		}

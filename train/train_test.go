@@ -150,9 +150,6 @@ func TestEvents(t *testing.T) {
 // One worker that is fed the union of two workers' batches follows the same
 // losses over 100 steps.
 func TestUnionOfBatches(t *testing.T) {
-	if testing.Short() {
-		t.Skip("100 steps of numbers; others train on two ranks")
-	}
 	const steps, batch = 100, 16
 	images := synthetic(t, 3, 2*steps*batch)
 	cfg := Defaults(zoo("mnist"), data.Synthetic)

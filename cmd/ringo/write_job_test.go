@@ -21,7 +21,7 @@ func TestWrittenJobsRepeat(t *testing.T) {
 		"another optimizer": mlp + "--optimizer adamw --warmup 10 --lr-schedule cosine:0.0001 --accumulate 2",
 		"dlgs":              mlp + "--strategy dlgs --spars 0.1 --set exchange.dlgs-every=7 --momentum 0 --set exchange.momentum-correction=0.9",
 		"auto":              mlp + "--strategy auto --spars 0.1",
-		"seeds":             mlp + "--strategy auto --spars 0.1 --set training.seeds=2",
+		"seeds":             mlp + "--tune --plan exact --set training.seeds=2",
 		"tuned":             mlp + "--tune --plan exact --transport tcp",
 		"partial":           mlp + "--strategy partialUpdate --set exchange.partitions=3 --np 3 --collective-algorithm ring",
 		"sum":               mlp + "--sync aggregate --servers 2 --strategy int8 --clip-norm 1",

@@ -116,9 +116,6 @@ func TestDatesAreGuessed(t *testing.T) {
 
 // TestInvalidDatesAreErrors: one value does not change a column of dates, also after 39,000 rows.
 func TestInvalidDatesAreErrors(t *testing.T) {
-	if testing.Short() {
-		t.Skip("160,000 rows, without threads")
-	}
 	var b strings.Builder
 	b.WriteString("x,when,y\n")
 	for i := range 40_000 {
