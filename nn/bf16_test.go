@@ -48,8 +48,9 @@ func TestBF16Layers(t *testing.T) {
 }
 
 // TestBF16Winograd compares gradients of Winograd convolutions with enough channels to round points
-// with those of fp32: the mean difference is below 2 % of the mean magnitude, and at least 0.1 %.
-// The result and the bias's gradient have the bits of fp32, and threads change no bits.
+// with those of fp32: the mean difference is 0.5 to 1.3 % of the mean magnitude, and 2.2 to 6.3
+// times that of the same convolution without Winograd in bf16, as docs/training.md has it. The
+// result and the bias's gradient have the bits of fp32, and threads change no bits.
 func TestBF16Winograd(t *testing.T) {
 	k := withBF16(t)
 	for c, w := range winogradCases {
@@ -62,6 +63,12 @@ func TestBF16Winograd(t *testing.T) {
 		for i := range want {
 			want[i] = slices.Clone(want[i])
 		}
+		tape = NewTape(TapeConfig{Kernels: k, Threads: 1})
+		var direct [4][]float32
+		direct[0], direct[1], direct[2], direct[3] = convRun(tape, implicitGEMM{}, c, true)
+		for i := range direct {
+			direct[i] = slices.Clone(direct[i])
+		}
 		var first [4][]float32
 		for _, threads := range []int{1, 2, 3} {
 			tape := NewTape(TapeConfig{Kernels: k, Threads: threads})
@@ -69,8 +76,9 @@ func TestBF16Winograd(t *testing.T) {
 			got[0], got[1], got[2], got[3] = convRun(tape, nil, c, true)
 			for i, name := range []string{"y", "dx", "dw", "db"} {
 				d, rounded := meanDistance(got[i], want[i]), i == 1 || i == 2
-				if rounded != (d > 0.001) || d > 0.02 {
-					t.Errorf("%v: %s is off by %.4f of its mean magnitude", w, name, d)
+				ratio := d / meanDistance(direct[i], want[i])
+				if rounded && (d < 0.0045 || d > 0.0135 || ratio < 2.15 || ratio > 6.35) || !rounded && d != 0 {
+					t.Errorf("%v: %s is off by %.4f of its mean magnitude, %.2f times as far as without Winograd", w, name, d, ratio)
 				}
 				if threads == 1 {
 					first[i] = slices.Clone(got[i])
