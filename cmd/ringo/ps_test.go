@@ -223,3 +223,22 @@ func TestKeepUsage(t *testing.T) {
 	checkRefused(t, exitFailed, "ps show "+dir, "has no folder server-0: want the folder of a job's servers")
 	checkRefused(t, exitFailed, "ps show "+filepath.Join(dir, "none"), "no such file or directory")
 }
+
+// TestRefusedJobLeavesNoServer: a job of more servers than another in the same folder is refused,
+// and the other job's folder is as before.
+func TestRefusedJobLeavesNoServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	line := fewClicks + "--np 1 --sync bsp --ps-durability checkpoint --ps-dir " + dir
+	runSummary(t, line+" --servers 1")
+	status, _, errs := command(t, line+" --servers 2")
+	if status != exitFailed {
+		t.Errorf("status %d", status)
+	}
+	checkHolds(t, "stderr", errs, "server-0/JOB: the folder is of another ", "choose another", "ps.init-from")
+	status, out, errs := command(t, "ps show "+dir)
+	if status != 0 {
+		t.Fatal(errs)
+	}
+	checkHolds(t, "ps show", out, dir+": 1 server of job")
+}

@@ -278,6 +278,11 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 	} else if s.cfg.Begin != nil && len(s.from) == 0 && !begun {
 		below.Begin = s.beginRows
 	}
+	if c.Durability != engine.None {
+		if err := engine.CheckSiblings(c.Dir, c.Job); err != nil {
+			return nil, err
+		}
+	}
 	t, err := tiers.Open(below, sc)
 	if err != nil {
 		return nil, err

@@ -119,6 +119,19 @@ func TestSaveFails(t *testing.T) {
 	}
 }
 
+// A new server next to one of another job is refused; one of the same job, or with a folder, is not.
+func TestCheckSiblings(t *testing.T) {
+	dir, s := t.TempDir(), whole(2)
+	first, second := filepath.Join(dir, "server-0"), filepath.Join(dir, "server-1")
+	must(t, CheckSiblings(first, "a"))
+	must(t, open(t, Config{Job: "a", Servers: 2, Trainers: 2, Mode: Async, Durability: WAL, Dir: first}, s).Close())
+	if err := CheckSiblings(second, "b"); err == nil || !strings.Contains(err.Error(), IdentityPath(first)+": the folder is of another job, a, not b") {
+		t.Errorf("a server of another job: %v", err)
+	}
+	must(t, CheckSiblings(first, "b")) // Open compares the folder's own job
+	must(t, CheckSiblings(second, "a"))
+}
+
 // A directory of another server, job or schema is refused, and stays as it is.
 func TestForeignDirectory(t *testing.T) {
 	s := whole(2)

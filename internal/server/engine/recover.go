@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/ringo-ml/ringo/internal/dirlock"
@@ -112,6 +113,23 @@ func (e *Engine) claim() error {
 	}
 	e.folder = has.Folder
 	return e.mine(path, has)
+}
+
+// CheckSiblings returns an error if dir is new, and a folder next to it belongs to another job:
+// folders of two jobs together cannot be read.
+func CheckSiblings(dir, job string) error {
+	parent := filepath.Dir(dir)
+	all, err := os.ReadDir(parent)
+	if _, own := IdentityOf(dir); own == nil || err != nil {
+		return nil // the folder, or its creation, has the error
+	}
+	for _, f := range all {
+		dir := filepath.Join(parent, f.Name())
+		if has, err := IdentityOf(dir); err == nil && has.Job != job && f.Name() == "server-"+strconv.Itoa(has.Index) {
+			return fmt.Errorf("%s: the folder is of another job, %s, not %s: choose another parent folder; a new job can start from this one (ps.init-from)", IdentityPath(dir), has.Job, job)
+		}
+	}
+	return nil
 }
 
 // mine returns an error if a folder belongs to another server.
