@@ -33,7 +33,7 @@ type Header struct {
 	// Step is the number of steps since the run's beginning, and names the file.
 	Step int64 `json:"step"`
 	// Epoch is the number of completed epochs, and Position the number of completed steps of the
-	// next one.
+	// epoch after them.
 	Epoch    int64 `json:"epoch"`
 	Position int64 `json:"position"`
 	// NP is the number of ranks, and Strategy the name of the ranks' exchange strategy.
@@ -43,19 +43,20 @@ type Header struct {
 	Settings setting.Values `json:"settings,omitempty"`
 	// Shapes are arrays' shapes, if known, by name.
 	Shapes map[string][]int `json:"shapes,omitempty"`
-	// More holds further data by name.
+	// More has further entries by name; package checkpoint does not interpret them.
 	More map[string]string `json:"more,omitempty"`
 }
 
 // State is the content of a checkpoint.
 type State struct {
 	Header Header
-	// Arrays have unique names. They are written in place and must not change during the write.
+	// Arrays have unique names. Save writes them from their memory, so that they must not change
+	// during Save.
 	Arrays []Array
 	// Keep is the number of checkpoints left in the folder after Save, the ones of the highest
 	// steps; 0 keeps all. The new one always stays.
 	Keep int
-	// Spare are steps with checkpoints to keep in addition.
+	// Spare lists steps; their checkpoints are kept in addition to the newest Keep.
 	Spare []int64
 	// Create creates a new file for Save under a temporary name; path is the final name. nil means
 	// a file of the file system. Tests inject failing disks.
@@ -104,10 +105,10 @@ func Floats(name string, data []float32) Array {
 	return Array{name: name, kind: float32s, floats: data}
 }
 
-// Passing is an array of n float32 that is never whole in memory, such as data of another machine.
-// It is streamed in parts, in order: Save calls pass to fill each part, File.Read to deliver each.
-// An error of pass ends the operation. All parts of an array but the last have the same length:
-// PassingPart.
+// Passing is an array of n float32 that is never whole in memory, such as data from another
+// machine. Save calls pass, in order, to fill each part; File.Read calls pass with each part that
+// it has read. An error of pass ends the operation. All parts of an array but the last have the
+// same length: PassingPart.
 func Passing(name string, n int, pass func(part []float32) error) Array {
 	return Array{name: name, kind: float32s, n: n, pass: pass}
 }
@@ -120,8 +121,8 @@ func (a Array) buffer() []float32 {
 	return make([]float32, min(a.n, PassingPart))
 }
 
-// window returns the array that holds values [lo, hi) during a write or read, and the index of
-// value lo: a itself, or, for a Passing array, the buffer room.
+// window returns an array that has values [lo, hi) during a write or read, and the index of value
+// lo in it: a itself, or, for a Passing array, the buffer room.
 func (a Array) window(lo, hi int, room []float32) (in Array, at int) {
 	if a.pass == nil {
 		return a, lo
@@ -156,8 +157,7 @@ type Info struct {
 // String returns a text such as "10 float32".
 func (i Info) String() string { return fmt.Sprintf("%d %s", i.Len, i.Kind) }
 
-// RankName is the name of an array of a single rank, such as "rank3/residual". Other ranks may skip
-// it.
+// RankName is the name of one rank's array, such as "rank3/residual". Other ranks may skip it.
 func RankName(rank int, name string) string { return fmt.Sprintf("rank%d/%s", rank, name) }
 
 // ofRank reports whether a name is from RankName.

@@ -56,8 +56,8 @@ func (s State) size(header []byte) int64 {
 	return n
 }
 
-// write writes a header and the arrays. If w fails, Passing arrays are
-// still streamed, because their senders must not wait.
+// write writes a header and the arrays. If w fails, it still calls the functions of Passing arrays,
+// because their senders must not wait.
 func write(w io.Writer, header []byte, arrays []Array) error {
 	out := &latched{w: w}
 	_, _ = out.Write(header) // out stores the error
@@ -76,7 +76,7 @@ func write(w io.Writer, header []byte, arrays []Array) error {
 	return out.err
 }
 
-// latched writes to w until an error, and then discards all data silently.
+// latched writes to w until the first error, and then discards all data.
 type latched struct {
 	w   io.Writer
 	err error
@@ -109,7 +109,7 @@ func (a Array) write(w io.Writer) error {
 	return err
 }
 
-// view returns values [lo, hi) as the bytes of the file, in their memory.
+// view returns values [lo, hi) as bytes for the file, in the same memory.
 func (a Array) view(lo, hi int) []byte {
 	switch a.kind {
 	case float32s:

@@ -110,10 +110,10 @@ func (f *File) place(at, size int64) error {
 	return nil
 }
 
-// Read fills the given arrays. A first error lists all arrays that are missing in the file, have
-// another kind or length there, or are only there, except for ranks' arrays. After a later error,
-// the arrays' values are undefined. A damaged file returns a *[DamageError]. Read needs no memory
-// except a small buffer.
+// Read fills the given arrays. If the names, kinds or lengths of arrays and file differ, Read
+// changes no array, and its error lists all differences; arrays of ranks (RankName) that only the
+// file has are no difference. After any other error, the arrays' values are undefined. A damaged
+// file returns a *[DamageError]. Read needs no memory except a small buffer.
 func (f *File) Read(arrays ...Array) error {
 	if err := f.fit(arrays, true); err != nil {
 		return fmt.Errorf("checkpoint: %s does not fit this run: %w", f.path, err)
@@ -121,7 +121,7 @@ func (f *File) Read(arrays ...Array) error {
 	return f.read(arrays)
 }
 
-// ReadSome is Read without the check for further arrays in the file.
+// ReadSome is Read, except that the file may have further arrays.
 func (f *File) ReadSome(arrays ...Array) error {
 	if err := f.fit(arrays, false); err != nil {
 		return fmt.Errorf("checkpoint: %s: %w", f.path, err)
@@ -229,7 +229,7 @@ type DamageError struct {
 	Offset int64
 	// Item describes the damage.
 	Item string
-	// Whole is the newest older undamaged checkpoint of the folder, or "".
+	// Whole is the path of the folder's newest older checkpoint without damage, or "".
 	Whole string
 }
 

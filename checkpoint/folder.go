@@ -89,8 +89,7 @@ func Save(dir string, s State) (path string, err error) {
 	return w.Finish()
 }
 
-// Written is a checkpoint with a complete file, not yet renamed or safe from a failure of the
-// machine.
+// Written is a checkpoint with a complete file, not yet renamed and perhaps not on the disk.
 type Written struct {
 	dir, path string
 	step      int64
@@ -100,8 +99,8 @@ type Written struct {
 	file      WriteFile
 }
 
-// Write is the first part of Save: the arrays may change when it returns. Write takes about as long
-// as a copy of the arrays into the system's memory. Finish must follow.
+// Write is the first part of Save. After it returns, the arrays may change. It takes about as long
+// as a copy of the arrays into the system's memory. Call Finish afterwards.
 func Write(dir string, s State) (*Written, error) {
 	w := &Written{dir: dir, path: PathOf(dir, s.Header.Step), step: s.Header.Step, keep: s.Keep, spare: s.Spare}
 	if err := s.check(); err != nil {
@@ -118,7 +117,7 @@ func Write(dir string, s State) (*Written, error) {
 	return w, nil
 }
 
-// Finish is the second part of Save: it waits for the disk. A caller calls Finish once.
+// Finish is the second part of Save: it waits for the disk, and renames the file. Call it once.
 func (w *Written) Finish() (path string, err error) {
 	if err := w.name(); err != nil {
 		return "", w.failed(&WriteError{Bytes: w.bytes, Err: err})
@@ -183,7 +182,7 @@ func (s State) create(path string) (WriteFile, error) {
 	return f, nil
 }
 
-// failing represents a file that could not be created.
+// failing is a WriteFile that could not be created: its methods return the error.
 type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
@@ -202,7 +201,8 @@ func (s State) writeFile(path string, header []byte) (WriteFile, error) {
 	return f, nil
 }
 
-// prune removes all checkpoints but the keep newest, the saved one and the steps in spare.
+// prune removes all checkpoints of a folder except for saved, the newest `keep`, and those of the
+// steps in spare.
 func prune(dir, saved string, keep int, spare []int64) error {
 	if keep == 0 {
 		return nil
@@ -222,8 +222,8 @@ func prune(dir, saved string, keep int, spare []int64) error {
 }
 
 // Latest returns the path of the folder's checkpoint with the highest step, after checking its
-// header and length. Unfinished files do not count. Without a checkpoint the error is ErrNone. A
-// damaged newest file is an error, a *[DamageError], instead of a silent fallback to an older one.
+// header and length. Unfinished files do not count. Without a checkpoint the error is ErrNone. If
+// the newest file is damaged, Latest returns a *[DamageError] and not an older file.
 func Latest(dir string) (path string, err error) {
 	all, err := list(dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(all) == 0 {
@@ -248,8 +248,8 @@ func Locate(path string) (file string, err error) {
 	return Latest(path)
 }
 
-// withWhole adds to a damage error the newest older undamaged checkpoint of the folder, after
-// reading it in full.
+// withWhole adds to a *DamageError the newest older checkpoint of the folder without damage, which
+// it reads completely.
 func withWhole(err error) error {
 	var d *DamageError
 	if !errors.As(err, &d) {
@@ -283,8 +283,8 @@ func whole(path string) bool {
 	return f.readIndex(info.Size()) == nil && f.verify() == nil
 }
 
-// Last elements of a path that select a checkpoint of a run's folder. No files have these names: a
-// link could outlive its checkpoint, and object stores have no links.
+// Last elements of a path that select a checkpoint of a run's folder, see Choose. No files with
+// these names exist: a link could name a removed checkpoint, and object stores have no links.
 const (
 	nameBest = "best"
 	nameLast = "last"
@@ -338,8 +338,8 @@ func Choose(path string) (file, why string, err error) {
 	return last, "the last one", nil
 }
 
-// BestStep returns the step of the best checkpoint until this one, and its description; "" if the
-// run compares no epochs, or none has ended. Package train writes the entry.
+// BestStep returns the step of the best checkpoint of the run up to this one, with a description;
+// "" if the run does not compare epochs, or none has ended. Package train writes the entry.
 func (h Header) BestStep() (step int64, text string) {
 	var past struct {
 		Best struct {

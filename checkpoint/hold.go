@@ -20,10 +20,10 @@ var ErrHeld = dirlock.ErrHeld
 type Hold struct{ lock *dirlock.Lock }
 
 // Take creates a folder for checkpoints if missing, and locks it for this process until Release or
-// the process's end. Two errors thus appear when a run begins, not at its first save: another
-// process holds the folder (ErrHeld, with its name), and the folder is not writable. A fresh folder
-// must have no checkpoint: those of an earlier, longer run would outlive the new ones and be
-// resumed instead. Files of killed writers are removed.
+// the process's end. A run that calls Take gets two errors at its beginning and not at its first
+// save: another process uses the folder (ErrHeld, with its name), or the folder is not writable.
+// With fresh, the folder must have no checkpoint: otherwise a checkpoint of an earlier, longer run
+// would later be taken for this run's newest. Take removes unfinished files of killed writers.
 //
 // On a file system without locks, warning is not empty, and the user must ensure one job per
 // folder. A network file system may only separate processes of the same host. Even then writers do
@@ -72,7 +72,7 @@ func (h *Hold) look(dir string, fresh bool) error {
 }
 
 // tryFile creates a file as Save does, and removes it. A full disk is no error, because it may have
-// space at the first save.
+// space again at the first save.
 func tryFile(path string) error {
 	f, err := dirlock.Create(path)
 	if dirlock.Full(err) {
@@ -101,8 +101,8 @@ func Prepare(dir string, fresh bool) error {
 	return h.Release()
 }
 
-// leftAlone is the age at which an unfinished file counts as left by a killed writer, if the writer
-// may be on another host outside the lock.
+// leftAlone is the age from which an unfinished file counts as that of a killed writer, if no lock
+// excludes writers on other hosts.
 const leftAlone = time.Hour
 
 // removeLeftovers removes unfinished files older than leftAlone or, if locked, of this host.

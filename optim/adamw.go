@@ -33,8 +33,7 @@ type AdamW struct {
 	Beta1, Beta2 float64
 	// Eps keeps the divisor from zero, positive.
 	Eps float64
-	// WeightDecay times LR is the decay of a parameter in a step, 0 for none. The product must be
-	// below 1.
+	// WeightDecay times LR is the decay of a parameter in a step, below 1; 0 for none.
 	WeightDecay float64
 	// NoDecay lists ranges [lo, hi) of the arena without decay, such as biases and normalisations,
 	// in any order. Bind reads it.
@@ -83,8 +82,7 @@ func (a *AdamW) Name() string {
 	return "adamw"
 }
 
-// Bind checks the settings, including NoDecay's bounds, and makes the moments of n values, all
-// zero.
+// Bind checks the settings, including NoDecay's bounds, and makes n values of each moment.
 func (a *AdamW) Bind(n int) error {
 	f := a.faults()
 	f.bound(len(a.m), n, a.kernels != nil)

@@ -15,10 +15,10 @@ import (
 )
 
 // Optimizer turns gradients into parameter updates. A step is BeginStep followed by Updates of
-// disjoint ranges that together cover the arena, in any order, so that a bucket can be updated as
-// soon as its exchange has ended. Neither values outside [lo, lo+len) nor the division of the arena
-// influence the result. Zero parameters with zero gradients and state stay zero, as padding must.
-// An Optimizer is for a single goroutine, except that Updates of disjoint ranges may run
+// disjoint ranges that together cover the arena, in any order, so that a range can be updated as
+// soon as its gradients are exchanged. Its result does not depend on values of other ranges or on
+// the division into ranges. Zero parameters with zero gradients and state stay zero, as padding
+// must. An Optimizer is for a single goroutine, except that Updates of disjoint ranges may run
 // simultaneously.
 type Optimizer interface {
 	// Name is the optimizer's name in logs and checkpoints.
@@ -109,7 +109,8 @@ func checkLR(name string, lr float64) {
 	}
 }
 
-// tables is the state of row-sparse tables, part by part: as State, and as slices for a rule.
+// tables is the state of row-sparse tables, part by part: as a list of State, and as slices for
+// UpdateRows.
 type tables struct {
 	dims  [][2]int
 	state [][]State

@@ -38,16 +38,16 @@ type RowRule interface {
 
 // CountedRule is a RowRule that also learns from counts, such as the number of samples with a row:
 // they follow the dim values of a row's gradient in a push. Counts of a row add up like gradients,
-// and are neither scaled nor rounded. Such a rule may begin a row with some weights and enable the
-// other weights later; the storage of the rows supplies their initial values.
+// and are neither scaled nor rounded. Such a rule may use only some weights of a new row and begin
+// the other weights later (Extend), with initial values from the rows' storage.
 type CountedRule interface {
 	RowRule
 	// Counts is the number of values after each gradient, 1 or more.
 	Counts() int
 	// CheckCounts reports impossible counts. Each row of grads has dim values, then its counts.
 	CheckCounts(dim int, grads []float32) error
-	// UpdateCounted is UpdateRows with counts after each row of grads. It appends the indices in
-	// ids of rows to extend now to due, and returns due.
+	// UpdateCounted is UpdateRows with counts after each row of grads. It appends to due the
+	// indices in ids of rows to Extend now, and returns due.
 	UpdateCounted(data []float32, state [][]float32, dim int, ids []int32, grads []float32, gradScale float32, due []int32) []int32
 	// Begin clears the part of a new row's initial weights that Extend sets.
 	Begin(row []float32)
@@ -70,8 +70,8 @@ type RowPart struct {
 	Initial float32 // value of a new row
 }
 
-// Rated has a learning rate that may change between updates, like every [RowRule] of this package.
-// SetLR panics for a negative or infinite rate.
+// Rated has a learning rate that may change between updates; every [RowRule] of this package is
+// Rated. SetLR panics for a negative or infinite rate.
 type Rated interface {
 	SetLR(lr float64)
 	CurrentLR() float64

@@ -229,8 +229,7 @@ func (r *FTRLRows) Parts(dim int) []RowPart {
 	return []RowPart{{Name: "linear", Width: dim}, {Name: "sum", Width: dim, Initial: float32(r.Initial)}}
 }
 
-// UpdateRows applies the rule to rows ids of data and of the state. A learning rate of 0 changes no
-// value.
+// UpdateRows applies the rule to rows ids of data and of the state. Rate 0 changes no value.
 func (r *FTRLRows) UpdateRows(data []float32, state [][]float32, dim int, ids []int32, grads []float32, gradScale float32) {
 	if r.LR != 0 {
 		simd.Host().FTRLRows(data, state[0], state[1], ids, grads, dim, r.factors(gradScale))
@@ -272,8 +271,7 @@ type AdamRows struct {
 	Beta1, Beta2 float64
 	// Eps keeps the divisor from zero, positive.
 	Eps float64
-	// WeightDecay times LR is the decay of a weight in an update, 0 for none. The product must be
-	// below 1.
+	// WeightDecay times LR is the decay of a weight in an update, below 1; 0 for none.
 	WeightDecay float64
 }
 

@@ -12,9 +12,9 @@ import (
 //
 // A row's first weight (embed_w) learns from the first push on. The other weights are its extension
 // (embedx), enabled when the row's score reaches Policy.ExtendAt: until then they are zeros and
-// their gradients are dropped, so that rare keys learn a single weight instead of overfitting many.
-// Each of the two parts has a separate sum. Memory for the extension is allocated with the row:
-// only its learning is lazy. It stays when the score falls.
+// their gradients are ignored, so that rare keys learn a single weight instead of overfitting many.
+// Each of the two parts has a separate sum of squares. A new row has memory for the extension. The
+// extension stays if the score falls.
 //
 // A push calls [ClickRows.UpdateCounted], which updates the counts, moves the existing weights, and
 // reports the rows to extend now. Once a day Policy.Age and Policy.Deletes decide about each row.
@@ -30,8 +30,8 @@ type ClickRows struct {
 	// Policy decides about rows.
 	Policy ClickPolicy
 	// ByShow divides a row's gradient by its shows in the push, if any: gradients are sums over
-	// samples, and rows in many samples of a batch would make large steps. The rate then applies to
-	// a mean.
+	// samples, and rows in many samples of a batch would make large steps. The rate then fits
+	// means.
 	ByShow bool
 	// Bound is the largest magnitude of a weight, 0 for none.
 	Bound float64
@@ -169,7 +169,7 @@ func (m *clickMover) move(data []float32, state [][]float32, dim int, id int32, 
 	}
 }
 
-// alone is the only row of a part.
+// alone is the list of rows for a call of UpdateRows with a single row.
 var alone = []int32{0}
 
 func (m *clickMover) part(weights, sum, grad, scale []float32) {
@@ -187,8 +187,8 @@ type ClickStats struct {
 	Show, Click float32
 	// Unseen is the days since a sample had the row, 0 today.
 	Unseen float32
-	// Delta is the score of the row's shows and clicks since the last base (full checkpoint),
-	// without decay.
+	// Delta is the score, without decay, of the row's shows and clicks since the last full
+	// checkpoint.
 	Delta float32
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// sharedLeast is the number of values that repays a second thread: below, an update is about as
-// fast as waking a thread.
+// sharedLeast is the number of values from which a second thread is worth its cost: a smaller
+// update takes about as long as waking a thread.
 const sharedLeast = 64 << 10
 
 // Shared is an optimizer that divides updates of large ranges over threads. The result does not

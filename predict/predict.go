@@ -50,8 +50,7 @@ type Config struct {
 	Top int
 	// Columns lists the table columns to pass through. data.InputConfig needs the same list.
 	Columns []string
-	// Progress, if not nil, is called on rank 0 with the number of rows after each round of
-	// batches.
+	// Progress, if not nil, gets the number of rows on rank 0 after each round of batches.
 	Progress func(rows int64)
 }
 
@@ -75,9 +74,9 @@ func (c Config) Validate() error {
 // typed reports whether the format is a table with typed columns.
 func (c Config) typed() bool { return c.Format == Parquet || c.Format == Arrow }
 
-// Run is a collective call: each rank predicts its part of the input, and rank 0 writes all rows to
-// out in order. Memory: one batch per rank, for an input of any size. The output does not depend on
-// the number of ranks.
+// Run writes a prediction for each row of in. All ranks call it: each predicts a part of the input,
+// and rank 0 writes all rows to out in order. Memory: one batch per rank, for an input of any size.
+// The output does not depend on the number of ranks.
 func Run(p *train.Predictor, rank int, in data.PredictInput, out io.Writer, cfg Config) (rows int64, err error) {
 	w, err := newWriter(p, cfg)
 	if err != nil {

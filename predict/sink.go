@@ -15,7 +15,7 @@ import (
 // sink writes the blocks of all ranks on rank 0, in order.
 type sink interface {
 	write(block []byte) error
-	// flush makes the rows until now visible to readers if the format allows.
+	// flush makes all rows written before visible to readers, if the format allows it.
 	flush() error
 	close() error
 }

@@ -45,8 +45,8 @@ func (c Text) Validate() error {
 // Cost: a model with state (LSTM) processes each token once. A model with a window (GPT) processes
 // the last tokens again for each new token: 64 or 256, the model's window. The order of sums does
 // not depend on threads, and sampling depends only on Seed: a text repeats bit by bit on the same
-// kind of machine. A vocabulary of words has one unknown token, for the prompt only: Write never
-// samples the unknown token.
+// kind of machine. All words outside of the vocabulary are one token, and Write never writes that
+// token.
 func Write(p *train.Predictor, c Text, out io.Writer, unknown func(words []string)) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -108,7 +108,8 @@ type generator struct {
 // newDraw returns a generator of random numbers for a seed.
 func newDraw(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)) }
 
-// after returns the logits of the token after ids. State, if any, represents all earlier tokens.
+// after returns the logits of the token that follows ids. If the model has a state, it covers all
+// tokens before ids.
 func (g *generator) after(ids []int32) (logits []float32, err error) {
 	if !g.carries {
 		ids = ids[max(0, len(ids)-g.window):]

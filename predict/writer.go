@@ -28,8 +28,8 @@ const (
 	number                // a number
 )
 
-// writer formats outputs as lines. Each rank formats its own batches: formatting costs about as
-// much as a small model's forward pass, so the ranks share that cost, too.
+// writer formats outputs as lines. Each rank formats its own batches: formatting takes about as
+// long as a small model's forward pass.
 type writer struct {
 	Config
 	finds finding

@@ -58,7 +58,7 @@ func parseWeights(text string) (out []classWeight, err error) {
 	return out, nil
 }
 
-// validateLoss reports weights and smoothing that have no effect on the model.
+// validateLoss adds errors for class weights and label smoothing that have no effect on the model.
 func (c Config) validateLoss(spec model.Spec, f *setting.Faults) {
 	_, err := parseWeights(c.ClassWeights)
 	f.Add(err != nil, settingWeights, "%v", err)
@@ -81,8 +81,8 @@ func (c Config) lossSettings() map[setting.Path]string {
 	return out
 }
 
-// setLoss determines the loss of training from the settings and the training rows of all ranks. The
-// call is collective if ranks have sets of their own.
+// setLoss computes the loss of training from the settings and the training rows of all ranks. All
+// ranks call it if they have different data sets.
 func (d *runData) setLoss() error {
 	for path, text := range d.cfg.lossSettings() {
 		if d.spec.Task != model.Classify || d.set.Classes == 0 {
@@ -128,8 +128,8 @@ func (d *runData) classCounts() ([]int64, error) {
 
 // weightsOf returns the weights of the classes, with a mean of 1 over the samples, and a line about
 // them. Balanced weights are n/(K·count), for n samples of K classes, as scikit-learn's. A class
-// without a weight by name has 1. The mean of 1 preserves the meaning of the learning rate, and
-// makes the loss of a step a sum that does not depend on the division of the samples.
+// without a weight by name has 1. With a mean of 1 the same learning rate fits as without weights,
+// and the loss of a step does not depend on how samples are divided over batches.
 func weightsOf(text string, names []string, counts []int64) (out []float32, note string, err error) {
 	name := func(k int) string {
 		if k < len(names) {

@@ -20,7 +20,7 @@ import (
 	"github.com/ringo-ml/ringo/optim/schedule"
 )
 
-// MaxThreads limits the threads of a rank: above the cores of any host, and few enough to start.
+// MaxThreads limits the threads of a rank: more than any host has cores, and few enough to start.
 const MaxThreads = 1024
 
 // Config selects a model, data and the settings of a run. Defaults returns a model's default
@@ -34,7 +34,8 @@ type Config struct {
 	// Data is a folder (or archive) with the model's data set, or data.Synthetic. TrainFile and
 	// EvalFile name single files.
 	Data, TrainFile, EvalFile string
-	// SkipBad limits the bad lines or images of all ranks that are skipped before an error.
+	// SkipBad is the maximum number of bad lines or images, on all ranks together, that are
+	// skipped; one more is an error.
 	SkipBad int
 	// TrainLimit and EvalLimit limit the number of samples. 0 means all.
 	TrainLimit, EvalLimit int
@@ -47,54 +48,55 @@ type Config struct {
 	// evaluation without an EvalFile; 0 means 0.1.
 	Target string
 	Schema table.Schema
-	// MinCount is the smallest number of training rows of a word of a table's category; rarer words
-	// are pooled with unknown ones. 0 means no limit.
+	// MinCount is the smallest number of training rows with a word of a table's category; words
+	// with fewer count as unknown. 0 means no limit.
 	MinCount int
 	Split    float64
 
-	// Layout describes the files of a click model: a file of package layout, or one of
-	// layout.Names. "" means Criteo's format.
+	// Layout describes the columns of a click model's files: a file as read by package layout, or
+	// one of layout.Names. "" means Criteo's format.
 	Layout string
 
-	// ImageSize is the height and width of images of folders and shards after resizing. 0 means the
-	// model's.
+	// ImageSize is the height and width to which images are resized. 0 means the model's.
 	ImageSize int
 
 	// Partition is PartitionShuffled (or ""), PartitionFixed, or PartitionFiles with Stream.
 	Partition string
 
-	// Stream reads training rows of clicks from their files on demand, so that the rows need not
-	// fit into memory; TrainFile may be a folder. Ranks share blocks of the files, or whole files
-	// with PartitionFiles.
+	// Stream reads training rows of clicks from their files while training, so that they need not
+	// fit into memory; TrainFile may be a folder. Ranks divide the blocks of all files, or whole
+	// files with PartitionFiles.
 	Stream bool
 	// Window is the number of rows of a stream that are shuffled together, a multiple of Batch. 0
-	// means 128 batches, a negative value no shuffling. Interleave is the number of files read
-	// simultaneously; 0 means 1.
+	// means 128 batches, a negative value no shuffling. Interleave is the number of files from
+	// which rows are read alternately; 0 means 1.
 	Window, Interleave int
 
-	// Batch is the number of samples per rank and backward. For Run 0 means the model's default, or
-	// 64.
+	// Batch is the number of samples of a rank in one forward and backward pass. For Run 0 means
+	// the model's default, or 64.
 	Batch int
-	// Epochs is the number of passes over the training set. For Run 0 means the model's default, or
-	// 10.
+	// Epochs is the number of passes over the training set. 0 in Run means the model's, or 10.
 	Epochs int
-	// Optimizer is an element of Optimizers. For Run "" means the model's optimizer and settings if
-	// LR is 0, else "sgd".
+	// Optimizer is an element of Optimizers. For Run, "" means "sgd", or, if LR is 0 too, the
+	// model's optimizer and settings.
 	Optimizer string
-	// CustomOptimizer updates the parameters instead of an element of Optimizers, with LR, or with
-	// its own rate for an LR of 0. Checkpoints store its State, and a resumed run continues it with
-	// an optimizer of equal name and state sizes. Tables need an optim.RowOptimizer or TableRules.
-	// Each run and each rank needs its own value; parameter servers and heter-trainers reject it.
+	// CustomOptimizer updates the parameters instead of an element of Optimizers, with the rate LR,
+	// or with its own rate if LR is 0. Checkpoints store its State; a resumed run needs an
+	// optimizer with the same name and sizes of state. Tables need an optim.RowOptimizer or
+	// TableRules. Each run and each rank needs its own value; parameter servers and heter-trainers
+	// reject it.
 	CustomOptimizer optim.Optimizer `json:"-"`
 	// TableRules replace the optimizer for rows of tables: PATTERN=RULE, separated by commas, such
 	// as "*=adagrad-rowwise,wide=ftrl:rate=50:l1=0.01". Patterns are as in path.Match; the last
 	// match counts, and overrides the model (nn.Table.Rule). A rule is a name of optim.RowRules
-	// with settings of schema.Rule. Its learning rate is the run's times rate.
+	// with settings of schema.Rule. Its learning rate is the run's, multiplied by the rule's
+	// setting "rate".
 	TableRules string
 	// LR is the learning rate before the schedule. For Run 0 means the optimizer's default.
 	LR float64
-	// ScaleLR scales the model's own rate for sgd to the global batch, as an LR of 0 does. A rate
-	// above the model's begins with a warm-up, unless Warmup is set.
+	// ScaleLR multiplies the model's default rate for sgd by the ratio of the global batch to the
+	// model's, as an LR of 0 does. If the result is above the default, training begins with a
+	// warm-up, unless Warmup is set.
 	ScaleLR bool
 	// Drops, Cosine, Floor and Warmup are the fields of schedule.Schedule.
 	Drops  []schedule.Drop
@@ -104,8 +106,8 @@ type Config struct {
 	// Momentum is for "sgd". Eps is for "adagrad", "adam" and "adamw", 0 for the default.
 	// WeightDecay is for "sgd", "adagrad" and "adamw".
 	Momentum, Eps, WeightDecay float64
-	// AUCWindow is the number of last samples of all ranks that Progressive covers, for click
-	// models, at most 50,000,000. 0 means 1,000,000.
+	// AUCWindow is the number of the latest samples of all ranks over which Progressive computes
+	// metrics of click models, at most 50,000,000. 0 means 1,000,000.
 	AUCWindow int
 	// Precision is the format of the operands of matrix products, convolutions and attention:
 	// "fp32", or "bf16" on processors with AVX512-BF16. Sums, parameters, normalisations, losses,
@@ -113,8 +115,7 @@ type Config struct {
 	// change the precision. "auto" is bf16 if it makes forward and backward passes at least 5 %
 	// shorter, by a measurement of rank 0 at the start. "" means "fp32".
 	Precision string
-	// Dropout replaces the model's probability. 0 keeps the model's; a negative value disables
-	// dropout.
+	// Dropout is the probability of dropout. 0 means the model's; a negative value means none.
 	Dropout float64
 
 	// ClassWeights are factors of a sample's loss in training, for models of classes: "balanced"
@@ -125,9 +126,9 @@ type Config struct {
 	// and below 1 (Szegedy and others 2016). Evaluations have none.
 	LabelSmoothing float64
 	// Average is the decay of an exponential moving average of the weights, from 0 (no average) to
-	// below 1, updated after each step with the decay min(Average, (1+t)/(10+t)) in step t.
-	// Evaluations and readers of checkpoints use the average; a resumed run continues both.
-	// Running statistics are the current ones.
+	// below 1. Step t updates it with the decay min(Average, (1+t)/(10+t)). Evaluations and readers
+	// of checkpoints use the average; a resumed run continues both the weights and their average.
+	// Running statistics are not averaged.
 	Average float64
 
 	// Start selects initial values of parameters, and the parameters to train.
@@ -145,29 +146,29 @@ type Config struct {
 	Heter Heter
 	// Exchange configures the exchange of gradients.
 	Exchange distopt.Config
-	// Traced reports that a timeline of the run is recorded (package trace). All ranks must set
-	// Traced.
+	// Traced reports that a timeline of the run is recorded (package trace), on all ranks.
 	Traced bool
 	// Labelled adds labels of phases and layers to CPU profiles (nn.TapeConfig.Labels). Results do
 	// not depend on Labelled.
 	Labelled bool
-	// Tuning configures strategy "auto" and measured plans, which Exchange may select.
+	// Tuning configures the strategy "auto" and plans of buckets from measurements, which Exchange
+	// may select.
 	Tuning Tuning
-	// WarmupDensity lists the densities of the first epochs, instead of Exchange.Spars (Lin et al.
-	// 2018).
+	// WarmupDensity lists, for the first epochs, the shares of values that selections send, instead
+	// of Exchange.Spars (Lin et al. 2018).
 	WarmupDensity []float64
-	// Workers is the number of virtual workers, at least one per rank, which the ranks carry
-	// evenly. Each has a share of the samples, random numbers, running statistics and carried
-	// state, and gradients are summed in a fixed order of the workers: the result has the same bits
-	// for any number of ranks. 0 means that each rank is a worker, in the order of the ranks'
-	// algorithms.
+	// Workers is the number of virtual workers, at least one per rank, which are divided equally
+	// over the ranks. Each has a share of the samples, and separate random numbers, running
+	// statistics and state of the exchange. Gradients are summed in a fixed order of the workers:
+	// the result has the same bits for any number of ranks. 0 means that each rank is a worker;
+	// gradients are then summed as is fastest for the ranks.
 	Workers int
 	// Checkpoint sets where and when the run is saved.
 	Checkpoint Checkpoint
-	// Best compares epochs.
+	// Best selects how epochs are compared to find the best one.
 	Best Best
 	// Layers adds statistics of each layer to Epoch, and to each Step for Observer.Step. Cost: a
-	// pass over the residuals.
+	// pass over the unsent gradients (residuals).
 	Layers bool
 	// LogEvery is the number of steps between calls of Observer.Step. 0 means never.
 	LogEvery int
@@ -175,14 +176,14 @@ type Config struct {
 	// Importance is the number of permutations of each input by which Evaluate measures the rise of
 	// the loss, at most 1,000. 0 means none. Run ignores both.
 	Worst, Importance int
-	// By is the column by whose values Evaluate reports groups of a model of clicks or of two
-	// classes. "" means none. Run ignores it.
+	// By is the column for which Evaluate reports metrics per value, for a model of clicks or of
+	// two classes. "" means none. Run ignores it.
 	By string
 	// Observer receives the events of this rank. nil ignores them.
 	Observer Observer `json:"-"`
 	// EachStep receives each step of this rank, on the goroutine that trains, and should return
-	// immediately. nil ignores the steps. Unlike Callbacks.AfterStep, EachStep cannot end the run
-	// and needs no meeting of ranks: single ranks may set it.
+	// immediately. nil means that no function receives the steps. Unlike Callbacks.AfterStep,
+	// EachStep cannot end the run, and may be set on some ranks only.
 	EachStep func(Step) `json:"-"`
 	// Callbacks run on every rank and may end the run.
 	Callbacks `json:"-"`
@@ -190,7 +191,8 @@ type Config struct {
 	saved   []string       // parameters in a checkpoint's file; servers have saved the other ones
 	hasSet  bool           // the data set is an argument, not named by Data
 	encoder *table.Encoder // encoding of a checkpoint in use
-	// savedKernels is the kind of kernels of the checkpoint, which Precision auto keeps.
+	// savedKernels names the kind of kernels with which the checkpoint was computed; Precision
+	// "auto" keeps it.
 	savedKernels string
 	gather       func([]byte) ([][]byte, error) // gathers tables of ranks with tables of their own
 
@@ -220,7 +222,7 @@ func Defaults(m model.Spec, folder string) Config {
 	return c
 }
 
-// on completes c for the ranks or heter-trainers of a job.
+// on completes c with the number of ranks and other properties of a job.
 func (c Config) on(job *ringo.Job) Config {
 	addrs, _ := job.Heters()
 	if c.Heter.Count = cmp.Or(c.Heter.Count, len(addrs)); c.Heter.Count > 0 {
@@ -272,8 +274,8 @@ func (c Config) scaled(ranks int) Config {
 	return c
 }
 
-// globalBatch returns the number of samples of one update: of all ranks, or of one push where ranks
-// are not in step.
+// globalBatch returns the number of samples of one update: those of all ranks, or of a single push
+// if servers apply each push separately.
 func (c Config) globalBatch(ranks int) int {
 	batch := c.Batch * max(1, c.Exchange.Accumulation)
 	if s := c.Servers.Consistency; s != "" && s != "bsp" {
@@ -282,8 +284,8 @@ func (c Config) globalBatch(ranks int) int {
 	return batch * c.virtual(ranks)
 }
 
-// byKeys selects keys for a model that takes ids or keys, if servers have a row for each key.
-// TableRows, or a data set as an argument, keep the ids.
+// byKeys returns c for a model that takes ids or keys, set to use keys if servers have a row for
+// each key. With TableRows, or a data set as an argument, the model uses ids.
 func (c Config) byKeys() Config {
 	m := &c.Model
 	if c.Servers.Consistency == "" || c.TableRows > 0 || c.hasSet || !m.AnySlots || m.IDs == 0 {
@@ -299,8 +301,8 @@ func (c Config) byKeys() Config {
 
 func (c Config) name() string { return cmp.Or(c.Name, c.Model.Name) }
 
-// Validate reports every error of c that can be found without reading files, settings without
-// effect included.
+// Validate returns all errors of c that need no files, together. A setting that has no effect is an
+// error too.
 func (c Config) Validate() error {
 	var f setting.Faults
 	f.Add(c.Batch < 1, "training.batch", "%d: want at least 1", c.Batch)
@@ -373,7 +375,7 @@ func (c Config) validateModel(spec model.Spec, f *setting.Faults) {
 	f.Add(t.Profile != nil && t.Chooses() && t.Profile.Model != t.Model, "tuning.profile", "was measured with model %q, not with %s", cmp.Or(t.Profile, new(bucket.Profile)).Model, t.Model)
 }
 
-// validateExchange reports conflicts of the strategy with the optimizer and the epochs.
+// validateExchange adds errors for a strategy that does not fit the optimizer or the epochs.
 func (c Config) validateExchange(f *setting.Faults) {
 	n := len(c.WarmupDensity)
 	f.Add(n > c.Epochs && c.Epochs > 0, distopt.SettingWarmup, "%s is for %d epochs, the run has %d", formatShares(c.WarmupDensity), n, c.Epochs)
@@ -383,7 +385,7 @@ func (c Config) validateExchange(f *setting.Faults) {
 		quantity.Exact(m), setting.Path("training.optimizer"), c.Optimizer, quantity.Exact(c.Momentum))
 }
 
-// density returns the share of values that the steps of an epoch send.
+// density returns the share of values that selections of an epoch send.
 func (c Config) density(epoch int) float64 {
 	if epoch <= len(c.WarmupDensity) {
 		return c.WarmupDensity[epoch-1]
@@ -429,8 +431,7 @@ func (c Config) dataOf() data.Config {
 	return d
 }
 
-// FindData reports missing files of the data set without reading them: the error of Run on every
-// rank.
+// FindData returns an error for missing files of the data set, as Run would, and reads no file.
 func FindData(c Config) error {
 	return data.Find(c.setName(), c.dataOf())
 }

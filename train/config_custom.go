@@ -20,7 +20,7 @@ func (c Config) customized() Config {
 	return c
 }
 
-// validateCustom reports settings that contradict or do not reach CustomOptimizer.
+// validateCustom adds errors for settings that contradict CustomOptimizer or have no effect on it.
 func (c Config) validateCustom(f *setting.Faults) {
 	name := c.CustomOptimizer.Name()
 	f.Add(name == "", "", "Config.CustomOptimizer: its Name is empty: checkpoints and reports need a name")
@@ -31,7 +31,7 @@ func (c Config) validateCustom(f *setting.Faults) {
 	f.Add(c.folds > 0, "training.folds", "%d with Config.CustomOptimizer (%s): an optimizer is of one run", c.folds, name)
 }
 
-// customRule is Config.CustomOptimizer for the arena and the tables of a replica.
+// customRule makes Config.CustomOptimizer the optimizer of a replica's parameters and tables.
 type customRule struct {
 	optim.Optimizer
 	rows optim.RowOptimizer // nil: cannot update rows of tables
@@ -50,7 +50,7 @@ func newCustomRule(o optim.Optimizer) (*customRule, error) {
 	return &customRule{o, rows}, nil
 }
 
-// Bind also requires names by which a checkpoint stores the state.
+// Bind makes the optimizer's state and returns an error if a checkpoint could not store it by name.
 func (r *customRule) Bind(n int) error {
 	if err := r.Optimizer.Bind(n); err != nil {
 		return err

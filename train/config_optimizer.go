@@ -33,7 +33,7 @@ const OptimizerClick = "click"
 
 // SetOptimizer selects an optimizer. A change resets learning rate, momentum and weight decay to
 // the new optimizer's defaults, because the old values have another meaning. A model with a
-// row-sparse table gets no decay, which would move rows outside of a step.
+// row-sparse table gets no decay, because decay would change rows that a step does not use.
 func (c *Config) SetOptimizer(name string) {
 	if c.Optimizer == name {
 		return
@@ -106,13 +106,12 @@ func (c Config) newOptimizer(ps *nn.Params) optim.RowOptimizer {
 
 // Tuning configures strategy "auto" and measured plans. The zero value measures for "auto" alone.
 type Tuning struct {
-	// Measure times the run's first steps, codecs and links, and chooses by the measurements.
-	// Results then depend on the measurements.
+	// Measure times codecs, links and the run's first steps, and chooses the strategy and the plan
+	// from the times. Results then depend on measurements.
 	Measure bool
 	// Profile replaces the measurements. It must be equal on every rank.
 	Profile *bucket.Profile
-	// Choices repeats the choices of an earlier run (Summary.Choices). It must be equal on every
-	// rank.
+	// Choices are those of an earlier run (Summary.Choices), to repeat; equal on every rank.
 	Choices tune.Choices
 	// Report receives choices, Measuring announces measurements of codecs and links, and Save
 	// receives the measurements, on rank 0. Each may be nil.
@@ -242,9 +241,9 @@ func (c Config) checkTableRules(tables []*nn.Table) error {
 	return nil
 }
 
-// byTable is an optimizer with separate rules for some tables, as on servers: a table's bits do not
-// depend on the place of its rows. The inner optimizer has only the other tables, under new
-// numbers. Each rule multiplies the optimizer's rate by its own factor.
+// byTable is an optimizer with separate rules for some tables. Its results have the same bits as
+// those of servers. The inner optimizer has only the tables without a rule, with new numbers. Each
+// rule multiplies the optimizer's rate by its own factor.
 type byTable struct {
 	optim.RowOptimizer
 	rules []optim.RowRule // rules by table; nil for the inner optimizer

@@ -28,37 +28,37 @@ type Servers struct {
 	// Consistency is the mode of the servers, equal to the servers' own setting: bsp, ssp, async or
 	// geo. "" keeps parameters on the ranks.
 	Consistency string
-	// Staleness is the bound of ssp, equal to the servers' setting.
+	// Staleness is the number of steps that a rank may be ahead of the slowest one in ssp, equal to
+	// the servers' setting.
 	Staleness int
-	// GeoSteps is the number of steps between exchanges of copies in geo, at least 1; ranks move
-	// the copies by the optimizer. Other modes ignore it.
+	// GeoSteps is the number of steps between two exchanges in geo, at least 1; between them each
+	// rank updates a copy of the parameters. Other modes ignore it.
 	GeoSteps int
 	// Threads is the number of training threads of a rank, each with a replica and batches like a
 	// rank; the threads share Config.Threads. 0 means 1. bsp allows only 1.
 	Threads int
 	// Values is the wire type of values: fp32 (or ""), fp16, bf16, or int8, with gradients of rows
-	// in 8 bits and other values as fp16. Except for fp32, bsp differs in its bits from ranks that
-	// sum.
+	// in 8 bits and other values as fp16. With fp32, bsp gives the same bits as a sum of the ranks;
+	// with other types it does not.
 	Values string
-	// CacheBytes is the memory of each rank for rows of earlier batches, which are used again
-	// instead of pulled: in ssp within Staleness, in async in the 3 steps after the pull, in bsp in
-	// evaluations only. 0 means no cache. geo has copies of rows and takes no cache.
+	// CacheBytes is the memory of each rank for rows of earlier batches, which the rank may use
+	// again without a pull: in ssp within Staleness, in async in the 3 steps after the pull, in bsp
+	// in evaluations only. 0 means no cache. It must be 0 in geo, where ranks have copies.
 	CacheBytes int64
 	// Click overrides settings of the rule of OptimizerClick, by their names in schema.Rule.
 	Click map[string]float64
-	// Start is the attempt of the job, from 1, if the run is saved: the servers save in AttemptDir
-	// of Checkpoint.Dir, call the job JobName, and begin with the parts of LastServerParts after a
-	// checkpoint. 0 means the launcher's attempt (`ringo run --checkpoint`), which also sets
-	// Checkpoint if Dir is empty or equal; without one, no checkpoints.
+	// Start is the number of the job's attempt, from 1, if the run is saved: the servers then save
+	// in AttemptDir of Checkpoint.Dir, call the job JobName, and begin with the parts of
+	// LastServerParts. 0 means the launcher's attempt (`ringo run --checkpoint`), which also sets
+	// Checkpoint if Dir is empty or equal; without a launcher's attempt, no checkpoints are saved.
 	Start int
-	// Begin reports that the servers begin tables with the rows of Config.BeginRows, from
-	// Config.Start.From. Without Begin such a file is an error.
+	// Begin reports that the servers load the rows of their tables from Config.Start.From
+	// (Config.BeginRows). If it is false, a file with such rows is an error.
 	Begin bool
 	// OpenServerCheckpoint opens the servers' saved parts in a folder at a step, by the parts'
-	// numbers, such as offline.At of package ps/offline. Evaluate and NewPredictor then read the
-	// parts if Consistency is empty, and Init.From may be a checkpoint of a run with servers. nil
-	// makes both an error. (Package train does not import ps/offline, which needs a storage
-	// engine.)
+	// numbers, such as offline.At of ps/offline. Evaluate and NewPredictor then read the parts if
+	// Consistency is empty, and Init.From may be a checkpoint of a run with servers. nil makes both
+	// an error. (Package train does not import ps/offline, which needs a storage engine.)
 	OpenServerCheckpoint func(dir string, step uint64, numbers []uint64) (ServerCheckpoint, error)
 	// Live, if set, connects a client.Config.Reader to running servers of a schema. NewPredictor
 	// then reads rows and dense parameters there, for each batch. Without the servers Forward
@@ -162,8 +162,7 @@ func (c Config) validateServers(f *setting.Faults) {
 	f.Add(c.Optimizer == "adamw" && c.WeightDecay > 0, "training.weight-decay", "%s: on servers adamw decays all parameters, biases too: use adam, or 0", quantity.Exact(c.WeightDecay))
 }
 
-// schemaOf describes the parameters of a model and their rules, with the learning rate of the first
-// step.
+// schemaOf describes a model's parameters and their rules, with the rate of the first step.
 func (c Config) schemaOf(ps *nn.Params, rate float64) (schema.Schema, error) {
 	rule := schema.Rule{Name: c.Optimizer, LR: rate, Settings: map[string]float64{}}
 	set := func(name string, v float64) {
@@ -225,8 +224,7 @@ func lookupsOf(ps *nn.Params) (out []trainer.Lookup) {
 // rate of dense parameters, 0.01, becomes the rule's default 0.05.
 const clickRate = 5
 
-// clickRule returns the rule of OptimizerClick for rows with all settings, so that checkpoints have
-// them.
+// clickRule returns OptimizerClick's rule for rows with all settings, for checkpoints.
 func (s Servers) clickRule(rate float64) (schema.Rule, error) {
 	rule := schema.Rule{Name: OptimizerClick, LR: rate, Settings: map[string]float64{"rate": clickRate}}
 	maps.Copy(rule.Settings, s.Click)

@@ -144,7 +144,7 @@ func (s *Servers) settings() []setting.Row {
 	}
 }
 
-// lrSchedule is the text of Drops, Cosine and Floor.
+// lrSchedule has the text form of the settings Drops, Cosine and Floor.
 type lrSchedule struct{ *Config }
 
 const cosine = "cosine"
@@ -181,7 +181,7 @@ func (s lrSchedule) UnmarshalText(text []byte) (err error) {
 	return nil
 }
 
-// modelsOwn is the text of a dropout of 0, the model's own.
+// modelsOwn is the text of a Dropout of 0: the model's default probability.
 const modelsOwn = "default"
 
 // parseDropout reads a share, or modelsOwn.

@@ -77,7 +77,7 @@ func (d *runData) openData(train bool) (err error) {
 	return d.peers.whenConnected(d.agreeData)
 }
 
-// agreeData reports ranks with other data.
+// agreeData returns an error if ranks have different data.
 func (d *runData) agreeData() error {
 	return d.sameOnAll(d.fingerprint[:], "data set", "give all hosts the same files")
 }
@@ -122,8 +122,8 @@ func (d *runData) openLoaders() error {
 	return d.countSteps()
 }
 
-// partitionEval divides the evaluation set among the live ranks that have the set, and opens this
-// rank's part.
+// partitionEval divides the evaluation set among those ranks in `there` that have this rank's set,
+// and opens this rank's part.
 func (d *runData) partitionEval(there []int) error {
 	ranks := d.shares.amongSharers(there)
 	if slices.Equal(ranks, d.evalRanks) {
@@ -164,7 +164,7 @@ func openSet(cfg Config) (*data.Dataset, error) {
 	return data.Open(cfg.setName(), cfg.dataOf())
 }
 
-// shaped gives a model without a shape, or with any shape, the shape of a set's samples.
+// shaped returns m with the shape of a set's samples, if m has no shape or accepts any.
 func shaped(m model.Spec, s data.Shape) model.Spec {
 	if m.AnyShape || m.Input == nil && m.IDs == 0 && m.Labels == 0 && m.Targets == 0 {
 		if m.AnyShape && s.Targets > 0 {
@@ -192,9 +192,9 @@ func hasSequence(slots []model.Slot) bool {
 	return slices.ContainsFunc(slots, func(s model.Slot) bool { return s.Sequence })
 }
 
-// The last step of an epoch has the remaining samples, in unequal numbers per rank. Each batch
-// therefore counts by its share of the step: an update always uses the mean over the samples of the
-// step.
+// The last step of an epoch has the remaining samples, which can differ in number between ranks.
+// The loss of a batch is multiplied by the batch's share of the step, so that an update always uses
+// the mean over the samples of the step.
 
 // openTraining opens the training batches. On an error it sets none.
 func (d *runData) openTraining(loader data.LoaderConfig, sampler data.SamplerConfig) error {
@@ -246,7 +246,7 @@ func (d *runData) countSteps() error {
 	return nil
 }
 
-// partsOf fills in the parts of ranks that share a set.
+// partsOf sets in parts the configuration of each of ranks, given that these divide one set.
 func partsOf(of data.SamplerConfig, ranks []int, parts []data.SamplerConfig) {
 	of.Size = len(ranks)
 	for of.Rank = range ranks {
@@ -300,7 +300,7 @@ func (d *runData) least(n int) int {
 	return least
 }
 
-// spared returns the number of batches that the last step of an epoch lacks.
+// spared returns the number of batches by which an epoch's last step is shorter than its first.
 func (d *runData) spared() uint64 {
 	if d.order == nil { // a Loop has no epochs
 		return 0
@@ -309,8 +309,7 @@ func (d *runData) spared() uint64 {
 }
 
 // shareOf returns the factor of the loss of a batch of n samples. It is 1 if all batches of the
-// step are full. If ranks push gradients independently, each the mean over its batches, batches
-// have equal shares.
+// step are full, or if each rank pushes the mean of its batches independently.
 func (d *runData) shareOf(step, n int) float32 {
 	if !d.together() {
 		lo, hi := d.span(step)
@@ -319,7 +318,7 @@ func (d *runData) shareOf(step, n int) float32 {
 	return float32(float64(n*d.accumulation()*d.virtual()) / float64(d.stepSamples(step, d.ranks()...)))
 }
 
-// omitted returns the number of training samples of all ranks without a step in an epoch.
+// omitted returns the number of training samples, of all ranks, that are in no step of an epoch.
 func (d *runData) omitted() int {
 	n := d.samples
 	for step := range d.steps {

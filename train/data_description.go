@@ -86,10 +86,10 @@ func optionsOf(m model.Spec, classes, vocabulary, rows int) model.Options {
 	}
 }
 
-// follow encodes a table like the run's initial checkpoint, because the weights belong to that
-// encoding. A resumed run reads the encoding of its own checkpoint: the initial one may be deleted,
-// and this version of ringo may guess other kinds of columns. Rank 0 reads the file, or every rank
-// without a mesh. The call is collective.
+// follow makes the run encode a table like the checkpoint with its initial weights, because the
+// weights belong to that encoding. A resumed run uses the encoding in its own checkpoint: the
+// initial one may be deleted, and this version of ringo may guess other kinds of columns. Rank 0
+// reads the file, or every rank if ranks have no connections. All ranks call follow.
 func (c *Config) follow(job *ringo.Job) error {
 	isTable := data.NameOf(c.Model.Data, c.dataOf()) == "table"
 	if c.encoder != nil || c.Start.From == "" && !(c.Checkpoint.Resume && isTable) {
@@ -115,8 +115,8 @@ func (c *Config) follow(job *ringo.Job) error {
 	return nil
 }
 
-// startEncoder reads the encoding of a table from the checkpoint of a start or resumption; nil
-// without a table. resumed reports a checkpoint of the run's own folder.
+// startEncoder reads a table's encoding from the checkpoint with which the run starts or resumes;
+// nil without a table. resumed reports whether it is a checkpoint of the run's own folder.
 func startEncoder(path string, c Checkpoint) (e *table.Encoder, resumed bool, err error) {
 	if c.Resume {
 		switch own, err := checkpoint.Locate(c.Dir); {

@@ -9,8 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// A rank that continues after the loss or the departure of another rank starts its next run in the
-// same process, with the data set of the run before, in snapshot.Memory.Kept.
+// A rank that continues after the loss or departure of another rank starts its next run in the same
+// process. It uses the data set of the run before, which snapshot.Memory.Kept holds.
 
 // keptSet is an open data set, with the name and the settings by which it was opened.
 type keptSet struct {

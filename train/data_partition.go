@@ -19,9 +19,8 @@ const (
 	// PartitionShuffled gives all ranks the same set, shuffled in each epoch before it is divided.
 	PartitionShuffled = "shuffled"
 	// PartitionFixed gives each rank one part for all epochs, shuffled separately: SINGA's
-	// partition by global rank. Ranks may have different sets: ranks with equal sets share the set,
-	// so that each rank or each host may have separate files. All ranks make as many steps as the
-	// rank with the fewest.
+	// partition by global rank. Ranks may have different files: ranks with equal sets divide the
+	// set. All ranks make as many steps as the rank with the fewest.
 	PartitionFixed = "fixed"
 	// PartitionFiles gives each rank whole files of a stream, so that a rank need not unpack other
 	// ranks' files.
@@ -42,7 +41,7 @@ type dataPartition struct {
 	excluded []data.LeftOut // samples excluded from all sets
 }
 
-// amongSharers returns the given ranks with this rank's set.
+// amongSharers returns those of the given ranks that have this rank's set.
 func (s dataPartition) amongSharers(some []int) []int {
 	if s.ranks == nil {
 		return some
@@ -62,8 +61,8 @@ type dataSetInfo struct {
 	Train, Eval          int64
 }
 
-// agreeShares determines which ranks share a set, and how many steps all can make. The call is
-// collective.
+// agreeShares determines which ranks have the same set, and how many steps all ranks can make. All
+// ranks call it.
 func (d *runData) agreeShares() error {
 	var own bytes.Buffer
 	err := binary.Write(&own, binary.LittleEndian, dataSetInfo{d.fingerprint, d.set.Meaning(), int64(lengthOf(d.set.Train)), int64(d.set.Eval.Len())})
@@ -150,8 +149,8 @@ func sharesOf(all []dataSetInfo, rank, batch int) (s dataPartition, err error) {
 	return s, nil
 }
 
-// verifyData skips the same bad images on all ranks; without train it checks evaluation images
-// only. The call is collective if the ranks have a mesh and share one set.
+// verifyData makes all ranks skip the same bad images; without train it checks evaluation images
+// only. All ranks call it if they have connections and one set.
 func (d *runData) verifyData(train bool) error {
 	if d.cfg.SkipBad > 0 {
 		d.prepares("decoding all images once, because of data.max-bad-records")
@@ -162,8 +161,8 @@ func (d *runData) verifyData(train bool) error {
 	return d.set.Verify(train, d.job.Rank(), d.job.Size(), d.peers.gather)
 }
 
-// eachSet gathers a value of each rank's set, as JSON, and calls do in rank order: once for ranks
-// with the same set, and for each nil set. The call is collective.
+// eachSet gathers a value of each rank's set, as JSON, and calls do in rank order: once for all
+// ranks with the same set, and for each rank with a nil set. All ranks call it.
 func eachSet[T any](p communicator, set []byte, own T, do func(rank int, value T) error) error {
 	type ofSet struct {
 		Set   []byte
@@ -197,7 +196,7 @@ func eachSet[T any](p communicator, set []byte, own T, do func(rank int, value T
 	return nil
 }
 
-// gatherLeft adds up the excluded samples of all ranks, in rank order. The call is collective.
+// gatherLeft adds up the excluded samples of all ranks, in rank order. All ranks call it.
 func gatherLeft(p communicator, set []byte, left []data.LeftOut) (sum []data.LeftOut, err error) {
 	err = eachSet(p, set, left, func(_ int, excluded []data.LeftOut) error {
 		sum = addLeft(sum, excluded)
@@ -209,7 +208,7 @@ func gatherLeft(p communicator, set []byte, left []data.LeftOut) (sum []data.Lef
 	return sum, nil
 }
 
-// fewBad reports more bad samples on all ranks than data.max-bad-records allows.
+// fewBad returns an error if all ranks have more than `most` (data.max-bad-records) bad samples.
 func fewBad(left []data.LeftOut, most int) error {
 	for _, l := range left {
 		if l.Kind == data.BadSample && l.Count > most {

@@ -51,7 +51,7 @@ type streamed struct {
 // Steps returns the number of batches per epoch, equal on all ranks.
 func (s *streamed) Steps() int { return s.steps }
 
-// Seek makes step the next one. Next returns its errors.
+// Seek makes step the next one. An error appears in Next.
 func (s *streamed) Seek(step int) { _ = s.ClickStream.Seek(step) }
 
 // openStream opens this rank's share of the files. agreeSteps then counts the steps.
@@ -78,8 +78,8 @@ func (d *runData) idRows() int {
 	return d.set.Rows
 }
 
-// agreeSteps determines the number of steps that every rank has rows for. Each rank counts rows in
-// a pass over its files. The call is collective.
+// agreeSteps determines the number of steps for which every rank has rows. Each rank counts rows in
+// a pass over its files. All ranks call it.
 func (d *runData) agreeSteps(s *streamed) error {
 	d.prepares("counting the rows of the training files")
 	rows, left, err := s.Rows(d.job.Context())
@@ -118,7 +118,7 @@ func (d *runData) agreeSteps(s *streamed) error {
 	return d.countSteps()
 }
 
-// leftOut returns the counts of excluded samples. With a stream it is a collective call.
+// leftOut returns the numbers of excluded samples, by reason. With a stream all ranks call it.
 func (d *runData) leftOut() ([]data.LeftOut, error) {
 	s, ok := d.order.(*streamed)
 	if !ok {
@@ -128,8 +128,8 @@ func (d *runData) leftOut() ([]data.LeftOut, error) {
 	return addLeft(d.shares.excluded, left), err
 }
 
-// places returns JSON of the streams' positions of all ranks, for a checkpoint in the middle of an
-// epoch; "" without a stream. The call is collective.
+// places returns the positions of all ranks' streams as JSON, for a checkpoint in the middle of an
+// epoch; "" without a stream. All ranks call it.
 func (d *runData) places() (string, error) {
 	s, ok := d.order.(*streamed)
 	if !ok {

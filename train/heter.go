@@ -21,22 +21,22 @@ import (
 	"github.com/ringo-ml/ringo/train/internal/tensornames"
 )
 
-// Heter configures heter-trainers, which compute the part of the model marked by its code
-// (nn.Tape.OnDevice). Ranks compute the layers before the part, with parameters on servers. In bsp
-// heter-trainers own the part's parameters. In other modes the servers have the part's parameters,
-// and a rank sends the values with each step, so that the mode's guarantees hold as without
+// Heter configures heter-trainers, processes that compute the part of the model marked in its code
+// by nn.Tape.OnDevice. Ranks compute the layers before the part; parameters are on servers. In bsp
+// heter-trainers own the part's parameters. In other modes the servers have them, and a rank sends
+// their values with each step, so that the mode's guarantees are the same as without
 // heter-trainers.
 type Heter struct {
-	// Count is the number of heter-trainers of the job. For Run 0 means the launcher's number, or
-	// none.
+	// Count is the number of heter-trainers of the job. 0 in Run means the launcher's, or none.
 	Count int
-	// Micros is the number of micro-batches of a batch, at least 1. For Run 0 means 4.
+	// Micros is the number of micro-batches into which a batch is divided. 0 in Run means 4.
 	Micros int
 	// Values is the wire type of activations and gradients: fp32 (or ""), fp16, bf16 or int8.
 	// Except for fp32, results differ from those of the whole model.
 	Values string
-	// Report receives a line about each lost heter-trainer while others are left; in a
-	// heter-trainer, lines about its work. nil ignores the lines; any goroutine may call Report.
+	// Report receives a line about each lost heter-trainer while at least one remains; in a
+	// heter-trainer, lines about its work. nil means that no function receives the lines; any
+	// goroutine may call Report.
 	Report func(line string) `json:"-"`
 	// Note receives a line if the rank could share memory with a heter-trainer and does not. Any
 	// goroutine may call Note. nil means the function in the field Report.
@@ -86,7 +86,8 @@ type shape struct {
 	Classes int           `json:"classes"`
 	Slots   []model.Slot  `json:"slots"`
 	Options model.Options `json:"options"`
-	// Cut is for heter-trainers without the model's code.
+	// Cut has the shapes of the tensors between both parts of the model, for heter-trainers that do
+	// not have the model's code.
 	Cut *heter.Cut `json:"cut"`
 	// Timed is the size of a micro-batch that heter-trainers time in both precisions; 0: none.
 	Timed int `json:"timed"`
@@ -136,7 +137,7 @@ func OpenPart(c Config, about []byte) (*heter.Cut, heter.Device, error) {
 	return cut, device, nil
 }
 
-// heterParams decorates parameters on servers: heter-trainers compute a part of the replica's
+// heterParams adds heter-trainers to parameters on servers: they compute a part of the replica's
 // model, and in bsp own the part's parameters.
 type heterParams struct {
 	*serverParams
@@ -147,8 +148,8 @@ type heterParams struct {
 	rate      float64
 	stateless bool      // the rank sends the part's parameters with each step
 	at        [][]int32 // rows of the keys of a micro-batch, by table
-	// ask requests the rows of the next batch, and early pushes final gradients. asking and pushing
-	// are their durations.
+	// ask requests the rows of the next batch, and early pushes final gradients of rows; asking and
+	// pushing are the durations of their last calls.
 	ask, early      func() error
 	asking, pushing time.Duration
 	inFlight        int         // micro-batches without a result
@@ -157,8 +158,8 @@ type heterParams struct {
 	state           []float32   // state of the heter-trainers' optimizer, on rank 0 of a run that is saved
 }
 
-// delegate finds the part of the replica's model, before the model is arranged, and leaves the part
-// to heter-trainers. The replica freezes the part's parameters unless the rank sends them.
+// delegate finds the part of the replica's model, before the model is arranged, and makes
+// heter-trainers compute it. It freezes the part's parameters unless the rank sends them.
 func (r *Replica) delegate(c Config, o model.Options) error {
 	inner, ok := r.params.(*serverParams)
 	if !ok {
@@ -240,8 +241,8 @@ func (f *heterParams) begin(c Config, at beginning) (err error) {
 	return nil
 }
 
-// hold gives tables by keys the rows of a micro-batch, whose keys are from; nil means the whole
-// batch.
+// hold sets the rows of tables by keys for a micro-batch with the keys of samples from; nil means
+// the whole batch.
 func (f *heterParams) hold(from []int32) {
 	for i, t := range f.replica.Params.Tables() {
 		if t.Slots == nil {
@@ -286,7 +287,8 @@ func (f *heterParams) setRate(lr, next float64) {
 
 func (f *heterParams) end() error { return errors.Join(f.pipeline.End(f.rate), f.serverParams.end()) }
 
-// takeWaitTime adds the waits for heter-trainers, and counts the times of the stages.
+// takeWaitTime returns the time that the rank waited for servers and heter-trainers, and counts the
+// times of the stages.
 func (f *heterParams) takeWaitTime() time.Duration {
 	pull, t := f.serverParams.takeWaitTime(), f.pipeline.Times()
 	t.Back.Starved -= f.asking + f.pushing // the rank worked during these waits
@@ -353,8 +355,7 @@ func (f *heterParams) abort() {
 	_ = f.each((*heterParams).disconnect)
 }
 
-// disconnect ends the waits of passes, possibly in another goroutine; close releases the memory of
-// passes.
+// disconnect ends the waits of passes, from any goroutine; close releases their memory.
 func (f *heterParams) disconnect() error {
 	if f.heters != nil {
 		f.heters.Abort(cmp.Or(context.Cause(f.replica.job.Context()), errors.New("the run has ended")))

@@ -14,8 +14,8 @@ import (
 
 // A checkpoint with heter-trainers has the part's parameters by name, as parameters that ranks do
 // not train, and the state of the part's optimizer as one array. Servers save the other dense
-// parameters. If ranks send the part's parameters, servers have all, and a checkpoint equals that
-// of the whole model.
+// parameters. If ranks send the part's parameters to heter-trainers, servers have all parameters,
+// and a checkpoint is the same as without heter-trainers.
 
 const heterState = "heter/optimizer"
 
@@ -29,8 +29,8 @@ func (f *heterParams) give(state []float32) error {
 	return f.heters.Begin(append(all, state...))
 }
 
-// giveFirst gives heter-trainers equal first values: those of rank 0, or of heter-trainer 0 if they
-// have parameters of their own.
+// giveFirst gives all heter-trainers the same first values: those of rank 0, or of heter-trainer 0
+// if heter-trainers have other parameters.
 func (f *heterParams) giveFirst(c Config) error {
 	switch start := f.heters.Start(); {
 	case start == heter.StartOwn && c.Heter.Count > 1:
@@ -45,7 +45,8 @@ func (f *heterParams) giveFirst(c Config) error {
 	return nil
 }
 
-// fitsOwn reports settings that need the parameters of heter-trainers with parameters of their own.
+// fitsOwn returns an error for settings that need the part's parameters, if heter-trainers have a
+// part of their own that ranks do not know.
 func (c Config) fitsOwn(s heter.Start) error {
 	const text = "%s: the parameters of the heter-trainers' module are not those of the model's stage, so that ranks cannot %s them: give the module these parameters, or remove the setting"
 	switch {
@@ -91,8 +92,8 @@ func (f *heterParams) arrays() []checkpoint.Array {
 	return out
 }
 
-// sameSplit reports a checkpoint if heter-trainers own the part in only one of both runs, the
-// checkpoint's and this one: states of optimizers then cover other parameters.
+// sameSplit returns an error if heter-trainers own the part in only one of the two runs, that of
+// the checkpoint or this one: states of optimizers then cover different parameters.
 func (c Config) sameSplit(file string, h checkpoint.Header) error {
 	const path, sync setting.Path = "heter.count", "sync"
 	was := h.Settings[path]
@@ -107,8 +108,8 @@ func (c Config) sameSplit(file string, h checkpoint.Header) error {
 	return setting.Errorf(path, "%d: %s is of a run with all dense parameters on servers, without heter-trainers or with stateless ones: remove the setting, or start another run with the weights (%v)", c.Heter.Count, file, begin)
 }
 
-// standIn gives servers an array if the model leaves them no dense parameter: a schema needs at
-// least one array.
+// standIn adds a parameter without use to a model that has no dense parameter for servers: a schema
+// needs at least one array.
 func standIn(ps *nn.Params) { ps.New(standInName, nn.Zeros, 1) }
 
 const standInName = "heter.none"
@@ -122,8 +123,8 @@ func paramsIn(f *checkpoint.File) (names []string) {
 	return names
 }
 
-// freezeSaved freezes the parameters in the file of a checkpoint with servers, before a registry is
-// arranged; servers have the other parameters.
+// freezeSaved freezes the parameters that are in the file of a checkpoint of a run with servers. It
+// is called before parameters are arranged; servers have the other parameters.
 func freezeSaved(ps *nn.Params, names []string) error {
 	if len(names) == 0 {
 		return nil

@@ -8,8 +8,8 @@ import (
 )
 
 // overlap is a heter.RemoteStage that works while the rank waits: in the first wait it requests the
-// next batch's rows, in the last wait it pushes final gradients of rows. Heter-trainers are busy
-// meanwhile, and idle between the last results and the next batch's rows.
+// next batch's rows, in the last wait it pushes final gradients of rows. Both happen while
+// heter-trainers compute; otherwise heter-trainers would wait for them.
 type overlap struct {
 	*client.Client
 	split *heterParams
@@ -41,8 +41,8 @@ func (m overlap) Wait(micro *heter.MicroBatch) error {
 	return m.Client.Wait(micro)
 }
 
-// earlyRows are the rows of a table's gradient to push before the last micro-batch is back: rows
-// outside of the last micro-batch.
+// earlyRows marks the rows of a table's gradient that the last micro-batch does not use, so that
+// they are pushed before its results arrive.
 type earlyRows struct {
 	sent   bool
 	marks  []uint32 // round of the last look-up by the last micro-batch, by row of the batch
@@ -78,9 +78,9 @@ func (e *earlyRows) some(ids []int32, values []float32, dim int, marked bool) ([
 	return e.ids, e.values
 }
 
-// pushEarly pushes final gradients of tables by keys before the last micro-batch is back, under
-// bsp, where servers add up the pushes of a step. A table that counts is excluded: its shows and
-// clicks travel with the whole row.
+// pushEarly pushes final gradients of tables by keys before the results of the last micro-batch
+// arrive. It does so in bsp only, where servers add up the pushes of a step, and not for a table
+// that counts shows and clicks, which travel with the whole row.
 func (f *heterParams) pushEarly() error {
 	for i, t := range f.replica.Params.Tables() {
 		if t.Slots == nil || f.trainer.Counts(i) {

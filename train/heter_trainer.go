@@ -60,7 +60,7 @@ func (s Stage) plus(o Stage) Stage {
 	return Stage{s.BusyS + o.BusyS, s.StarvedS + o.StarvedS, s.BlockedS + o.BlockedS}
 }
 
-// String returns the parts above 0.5 ms.
+// String returns those parts of the stage's time that are above 0.5 ms.
 func (s Stage) String() string {
 	text := ""
 	for _, part := range []struct {

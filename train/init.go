@@ -29,20 +29,19 @@ type Init struct {
 	// From is a safetensors file, a .npz, a checkpoint, or a run's folder, which means the last
 	// checkpoint. Parameters, tables and running statistics begin with the file's values of equal
 	// names; the run is new otherwise. A checkpoint of a run with servers must be of the same model
-	// (Servers.OpenServerCheckpoint) and provides the servers' rows of its table. Rank 0 alone
-	// reads the file, and servers the rows of their tables (Servers.Begin). A resumed run does not
-	// read the file. Places within tensors are matched by the names of columns, categories, slots,
-	// classes and words in a checkpoint; other differences of shape are an error. "" means random
-	// values.
+	// (Servers.OpenServerCheckpoint); it also has the rows of the servers' tables. Rank 0 alone
+	// reads the file, and servers read the rows of their tables (Servers.Begin). A resumed run does
+	// not read the file. If both runs have names of columns, categories, slots, classes and words,
+	// values within tensors are matched by name; other differences of shape are an error. "" means
+	// random values.
 	From string
-	// Except are patterns of tensors that keep random values, such as a last layer with other
-	// classes.
+	// Except are patterns of tensors that keep random values, such as a last layer of new classes.
 	Except []string
-	// Freeze are patterns of parameters that keep their values. Frozen parameters are in no
-	// exchange and have no optimizer state. Running statistics of a batch normalisation still
-	// change, as in PyTorch.
+	// Freeze are patterns of parameters that keep their values. Ranks do not exchange frozen
+	// parameters, and these have no optimizer state. Running statistics of a batch normalisation
+	// still change, as in PyTorch.
 	Freeze []string
-	// Rates multiply the learning rate of some parameters; the last match counts.
+	// Rates multiply the learning rate of some parameters. Of several matches the last counts.
 	Rates []Rate
 }
 
@@ -116,8 +115,8 @@ func (s Init) choose(ps *nn.Params, names weights.Names) error {
 	return errors.Join(errs...)
 }
 
-// CheckInit reports that the file of c.Start is missing or has no weights: the error of Run on rank
-// 0. A resumed run does not need the file.
+// CheckInit returns an error if the file of c.Start is missing or has no weights, as Run would on
+// rank 0. A resumed run does not need the file.
 func CheckInit(c Config) error {
 	if c.Start.From == "" {
 		return nil
@@ -204,8 +203,8 @@ func (r *Replica) take(src *initSource, c Config) ([]string, error) {
 	return lines, nil
 }
 
-// exceptions returns a function that matches a tensor's name, here or in PyTorch, with patterns.
-// own are the model's names, known the names in a source of the same kind.
+// exceptions returns a function that reports whether a pattern matches a tensor's name, in ringo or
+// in PyTorch. own are the model's names, known the names in a source of the same kind.
 func exceptions(patterns, known, own []string, names weights.Names) (func(name string) bool, error) {
 	matched := map[string]bool{}
 	var errs []error
@@ -243,7 +242,7 @@ func (r *Replica) untrained() (out [][]float32) {
 	return out
 }
 
-// shareUntrained broadcasts rank 0's untrained values. The call is collective.
+// shareUntrained broadcasts rank 0's values of parameters that are not trained. All ranks call it.
 func (r *Replica) shareUntrained() error {
 	if r.job.ServersOnly() {
 		return nil // the seed gives all ranks the same values
@@ -265,8 +264,8 @@ func (s share) String() string {
 	return fmt.Sprintf("%s of %s", tensors(s.tensors), quantity.Count(s.values, "value"))
 }
 
-// trained returns frozen parameters, parameters that heter-trainers own and train, other trained
-// parameters, and the number of tables with rows on servers.
+// trained counts frozen parameters, parameters that heter-trainers own and train, other trained
+// parameters, and the tables that have their rows on servers.
 func (r *Replica) trained() (frozen, theirs, rest share, tables int) {
 	var owned []string
 	if r.split != nil && !r.split.stateless {

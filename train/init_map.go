@@ -25,9 +25,9 @@ func descriptionOf(h *checkpoint.Header) (d data.Description, err error) {
 	return d, d.Validate()
 }
 
-// byName gives s tensors with the places of the run's model, and returns lines about mapped, new
-// and unused names. Tensors selected by except keep their initial values and need no match. s does
-// not change without names on both sides, or with equal names.
+// byName orders the tensors of s by the names of the run's model, and returns lines about mapped,
+// new and unused names. Tensors that except selects keep their initial values and need no match. If
+// a side has no names, or both have the same names, s does not change.
 func (r *Replica) byName(s *initSource, c Config, except func(string) bool) (lines []string, err error) {
 	if c.about == nil {
 		return nil, nil
@@ -79,7 +79,7 @@ func (r *Replica) byName(s *initSource, c Config, except func(string) bool) (lin
 	return lines, nil
 }
 
-// assumed returns a line that values are taken by their places, because one side has no names.
+// assumed returns a line that values keep their positions, if source or run have no names.
 func assumed(path string, was, is data.Description, now tensornames.Names) []string {
 	switch {
 	case now.None() && is.Name != "arrays" && (was.Name == is.Name || was.Name == ""):
@@ -90,8 +90,8 @@ func assumed(path string, was, is data.Description, now tensornames.Names) []str
 	return []string{"assumed: columns, categories and classes are in the order of those that " + path + " was trained on, for it has no names of them"}
 }
 
-// followed reports differing names that the models do not let through. head reports that the last
-// layer is mapped.
+// followed returns an error for names that differ in a way that the models cannot map. head reports
+// whether the last layer is mapped.
 func (r *Replica) followed(before, after tensornames.Axes, old, now tensornames.Names, head bool) error {
 	opaque := before.Opaque
 	if opaque == "" {

@@ -106,8 +106,8 @@ func LoadDense(ctx context.Context, ps *nn.Params, m model.Model, spec model.Spe
 	return from.Array(ctx, 0, ps.Values())
 }
 
-// rowsOver returns a table's values with the rows that servers had; no batch there named the other
-// rows.
+// rowsOver returns a table's values: rows that servers had saved, and initial values for other
+// rows, which no batch had used.
 func rowsOver(t *nn.Table, number int, from ServerCheckpoint) ([]float32, error) {
 	if t.Slots != nil {
 		return nil, fmt.Errorf("table %s: the servers of the run had a row for each key, and here keys share %d rows by a hash: use parameter servers here, too; %v keeps the table's first values", t.Name, t.Rows, setting.Path("training.init-except"))

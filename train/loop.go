@@ -28,7 +28,8 @@ type epochLoop struct {
 	groups     *evalmetrics.Grouping
 }
 
-// epoch trains over the rest of an epoch, evaluates, reports, and moves at to the next epoch.
+// epoch trains over the remaining steps of an epoch, evaluates, reports, and sets at to the
+// beginning of the next epoch.
 func (l *epochLoop) epoch(at *position) error {
 	if err := l.trainEpoch(at); err != nil {
 		return err
@@ -127,8 +128,7 @@ func next(l batches) (*data.Batch, error) {
 func finite(x float64) bool { return x-x == 0 }
 
 // evaluateAll evaluates, and adds up the counters of epoch and evaluation over the ranks. If a rank
-// is lost meanwhile, the other ranks divide the evaluation set again, so that metrics cover all
-// samples.
+// is lost during this, the other ranks divide the set again: metrics cover all samples.
 func (l *epochLoop) evaluateAll(epoch int, t *epochCounters) (evaluation, error) {
 	for {
 		ranks := l.peers.liveRanks()

@@ -14,17 +14,18 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// ErrStop is the error of a callback that ends the run in good order: all ranks end after the same
-// step or epoch, evaluate, save and return their Summary with the reason.
+// ErrStop is the error by which a callback ends the run without failure: all ranks end after the
+// same step or epoch, evaluate, save and return their Summary with the reason.
 var ErrStop = errors.New("train: stop")
 
-// Callbacks are called on every rank, on the training goroutine, unless nil. An error ends the run,
-// ErrStop in good order. One rank's error suffices. All ranks must set the same callbacks; each
-// call costs a meeting of all ranks, a few microseconds.
+// Callbacks, unless nil, are called on every rank, on the training goroutine. ErrStop ends the run
+// as described there, any other error makes it fail, even if only one rank returns it. All ranks
+// must set the same callbacks, because after each call all ranks compare results, which takes a few
+// microseconds.
 type Callbacks struct {
-	// AfterStep is called after each step of a rank. If ranks are not in step (ssp, async, geo,
-	// several threads), ErrStop ends the run after the epoch, and threads call AfterStep one at a
-	// time.
+	// AfterStep is called after each step of a rank. If ranks do not make the same steps together
+	// (ssp, async, geo, several threads), ErrStop ends the run after the epoch; calls of several
+	// threads do not overlap.
 	AfterStep func(Step) error
 	// AfterEpoch is called after the evaluation of an epoch, before it is saved. Metrics are equal
 	// on all ranks.
@@ -69,13 +70,12 @@ type Step struct {
 	SamplesPerS float64 `json:"samples_per_s"`
 	// Layers are the layers' statistics with Config.Layers, in steps for Observer.Step.
 	Layers []Layer `json:"layers,omitempty"`
-	// Progressive is the value for a click model's last samples at the last merge of the ranks'
-	// windows.
+	// Progressive has a click model's metrics for the latest samples, when ranks last merged them.
 	*Progressive
 }
 
-// Best compares epochs by a metric of the evaluation. The best epoch's checkpoint is retained in
-// addition to Checkpoint.Keep.
+// Best selects the metric of the evaluation by which epochs are compared. The best epoch's
+// checkpoint is kept in addition to Checkpoint.Keep.
 type Best struct {
 	// Metric is a metric of the model, "loss", or for click models "progressive_auc" or
 	// "progressive_logloss". "" disables the comparison.
@@ -140,8 +140,7 @@ func (r *reports) checkBest() error {
 	return setting.Errorf("training.monitor", "%s: the evaluation of %s has %s", m, r.cfg.name(), strings.Join(known, ", "))
 }
 
-// compare reports whether an epoch is the best one, and notes it. An epoch without the metric is
-// not.
+// compare reports whether an epoch is the best one until now, and stores it if so.
 func (r *reports) compare(e Epoch, step int64) (better bool) {
 	b := r.cfg.Best
 	if b.Metric == "" {
@@ -182,7 +181,7 @@ func (l *epochLoop) exhausted(epoch int) string {
 	return fmt.Sprintf("no better %s than %s of epoch %d for %s", b.Metric, quantity.FloatDigits(best.Value, 6), best.Epoch, quantity.Count(b.Patience, "epoch"))
 }
 
-// called determines whether a callback of any rank returned ErrStop. The call is collective.
+// called determines whether a callback of any rank returned ErrStop. All ranks call it.
 func (l *epochLoop) called(err error) (stop bool, _ error) {
 	own := []byte{0}
 	switch {

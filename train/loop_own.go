@@ -14,12 +14,12 @@ import (
 )
 
 // Loop is a model on every rank of a job for a custom loop: TrainOneBatch any number of times, with
-// strategies that may change from batch to batch, Save and Evaluate in between. All calls are
-// collective, so that ranks are always at the same step.
+// strategies that may change from batch to batch, Save and Evaluate in between. All ranks make the
+// same calls, so that they are always at the same step.
 //
-// A Loop equals Run without epochs and data: parameters are on the ranks or on servers by cfg,
-// checkpoints equal Run's, and a stop request saves the loop after the same step on all ranks
-// (TrainOneBatch returns a *ringo.StoppedError).
+// A Loop does the same as Run, except for epochs and data: cfg selects whether parameters are on
+// ranks or on servers, checkpoints have Run's form, and after a stop request all ranks save after
+// the same step (TrainOneBatch returns a *ringo.StoppedError).
 type Loop struct {
 	r  *run
 	at position
@@ -116,8 +116,9 @@ func (l *Loop) Replica() *Replica { return l.r.replica }
 // With Exchange.NonFinite "skip" all ranks may skip the step: Replica().Opt.Times().Skipped is then
 // the reason.
 //
-// An error of one rank ends the other ranks' steps with an error about that rank, when the function
-// of ringo.Run or ringo.Local returns; an error of an exchange or update does so immediately.
+// If one rank fails, the steps of other ranks fail with an error about that rank: immediately after
+// an error of an exchange or update, otherwise when the rank's function in ringo.Run or ringo.Local
+// returns.
 func (l *Loop) TrainOneBatch(b model.Batch, strategy distopt.Strategy, spars float64) (pass model.Pass, err error) {
 	r := l.r
 	defer func() {
@@ -188,8 +189,9 @@ func (l *Loop) Evaluate(set *data.Dataset) (Evaluation, error) {
 	return e, r.located(err)
 }
 
-// Save saves the loop in cfg.Checkpoint.Dir, if set: parameters and optimizer state, codecs'
-// residuals of each rank, running statistics and the carried state; rank 0 writes.
+// Save saves the loop in cfg.Checkpoint.Dir, if set: parameters and optimizer state, each rank's
+// unsent gradients (residuals), running statistics and the model's state between batches. Rank 0
+// writes.
 func (l *Loop) Save() error {
 	if l.r.cfg.Checkpoint.Dir == "" {
 		return nil
@@ -197,8 +199,7 @@ func (l *Loop) Save() error {
 	return l.r.located(l.r.saver.save(l.at))
 }
 
-// ParamsSHA256 returns the hash of the model's values, as in Summary. Ranks that differ are an
-// error.
+// ParamsSHA256 returns the hash of the model's values, or an error if ranks have different ones.
 func (l *Loop) ParamsSHA256() (string, error) {
 	if err := l.r.sync(); err != nil {
 		return "", l.r.located(err)
@@ -207,7 +208,7 @@ func (l *Loop) ParamsSHA256() (string, error) {
 	return sum, l.r.located(err)
 }
 
-// Close leaves the job in good order. After an error it only releases memory and connections.
+// Close leaves the job. After an error it only releases memory and connections.
 func (l *Loop) Close() error {
 	defer l.r.close()
 	if l.failed {

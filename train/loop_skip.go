@@ -10,12 +10,13 @@ import (
 )
 
 // With Exchange.NonFinite "skip", a step with a loss or gradient that is not finite on any rank
-// changes neither parameters nor running statistics nor the state that a model carries. Training
+// changes no parameters, no running statistics and no state of the model between batches. Training
 // metrics exclude such steps.
 
-// maxSkipped limits consecutive skipped steps. Parameters do not change in skipped steps, so that a
-// longer series is due to the parameters, or to nearly all samples: with a finite gradient in every
-// tenth step the probability is 3 in 100,000.
+// maxSkipped is the number of consecutive skipped steps after which the run fails. Skipped steps do
+// not change parameters, so that a longer series is due to the parameters, or to nearly all
+// samples: if one step in ten has a finite gradient, the probability of a longer series is 3 in
+// 100,000.
 const maxSkipped = 100
 
 // skips counts skipped steps; distopt.Setup has their number in the run.
@@ -24,7 +25,7 @@ type skips struct {
 	InRow int `json:"skipped_in_row,omitempty"`
 }
 
-// note copies the values that forward passes of a step change.
+// note copies the values that forward passes of a step change, for restore.
 func (r *Replica) note() {
 	if !r.skips {
 		return
@@ -52,7 +53,7 @@ type counted struct {
 	samples, first, recent float64
 }
 
-// counted returns the training counters before a step that may be skipped.
+// counted returns a copy of the training counters before a step that may be skipped.
 func (w *trainerThread) counted(c *threadPool) (out counted) {
 	if w.replica.skips {
 		out = counted{w.tally.train, w.tally.samples, c.reports.first, c.reports.recent}

@@ -28,7 +28,7 @@ type trainerThread struct {
 
 	next       workItem // item after the current one, if it was prefetched
 	prefetched bool
-	// copies are the batches of both items. turns counts them.
+	// copies are the batches of this thread's current item and of the next; turns counts items.
 	copies [2]data.Batch
 	turns  int
 }
@@ -53,19 +53,20 @@ type threadPool struct {
 	// The phase trains steps [first, until) of the epoch.
 	first, until int
 	begun        int // steps handed out
-	// training lists the ranks that train, whose samples count.
+	// training lists the ranks that train; only their samples count.
 	training []int
 
 	mu sync.Mutex
-	// remaining is the number of batches not handed out, done the number of finished ones of total.
+	// remaining is the number of batches that no thread has taken; done is the number of finished
+	// batches of total.
 	remaining, done int
 	err             error
 	stopped         error // reason to stop before until, after rounds rounds of each thread
 	rounds          int
 }
 
-// advance does the epoch's steps up to the next checkpoint or snapshot. A *ringo.StoppedError
-// reports that all ranks stop at the returned position.
+// advance does the steps of the epoch up to the next checkpoint or snapshot. It returns a
+// *ringo.StoppedError if all ranks stop at the position at.
 func (l *epochLoop) advance(at *position) error {
 	until := at.step + 1
 	for until < l.data.steps && !l.saver.pauses((at.epoch-1)*l.data.steps+until) {
@@ -162,8 +163,8 @@ func (c *threadPool) fail(err error) {
 	}
 }
 
-// turn returns the thread's next item from take. If parameters prefetch, it also takes the item
-// after it.
+// turn returns the thread's next item from take. If the parameters fetch rows in advance, it also
+// takes the item after it.
 func (w *trainerThread) turn(take func() (workItem, error)) (now workItem, err error) {
 	if now = w.next; !w.prefetched {
 		if now, err = take(); err != nil {
@@ -208,7 +209,7 @@ func (c *threadPool) take(w *trainerThread) (*data.Batch, error) {
 	return nil, nil
 }
 
-// progress reports a batch, or a step, of n samples of all ranks. c.mu is held.
+// progress reports a batch of an evaluation, or a step, with n samples on all ranks. c.mu is held.
 func (c *threadPool) progress(n int, loss float64) {
 	c.done++
 	c.obs.Progress(Progress{Phase: c.phase, Epoch: c.epoch, Epochs: c.cfg.Epochs, Done: c.done, Total: c.total,
@@ -222,8 +223,8 @@ func (w *trainerThread) train(c *threadPool) error {
 	return nil
 }
 
-// steps does the thread's steps, including empty ones without a batch: in ssp other ranks wait for
-// their number.
+// steps does the thread's steps. It also does steps without a batch, because in ssp other ranks
+// wait until this rank has done as many steps.
 func (w *trainerThread) steps(c *threadPool) error {
 	n := len(c.workers)
 	rounds := (c.until - c.first + n - 1) / n // rounds of each thread, the last one without a batch for some
@@ -260,7 +261,7 @@ func (w *trainerThread) steps(c *threadPool) error {
 	return nil
 }
 
-// begin returns a thread's item in a round of steps, unless all stop before that round.
+// begin returns a thread's item for a round of steps, or an error if all threads stop before.
 func (c *threadPool) begin(w *trainerThread, round, rounds int) (workItem, error) {
 	if round == rounds {
 		return workItem{over: true}, nil
@@ -284,7 +285,8 @@ func (c *threadPool) begin(w *trainerThread, round, rounds int) (workItem, error
 	return workItem{batch: b, step: step}, err
 }
 
-// stop notes the round before which all stop. It returns other errors.
+// stop stores the number of the round before which all threads stop, if why is a
+// *ringo.StoppedError. It returns other errors.
 func (c *threadPool) stop(why error, round int) error {
 	if !stopped(why) {
 		return why
@@ -344,8 +346,8 @@ func (w *trainerThread) step(c *threadPool, now workItem, take func() (workItem,
 	return c.afterStep(w, spent, loss, lr)
 }
 
-// backwards runs the step's batches forward and backward, worker by worker, and returns the last
-// one, which is not scored yet.
+// backwards runs the step's batches forward and backward, one virtual worker after the other. It
+// returns the last batch, with loss and metrics not counted yet.
 func (w *trainerThread) backwards(c *threadPool, now workItem, lr float64, take func() (workItem, error)) (*data.Batch, model.Pass, error) {
 	lo, hi := c.data.span(now.step)
 	b, step, each, passes := now.batch, now.step, hi-lo, w.replica.passes
@@ -380,7 +382,7 @@ func (w *trainerThread) backwards(c *threadPool, now workItem, lr float64, take 
 
 func lossOf(p model.Pass) float64 { return float64(p.Loss.Mean.Data[0]) }
 
-// score counts a batch before the next one is taken.
+// score counts the loss and metrics of a batch before the next batch is taken.
 func (w *trainerThread) score(c *threadPool, b *data.Batch, pass model.Pass) {
 	loss := lossOf(pass)
 	if w.replica.skips && !finite(loss) {

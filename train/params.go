@@ -19,40 +19,41 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// paramPlacement stores and updates a replica's parameters: the exchange of a step, its peers and
-// the updater depend on the implementation, and the loop does not. Each replica has a
-// paramPlacement for its thread; any goroutine may call abort.
+// paramPlacement stores and updates a replica's parameters, on ranks or on servers. The exchange of
+// a step, the processes that take part and the optimizer depend on the implementation; the training
+// loop does not. Each replica has one, for the replica's thread; any goroutine may call abort.
 type paramPlacement interface {
-	// layOut sets the memory of the parameters of a model that is built next.
+	// layOut selects the memory for the parameters of a model. It is called before the model is
+	// built.
 	layOut(ps *nn.Params)
-	// begin makes the replica's optimizer for dense gradients. The call is collective.
+	// begin makes the optimizer of the replica's dense gradients. All ranks call it.
 	begin(cfg Config, at beginning) error
 
-	// prefetches reports whether passes are faster with the next batch in advance.
+	// prefetches reports whether a pass is faster if setNextBatch has announced its batch.
 	prefetches() bool
-	// setNextBatch sets the batch after the one of the next pass; more: in the same step.
+	// setNextBatch announces the batch after that of the next pass; more reports whether both
+	// belong to one step.
 	setNextBatch(b *data.Batch, more bool)
-	// fetch loads the rows that a pass over a batch reads, and returns the batch with rows instead
-	// of ids.
+	// fetch loads the rows for a pass over a batch, and returns the batch with rows instead of ids.
 	fetch(b model.Batch, training bool) (model.Batch, error)
-	// rowsReady takes the gradient of a table's rows in a step's last backward, or in each if
-	// passes fetch rows, and the labels of its batch.
+	// rowsReady receives the gradient of a table's rows, with the labels of the batch: in the last
+	// backward pass of a step, or in each if passes fetch rows.
 	rowsReady(table int, ids []int32, grads []float32, labels []int32) error
 	// takeWaitTime returns the time that passes waited for values since the last call.
 	takeWaitTime() time.Duration
 	// setRate sets the learning rates of the current step and of the next one.
 	setRate(lr, next float64)
-	// end ends a step after the optimizer's, or a step of a replica without a batch.
+	// end ends a step after the optimizer's Step, or a step of a replica that had no batch.
 	end() error
-	// sync makes the parameters of all ranks equal. A rank calls sync on its first replica, for all
-	// replicas. The call is collective.
+	// sync makes the parameters of all ranks equal. All ranks call it, on the first of their
+	// replicas, for all.
 	sync() error
-	// swapAverage exchanges the parameters and their average, if any.
+	// swapAverage exchanges the parameters with their moving average, if the run has one.
 	swapAverage()
 
 	stored
 
-	// leave leaves the job in good order, for all replicas of the rank.
+	// leave ends the use of servers without an error, for all replicas of the rank.
 	leave() error
 	// abort ends the waits of all the rank's replicas with an error.
 	abort()
@@ -63,22 +64,20 @@ type paramPlacement interface {
 type stored interface {
 	// arrays names the values in this rank's memory that are equal on all ranks.
 	arrays() []checkpoint.Array
-	// localState returns the state of this replica alone, by the same names in the same order on
+	// localState returns the state that only this replica has. Names and their order are equal on
 	// all ranks.
 	localState() []stream
-	// rows returns a function that shows all rows of a table in pieces; nil if the table has them.
-	// ok is false if only servers can list the rows.
+	// rows returns a function that calls show with all rows of a table, in pieces; nil if the rows
+	// are in the table. ok is false if only servers can list the rows.
 	rows(table int) (each func(show func(rows []float32) error) error, ok bool)
-	// save completes arrays on rank 0, saves values elsewhere as of a step of the run, and returns
-	// entries for the checkpoint about them. The call is collective.
+	// save completes arrays on rank 0, makes servers save their values as of a step of the run, and
+	// returns entries about these for the checkpoint. All ranks call it.
 	save(step int64) (more map[string]string, err error)
-	// resumed gives all ranks the parameters that rank 0 has read from a checkpoint. The call is
-	// collective.
+	// resumed sends the parameters that rank 0 has read from a checkpoint. All ranks call it.
 	resumed() error
 }
 
-// placement returns a constructor of the parameters of a rank's replicas, for the first replica
-// first.
+// placement returns a constructor of the paramPlacement of each of a rank's replicas, in order.
 func placement(c Config, p communicator) func(r *Replica) paramPlacement {
 	if c.Servers.Consistency == "" {
 		return func(r *Replica) paramPlacement { return &replicatedParams{replica: r} }
@@ -87,7 +86,7 @@ func placement(c Config, p communicator) func(r *Replica) paramPlacement {
 	return s.addReplica
 }
 
-// replicatedParams are parameters of which each rank has a copy, updated by the agreed gradients.
+// replicatedParams are parameters with a copy on each rank, updated by the same gradients.
 type replicatedParams struct {
 	replica *Replica
 	rule    *optim.Shared
@@ -164,8 +163,7 @@ func (p *replicatedParams) resumed() error {
 	return p.average.broadcast(p.replica.job.Group())
 }
 
-// save makes replicas equal under distopt.PartialUpdate, and gathers the optimizer's state on rank
-// 0.
+// save makes replicas equal under distopt.PartialUpdate, and gathers optimizer state on rank 0.
 func (p *replicatedParams) save(int64) (map[string]string, error) {
 	o := p.replica.Opt
 	if s := o.Strategy(); s == distopt.PartialUpdate {
@@ -247,7 +245,7 @@ func (r *Replica) optimize(cfg Config, g *collective.Group, rule *optim.Shared, 
 type values struct {
 	name string
 	data []float32
-	// each, if set, shows the values in pieces instead of data.
+	// each, if not nil, passes the values in pieces; data is then nil.
 	each func(func([]float32) error) error
 }
 
@@ -270,10 +268,10 @@ func (r *Replica) learnt() []values {
 }
 
 // hash returns the SHA-256 of parameters, tables and running statistics: name and little-endian
-// values of each, sorted by name, independent of memory layout. copies covers only values with a
-// copy on each rank: ranks read rows elsewhere alike, but servers may delete some between two
-// reads. Neither covers rows of keys on servers, possibly too many to read and known to servers
-// only. An error comes from the servers of a table.
+// values of each, sorted by name, independent of memory layout. copies covers only values that each
+// rank has in memory: ranks read the same rows from servers, but these may delete rows between two
+// reads. Neither hash covers rows by key on servers, because they may be too many and only servers
+// can list them. An error comes from the servers of a table.
 func (r *Replica) hash() (sum, copies [sha256.Size]byte, err error) {
 	all := r.learnt()
 	if sum, err = hashOf(all); err != nil {

@@ -17,7 +17,7 @@ const settingAverage setting.Path = "training.average"
 // weightAverage is an exponential moving average of trained parameters and tables (Polyak and
 // Juditsky 1992), with the increasing decay of TensorFlow's ExponentialMovingAverage: step t has
 // the decay min(d, (1+t)/(10+t)), so that a short run forgets its random initial weights. Each rank
-// has the average of its equal copy of the parameters, hence the same bits without communication.
+// averages its copy of the parameters. All copies are equal, so that no communication is needed.
 //
 // Cost: memory of the parameters again, and after each step a pass that moves three values each:
 // reads of the parameter and the average, a write of the average.
@@ -41,7 +41,7 @@ func newAverage(decay float64, k *simd.Kernels, ps *nn.Params) *weightAverage {
 	return a
 }
 
-// live returns the values that training changes: the arena, and the tables.
+// live returns the values that training changes: the slice of dense parameters, and the tables.
 func (a *weightAverage) live() [][]float32 {
 	out := [][]float32{a.params.Values()}
 	for _, t := range a.params.Tables() {
@@ -50,7 +50,7 @@ func (a *weightAverage) live() [][]float32 {
 	return out
 }
 
-// update takes the parameters after a number of steps of the run.
+// update adds the parameters after the given number of steps to the average.
 func (a *weightAverage) update(steps int64) {
 	t := float64(steps)
 	rate := float32(1 - min(a.decay, (1+t)/(10+t)))
@@ -85,11 +85,13 @@ func (a *weightAverage) broadcast(g *collective.Group) error {
 	return nil
 }
 
-// trainedPrefix begins the names of arrays with the parameters that training continues from, in a
-// checkpoint whose parameters are the average: each reader of weights thus has the average.
+// trainedPrefix begins the names of the arrays with the parameters that training continues from. In
+// such a checkpoint the arrays with the plain names are the average, so that all readers of weights
+// get the average.
 const trainedPrefix = "trained/"
 
-// arraysOf names a parameter or table in a checkpoint. mean is the average of data, nil without.
+// arraysOf returns the arrays of a parameter or table for a checkpoint. mean is the average of
+// data, or nil without an average.
 func arraysOf(name string, data, mean []float32) []checkpoint.Array {
 	if mean == nil {
 		return []checkpoint.Array{checkpoint.Floats(name, data)}
@@ -118,7 +120,8 @@ func (a *weightAverage) ofTable(i int) []float32 {
 	return a.means[1+i]
 }
 
-// validateAverage reports an average that cannot be computed on each rank.
+// validateAverage adds an error if ranks cannot compute an average, because they have no equal
+// copies.
 func (c Config) validateAverage(f *setting.Faults) {
 	d := c.Average
 	f.Add(!(d >= 0 && d < 1), settingAverage, "%s: want a decay above 0 and below 1, such as 0.999, or 0 for none", quantity.Exact(d))

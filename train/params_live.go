@@ -13,14 +13,14 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Intervals of liveParams.
+// Intervals and limits of liveParams.
 const (
 	denseEvery  = time.Second // pulls of dense parameters
 	redialEvery = time.Second // attempts to connect to lost servers
 )
 
 // liveParams are parameters on the running servers of a job, read without training. Each batch
-// reads its rows; dense parameters are at most denseEvery older. Cost: one round trip for each
+// reads its rows; dense parameters are read again after denseEvery. Cost: one round trip for each
 // batch, and the memory of its rows.
 type liveParams struct {
 	replicatedParams
@@ -51,7 +51,7 @@ func (p *liveParams) begin(cfg Config, at beginning) (err error) {
 	return r.optimize(cfg, r.job.Group(), p.rule, nil)
 }
 
-// ready connects if necessary, and reads dense parameters that are due.
+// ready connects if necessary, and reads the dense parameters if they are older than denseEvery.
 func (p *liveParams) ready() error {
 	if p.client == nil {
 		if time.Since(p.lost) < redialEvery {
@@ -108,7 +108,7 @@ func (p *liveParams) fetch(b model.Batch, _ bool) (model.Batch, error) {
 	return heldRows(p.trainer, p.replica.Params.Tables(), b), nil
 }
 
-// arrays are the values in the checkpoint's file, which servers do not have.
+// arrays are the values that only the checkpoint's file has, and not the servers.
 func (p *liveParams) arrays() []checkpoint.Array {
 	return (&serverParams{replica: p.replica}).arrays()
 }

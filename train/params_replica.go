@@ -34,24 +34,24 @@ type Replica struct {
 	rec     *record.Recorder // nil if another thread of the rank records
 	x       nn.Tensor        // last batch's values
 	seed    uint64
-	// passes counts backwards.
+	// passes counts backward passes.
 	passes uint64
-	// begun reports that a step of several backwards is in progress.
+	// begun reports whether a step of several backward passes is in progress.
 	begun bool
-	// skips reports that steps may be skipped. before has the copies of note.
+	// skips reports whether steps may be skipped. before has the copies that note has made.
 	skips  bool
 	before [][]float32
-	// stream is the number of the replica, or of its current virtual worker, in the job, which
-	// selects its random numbers for dropout.
+	// stream is the number, in the job, of the replica or of its current virtual worker. It selects
+	// the random numbers for dropout.
 	stream uint64
-	// current is the place of the current one of this rank's virtual workers. aside has the state
-	// of the others.
+	// current is the index of the current one of this rank's virtual workers; aside has the state
+	// of the other workers.
 	current int
 	aside   [][][]float32
 }
 
 // NewReplica builds the model of cfg with the initial parameters of rank 0. opts are the model's
-// options for the data set. Gradients go through the job's servers, if any. The call is collective.
+// options for the data set. Gradients go through the job's servers, if any. All ranks call it.
 //
 // Gradients and parameters are in shared memory, if ranks of the host share any: close the replicas
 // of one job in reverse order, or their memory stays in use until the job ends.
@@ -73,7 +73,7 @@ func NewReplica(job *ringo.Job, cfg Config, opts model.Options) (*Replica, error
 	return r, nil
 }
 
-// build makes a rank's replica number number, from 0. It cannot train before begin.
+// build makes a rank's replica with the given number, from 0. Call begin before training.
 func build(job *ringo.Job, cfg Config, opts model.Options, place func(*Replica) paramPlacement, number int) (*Replica, error) {
 	if job.Reducer() != nil && cfg.Exchange.Strategy == distopt.PartialUpdate {
 		return nil, fmt.Errorf("strategy %s averages parameters between ranks, and does not use the job's %d aggregation servers: use another strategy, or no servers", distopt.PartialUpdate, job.Servers())
@@ -119,8 +119,7 @@ type beginning struct {
 	job  string  // servers' name of the job
 }
 
-// begin gives a replica its optimizer. The call is collective. After an error only Close may be
-// called.
+// begin makes a replica's optimizer. All ranks call it. After an error only Close may be called.
 func (r *Replica) begin(cfg Config, at beginning) error {
 	return r.params.begin(cfg, at)
 }
@@ -145,11 +144,11 @@ func (r *Replica) Batch(b *data.Batch) model.Batch {
 	return out
 }
 
-// Backward runs the model over a batch and adds to the gradients. last marks the step's last
-// backward: the optimizer then takes each gradient when final. The pass is valid until the next
-// call. An error comes from parameter servers. A loss that is not finite has no gradients: the rank
-// with the bad sample ends before its values reach other ranks or servers, or with
-// Exchange.NonFinite "skip" Step applies no update on any rank.
+// Backward runs the model over a batch and adds to the gradients. With last, the step's last
+// backward pass, the optimizer exchanges each gradient as soon as it is final. The pass is valid
+// until the next call. An error comes from parameter servers. With a loss that is not finite
+// Backward computes no gradients, so that no bad values reach other ranks or servers: the run fails
+// or, with Exchange.NonFinite "skip", Step applies no update on any rank.
 func (r *Replica) Backward(b model.Batch, last bool) (pass model.Pass, err error) {
 	if b, err = r.params.fetch(b, true); err != nil {
 		return pass, err
@@ -220,9 +219,9 @@ func mix(a, b uint64) uint64 {
 	return z ^ z>>31
 }
 
-// Step ends a step: it waits for the agreed gradients and updates. An error of one rank breaks the
-// job's group, see distopt.Optimizer.Step. Other ranks learn an error of parameter servers by
-// ringo.Run or Job.Fail.
+// Step ends a step: it waits for the sums of gradients and updates the parameters. An error of one
+// rank ends the steps of all, see distopt.Optimizer.Step. Errors of parameter servers reach other
+// ranks by ringo.Run or Job.Fail.
 func (r *Replica) Step() error {
 	if err := r.Tuner.Step(); err != nil {
 		return err
@@ -256,13 +255,13 @@ func (r *Replica) Forward(b model.Batch) (out model.Outputs, err error) {
 	return r.model.Forward(r.tape, b), nil
 }
 
-// ResetState resets the state that a model carries, as before a pass over the data.
+// ResetState sets the model's state between batches to its initial value, as before an epoch.
 func (r *Replica) ResetState() { r.model.Reset() }
 
 // Model returns the network.
 func (r *Replica) Model() model.Model { return r.model }
 
-// state returns the state that a model carries from batch to batch; nil for most models.
+// state returns the model's state between batches; nil for most models.
 func (r *Replica) state() [][]float32 {
 	if r.model.State == nil {
 		return nil

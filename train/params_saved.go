@@ -33,8 +33,8 @@ func (s Servers) recall(file string, step int64, part ServersPart) (ServerCheckp
 
 // checkpointParams are parameters from the servers' parts of a checkpoint, for use without servers
 // and without training: each rank reads all parts. Cost: memory for the weights of all saved rows,
-// and about 30 bytes for each. A batch copies only rows without saved values, with their initial
-// values, as on servers.
+// and about 30 bytes for each. Rows that were never saved get their initial values, as on servers,
+// for one batch.
 type checkpointParams struct {
 	replicatedParams
 	ctx   context.Context
@@ -46,7 +46,7 @@ type checkpointParams struct {
 type recalledTable struct {
 	*nn.Table
 	at map[uint64]int32 // places of weights by key or id
-	// weights has the saved rows, and after them rows of a batch that were never saved.
+	// weights has the saved rows, then rows of the current batch that were never saved.
 	weights []float32
 	mapped  []int32
 	initial rowinit.Init
@@ -143,7 +143,7 @@ func (t *recalledTable) findIDs(ids []int32) error {
 	return nil
 }
 
-// row returns the place of a row. A row that was never saved is added for this batch.
+// row returns the index in weights of a key's row, which it adds if it was never saved.
 func (t *recalledTable) row(key uint64) int32 {
 	if at, ok := t.at[key]; ok {
 		return at
@@ -154,7 +154,7 @@ func (t *recalledTable) row(key uint64) int32 {
 	return int32(at / t.Dim)
 }
 
-// arrays are the values in the checkpoint's file, which servers do not have.
+// arrays are the values that only the checkpoint's file has, and not the servers.
 func (p *checkpointParams) arrays() []checkpoint.Array {
 	return (&serverParams{replica: p.replica}).arrays()
 }

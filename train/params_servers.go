@@ -37,7 +37,8 @@ func (s *servers) addReplica(r *Replica) paramPlacement {
 
 func (s *servers) communicator() communicator { return s.peers }
 
-// dial connects to the servers, where ranks without a mesh meet from then on.
+// dial connects to the servers. Ranks without connections to each other exchange data there from
+// then on.
 func (s *servers) dial(r *Replica, cfg Config, at beginning, sc schema.Schema) (err error) {
 	c := client.Config{Schema: sc, Sessions: cfg.Servers.threads(), Job: at.job, Settings: cfg.Servers.sharedSettings()}
 	if err := cfg.Servers.codes(&c); err != nil {
@@ -58,9 +59,9 @@ type serverParams struct {
 	number  int // number of its session
 	cfg     Config
 	trainer *trainer.Trainer
-	// alone is a group of this replica only, for gradients that no other rank sums.
+	// alone is a group of this replica alone, for gradients that ranks do not sum.
 	alone *collective.Group
-	// rule updates copies; nil if servers update.
+	// rule updates the rank's copies of parameters in geo; nil if servers update.
 	rule             *optim.Shared
 	reportedCacheUse trainer.CacheUse // cache use in the metrics until now
 	// next is the learning rate of the next step, sent to the servers at the end of this one.
@@ -138,8 +139,8 @@ func (p *serverParams) fetch(b model.Batch, training bool) (model.Batch, error) 
 	return b, nil
 }
 
-// heldRows gives the tables the rows that t has fetched for a batch, and returns the batch with
-// rows instead of ids.
+// heldRows sets the tables' rows to those that t has fetched for a batch, and returns the batch
+// with numbers of rows instead of ids.
 func heldRows(t *trainer.Trainer, tables []*nn.Table, b model.Batch) model.Batch {
 	for i, table := range tables {
 		switch at, rows := t.Rows(i); {
@@ -199,13 +200,13 @@ func (s *servers) sync() error {
 	return nil
 }
 
-// rows returns rows by number; only servers can list keys.
+// rows lists the rows of a table by number. Rows by key only servers can list.
 func (p *serverParams) rows(table int) (func(func([]float32) error) error, bool) {
 	each := func(show func([]float32) error) error { return p.trainer.Each(table, show) }
 	return each, p.replica.Params.Tables()[table].Slots == nil
 }
 
-// arrays are the frozen parameters, which servers do not have.
+// arrays are the frozen parameters, which are not on servers.
 func (p *serverParams) arrays() (out []checkpoint.Array) {
 	for _, v := range p.replica.Params.Frozen() {
 		out = append(out, checkpoint.Floats(paramName(v.Name), v.Data))
@@ -213,8 +214,7 @@ func (p *serverParams) arrays() (out []checkpoint.Array) {
 	return out
 }
 
-// localState is the codec's state or, in geo, the state of the rank's optimizers, which update its
-// copies.
+// localState is the state of compression or, in geo, of the optimizers of the rank's copies.
 func (p *serverParams) localState() []stream {
 	thread := fmt.Sprintf("thread%d/", p.number)
 	if p.rule == nil {
@@ -237,8 +237,7 @@ func (p *serverParams) localState() []stream {
 	return out
 }
 
-// save lets the servers save their parts after sync. Servers retain parts of older checkpoints that
-// exist.
+// save makes servers save their parts, after sync. They keep the parts of existing checkpoints.
 func (p *serverParams) save(step int64) (map[string]string, error) {
 	if err := p.sync(); err != nil {
 		return nil, err
@@ -266,7 +265,7 @@ func (p *serverParams) save(step int64) (map[string]string, error) {
 	return map[string]string{moreServers: string(text)}, err
 }
 
-// resumed pulls values, because no step may follow.
+// resumed pulls the servers' values, which a run that ends without a step needs too.
 func (p *serverParams) resumed() error { return p.sync() }
 
 func (s *servers) leave() error { return s.replicas[0].trainer.Leave(context.Background()) }
@@ -287,8 +286,8 @@ func (p *serverParams) close() {
 	}
 }
 
-// RowCache is the use of a rank's row cache, over all of its threads. Rates are shares of the rows
-// of batches, each counted once a batch, that were not pulled.
+// RowCache describes the use of a rank's row cache by all of its threads. Rates are shares of the
+// different rows of a batch that were in the cache, and therefore not pulled.
 type RowCache struct {
 	TrainHitRate float64 `json:"train_hit_rate"` // always 0 in bsp: the rank's own push invalidates each row
 	EvalHitRate  float64 `json:"eval_hit_rate"`

@@ -41,19 +41,19 @@ func (c Config) validatePrecision(f *setting.Faults) {
 	f.Add(!slices.Contains([]string{"", fp32, bf16, auto}, c.Precision), settingPrecision, "%q: want fp32, bf16 or auto", c.Precision)
 }
 
-// precisionChoice is the precision that auto selects.
+// precisionChoice is the result of a measurement for Precision "auto".
 type precisionChoice struct {
 	BF16    bool   `json:"bf16"`
 	Note    string `json:"note"`
 	Missing string `json:"missing"` // obstacle to bf16 on this rank; "" if none
 }
 
-// minPrecisionGain is the smallest ratio of times for which auto selects bf16.
+// minPrecisionGain is the smallest ratio of the times in fp32 and bf16 at which auto takes bf16.
 const minPrecisionGain = 1.05
 
-// choosePrecision makes auto's choice: fp32 unless all ranks have products of bfloat16, then that
-// of the checkpoint, or else that of rank 0's measure. missing is an obstacle other than the
-// processor, or "". The call is collective. All replicas of a rank have the choice of the first.
+// choosePrecision chooses for Precision "auto": fp32 unless all ranks can multiply in bfloat16; then
+// the checkpoint's precision, or else by a measurement of rank 0. missing is an obstacle other than
+// the processor, or "". All ranks call it. A rank's replicas all use the choice of the first one.
 func (r *Replica) choosePrecision(cfg Config, missing string, measure func(k *simd.Kernels) precisionChoice) error {
 	if r.choice.Note != "" {
 		return nil
@@ -73,8 +73,8 @@ func (r *Replica) choosePrecision(cfg Config, missing string, measure func(k *si
 	return r.agreePrecision(own)
 }
 
-// agreePrecision sets the choice of rank 0 on all ranks, or fp32 if it has an obstacle on any. The
-// call is collective.
+// agreePrecision sets the choice of rank 0 on all ranks, or fp32 if any rank has an obstacle. All
+// ranks call it.
 func (r *Replica) agreePrecision(own precisionChoice) error {
 	text, err := json.Marshal(own)
 	if err != nil {
@@ -117,8 +117,8 @@ func (c precisionChoice) name() string {
 	return fp32
 }
 
-// timePrecisions times forward and backward passes of a random batch in fp32 and by k, alternating.
-// The model stays as it was.
+// timePrecisions times forward and backward passes of a random batch, alternately in fp32 and with
+// k. It does not change the model.
 func (r *Replica) timePrecisions(cfg Config, k *simd.Kernels) precisionChoice {
 	buffers, batch := slices.Clone(r.Params.Buffers()), r.Batch(randbatch.Batch(r.Spec, r.Params, cfg.Batch, 0))
 	if _, ok := r.params.(*serverParams); ok {

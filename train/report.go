@@ -38,8 +38,7 @@ func (r *reports) countTraffic(t *epochCounters) {
 	r.payload0, r.wire0 = now.PayloadSent, now.WireSent
 }
 
-// medianStep returns the median time in seconds of the epoch's steps since the run began or
-// resumed.
+// medianStep returns the median seconds of the epoch's steps since the run began or resumed.
 func (r *reports) medianStep() float64 {
 	n := len(r.stepS)
 	if n == 0 {
@@ -49,8 +48,7 @@ func (r *reports) medianStep() float64 {
 	return (r.stepS[(n-1)/2] + r.stepS[n/2]) / 2
 }
 
-// report returns the epoch's metrics from the sums over all ranks. done is the number of steps of
-// the run.
+// report returns the epoch's metrics from the sums over ranks. done is the run's step count.
 func (r *reports) report(p position, done int64, whole evaluation) (Epoch, error) {
 	epoch, step, t := p.epoch, p.step, p.tally
 	np := float64(len(r.peers.liveRanks()))
@@ -104,8 +102,8 @@ func (r *run) unit() (name string, perSample int) {
 	return "samples", 1
 }
 
-// inDeviations marks the mean absolute error as standardised, as a table's target is: the tables of
-// an evaluation have it in the unit of the column.
+// inDeviations marks the mean absolute error as in units of the standard deviation, if a table's
+// target is standardised: the tables of an evaluation have it in the unit of the column.
 func inDeviations(metrics []model.Metric, e *table.Encoder) []model.Metric {
 	metrics = slices.Clone(metrics)
 	for i := range metrics {
@@ -190,7 +188,7 @@ func (r *run) summary() (Summary, error) {
 }
 
 // distinctKeys estimates the number of different keys that all ranks have trained on, with a
-// standard error of 0.8 %; 0 if the model takes none. The call is collective.
+// standard error of 0.8 %; 0 if the model takes no keys. All ranks call it.
 func (r *reports) distinctKeys() (int64, error) {
 	if len(r.spec.Slots) == 0 {
 		return 0, nil
@@ -213,8 +211,8 @@ func (r *reports) distinctKeys() (int64, error) {
 	return int64(math.Round(own.Estimate())), nil
 }
 
-// keyed returns a line about the rows of keys; none if the model takes none. Keys may share one of
-// a fixed number of rows, which a run with servers does not need.
+// keyed returns a line about the rows of keys; none if the model takes no keys. In a table with a
+// fixed number of rows several keys may share a row; servers have a row for each key.
 func (r *run) keyed() []string {
 	rows, served := "", r.cfg.Servers.Consistency != ""
 	for _, t := range r.replica.Params.Tables() {

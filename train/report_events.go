@@ -49,11 +49,11 @@ type Epoch struct {
 	// from its resumption, to the end of the evaluation.
 	Done  int64   `json:"done"`
 	WallS float64 `json:"wall_s"`
-	// TrainLoss, collected during the epoch, and EvalLoss are means per sample or, in a language
-	// model, per token.
+	// TrainLoss, the mean over the steps of the epoch, and EvalLoss are per sample or, in a
+	// language model, per token.
 	TrainLoss float64 `json:"train_loss"`
 	EvalLoss  float64 `json:"eval_loss"`
-	// Train, collected during the epoch, and Eval are the model's metrics: in JSON, fields such as
+	// Train, from the steps of the epoch, and Eval are the model's metrics: in JSON, fields such as
 	// "train_accuracy" and "eval_auc".
 	Train model.Metrics `json:"-"`
 	Eval  model.Metrics `json:"-"`
@@ -68,16 +68,17 @@ type Epoch struct {
 	// began or resumed. Both are means over ranks.
 	StepMS       float64 `json:"step_ms"`
 	StepMedianMS float64 `json:"step_median_ms"`
-	// BreakDown is for StepMS. DataWaitMS is the part of ComputeMS that waits for batches.
-	// StepBytesSent is the gradients' payload of a rank in a step. All are means.
+	// BreakDown has the parts of StepMS. DataWaitMS is the part of ComputeMS that waits for
+	// batches. StepBytesSent is the number of payload bytes that a rank sends for gradients in a
+	// step. All are means.
 	BreakDown
 	DataWaitMS float64 `json:"data_wait_ms"`
-	// PullWaitMS is the part of ComputeMS that waits for parameter servers. With several threads
-	// per rank, parts and median are for a thread's step, and StepMS is the time between steps of
-	// any thread.
+	// PullWaitMS is the part of ComputeMS that waits for parameter servers. If a rank has several
+	// threads, parts and median are those of a thread's steps, and StepMS is the time between the
+	// ends of two steps of any threads.
 	PullWaitMS float64 `json:"pull_wait_ms,omitempty"`
-	// TuneS is the time of measuring and choosing by `auto` or a measured plan in the epoch, in
-	// seconds. No step and no rate includes it.
+	// TuneS is the number of seconds in the epoch that strategy `auto` or a measured plan took to
+	// measure and choose. No time of a step and no rate includes it.
 	TuneS         float64 `json:"tune_s,omitempty"`
 	StepBytesSent float64 `json:"step_bytes_sent"`
 	// Stages are the times of this rank's pipeline to heter-trainers.
@@ -107,14 +108,14 @@ type Summary struct {
 	// PlanSHA256 is the hash of the plan at the end of the run.
 	PlanSHA256 string `json:"plan_sha256"`
 	Buckets    int    `json:"buckets"`
-	// Choices repeat the choices after measurements: another run with them as Tuning.Choices has
-	// the same bits.
+	// Choices are those that the run has made from measurements: another run with them as
+	// Tuning.Choices has the same bits.
 	Choices   tune.Choices `json:"choices,omitempty"`
 	Optimizer string       `json:"optimizer"`
 	Seed      uint64       `json:"seed"`
 	Fold      int          `json:"fold,omitempty"` // of RunFolds, from 1
-	// LR and Warmup are the scaled rate and its warm-up, with Config.ScaleLR; LR is 0 if the rate
-	// was not scaled.
+	// LR and Warmup are the rate that Config.ScaleLR has computed, and its warm-up; LR is 0 without
+	// ScaleLR.
 	LR     float64         `json:"-"`
 	Warmup schedule.Warmup `json:"-"`
 	// TrainLoss, EvalLoss and Eval are of the last epoch.
@@ -179,8 +180,8 @@ type Progress struct {
 	Progressive *Progressive
 }
 
-// Observer receives the events of a run. Calls are sequential, on the training goroutine or those
-// of the rank's other threads, and should return quickly.
+// Observer receives the events of a run. Calls do not overlap, come from the training goroutine or
+// the rank's other threads, and should return quickly.
 type Observer interface {
 	// Start is called once, before the first step.
 	Start(Info)
@@ -221,20 +222,18 @@ type Info struct {
 	// NP is the number of ranks, Threads of computing threads in each, and Servers of aggregation
 	// or parameter servers. Workers is Config.Workers.
 	NP, Threads, Servers, Workers int
-	// Batch is the number of samples of a backward of a rank, or of a virtual worker. GlobalBatch
-	// is the number of samples of an update.
+	// Batch is the number of samples in one backward pass of a rank or a virtual worker.
+	// GlobalBatch is the number of samples of an update.
 	Batch, GlobalBatch int
-	// Unit is the unit of rates, "samples" or "tokens". PerSample is the number of units in a
-	// sample.
+	// Unit is the unit of rates, "samples" or "tokens". PerSample is the units per sample.
 	Unit      string
 	PerSample int
 	// Metrics are the model's metrics.
 	Metrics []model.Metric
-	// TrainSamples and EvalSamples count all ranks' samples. LeftOut counts excluded samples, by
-	// kind.
+	// TrainSamples and EvalSamples count all ranks' samples, LeftOut excluded ones by kind.
 	TrainSamples, EvalSamples int
 	LeftOut                   []data.LeftOut
-	// Omitted is the number of training samples without a step in each epoch.
+	// Omitted is the number of training samples that are in no step of an epoch.
 	Omitted               int
 	Epochs, StepsPerEpoch int
 	Optimizer             string
@@ -244,8 +243,8 @@ type Info struct {
 	UsualRate UsualRate
 	Seed      uint64
 	Fold      int // of RunFolds, from 1
-	// Strategy, Plan, Codec ("" without one) and Exchange ("" if all entries travel) describe the
-	// exchange of gradients.
+	// Strategy, Plan, Codec ("" without compression) and Exchange ("" if all values are sent)
+	// describe the exchange of gradients.
 	Strategy, Plan, Codec, Exchange string
 	// PlanSHA256 is the hash of the plan, and Buckets the number of its buckets.
 	PlanSHA256 string
@@ -257,8 +256,8 @@ type Info struct {
 	// DataSet is the path of the data. DataNotes are remarks about reading them.
 	DataSet   string
 	DataNotes []string
-	// Columns are the columns of a table as read. ColumnNotes are the notes of DataNotes that
-	// Columns repeat.
+	// Columns are the columns of a table as read. ColumnNotes are those of DataNotes that say the
+	// same as Columns.
 	Columns     []table.Found
 	ColumnNotes []string
 	// Best has the metric of Config.Best and, of a resumed run, its best epoch.
@@ -269,7 +268,6 @@ type Info struct {
 	// Resumed is the checkpoint that the run resumed from, or "". Steps is its number of steps.
 	Resumed string
 	Steps   int64
-	// Changed lists settings that differ from the checkpoint, such as "training.lr 0.1 instead of
-	// 0.05".
+	// Changed lists settings other than the checkpoint's, as "training.lr 0.1 instead of 0.05".
 	Changed []string
 }

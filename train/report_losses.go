@@ -11,8 +11,8 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// A loss that is not a number ends a run. After an absurd loss the run continues, with a remark
-// that the reported accuracy is meaningless.
+// A loss that is not a number ends a run. If a loss is finite but far above the first, the run
+// continues, with a remark that its accuracy means little.
 
 // Limits of losses as multiples of the first step's loss. The mean over a whole epoch's training
 // stays below a few times the first loss: even a rise at the beginning under a high rate is
@@ -23,8 +23,8 @@ const (
 	minStart      = 0.1 // a smaller first loss is by chance
 )
 
-// diverges describes losses of an epoch far above the run's first loss, start; "" without any, or
-// if start is 0, unknown. Losses that are not finite diverge.
+// diverges describes losses of an epoch that are far above start, the run's first loss, or not
+// finite; "" if there are none, or if start is 0, unknown.
 func diverges(start, training, evaluation float64) string {
 	if start <= 0 || !finite(start) {
 		return ""
@@ -75,12 +75,12 @@ type UsualRate struct {
 	Scaled bool
 }
 
-// scaled returns the rate for another batch, by the linear rule of Goyal et al., "Accurate, Large
-// Minibatch SGD" (2017).
+// scaled returns the rate for another batch size, in proportion, by the linear rule of Goyal et
+// al., "Accurate, Large Minibatch SGD" (2017).
 func (u UsualRate) scaled(batch int) float64 { return u.LR * float64(batch) / float64(u.Batch) }
 
-// Advice describes the batch of the rate, with the rate of the linear rule for another batch, for
-// sgd only.
+// Advice is a text with the batch that the rate is for and, for sgd, the rate for another batch by
+// the linear rule.
 func (u UsualRate) Advice(batch int, optimizer string) string {
 	switch {
 	case u.Batch == 0:
@@ -95,15 +95,15 @@ func (u UsualRate) Advice(batch int, optimizer string) string {
 	return fmt.Sprintf("usual for a global batch of %d, here %d: linear scaling gives %s", u.Batch, batch, quantity.Float(u.scaled(batch)))
 }
 
-// A checkpoint is healthy if the losses after it were: a step's loss is that of the parameters
-// before it.
+// A checkpoint is healthy if the loss of the next step or evaluation is: a step's loss is that of
+// the parameters before it.
 
 // divergedFactor is the multiple of the first step's loss above which training has diverged, and
 // does not recover.
 const divergedFactor = 100
 
 type health struct {
-	// Healthy is the step of the last checkpoint confirmed by losses; 0 without one.
+	// Healthy is the step of the last checkpoint that is healthy; 0 without one.
 	Healthy int64 `json:"healthy,omitempty"`
 	// Diverged is the reason why training has diverged at the checkpoint, or "".
 	Diverged string `json:"diverged,omitempty"`
@@ -122,9 +122,8 @@ func divergedBy(start, training, evaluation float64) string {
 	return ""
 }
 
-// confirm notes, before a checkpoint is written at step done, whether losses confirm that
-// checkpoint (after an evaluation) or the one before. The result is the step of the last healthy
-// one.
+// confirm determines, before a checkpoint is written at step done, whether losses show that it
+// (after an evaluation) or the one before is healthy. It returns the step of the last healthy one.
 func (r *reports) confirm(p position, before, done int64) int64 {
 	start, last := r.past.Start, r.past.Last
 	if start == 0 {
@@ -141,7 +140,8 @@ func (r *reports) confirm(p position, before, done int64) int64 {
 	return r.past.Healthy
 }
 
-// resumable reports a checkpoint that has diverged, and the one to resume from.
+// resumable returns an error if the checkpoint has diverged, with the checkpoint to resume from
+// instead.
 func (s *checkpointInfo) resumable(dir string) error {
 	h := s.Past.health
 	if h.Diverged == "" {
@@ -161,8 +161,7 @@ func (s *checkpointInfo) resumable(dir string) error {
 		s.File, h.Diverged, name(h.Healthy), len(later), name(later[0]), name(later[len(later)-1]), dir)
 }
 
-// notFinite returns the error of a loss that is not finite, with its sample or else the learning
-// rate.
+// notFinite returns the error of a loss that is not finite, with its sample or the learning rate.
 func notFinite(loss, lr float64, b *data.Batch) error {
 	if why := badSample(loss, b); why != nil {
 		return why

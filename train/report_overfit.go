@@ -7,23 +7,22 @@ import (
 )
 
 const (
-	// overfitEpochs is the number of epochs in succession before a remark, with a worse evaluation
-	// loss than the best epoch's.
+	// overfitEpochs is the number of consecutive epochs with a worse evaluation loss than the best
+	// epoch's after which a remark follows.
 	overfitEpochs = 3
-	// overfitRise is the share above the best epoch's loss that counts as worse.
+	// overfitRise is the relative difference to the best epoch's loss at which a loss is worse.
 	overfitRise = 0.01
 )
 
 // overfit follows evaluation losses, for a remark about a model that improves on the training
 // samples and gets worse on the evaluation samples.
 type overfit struct {
-	// BestEpoch is the epoch with the lowest evaluation loss, BestEval; TrainThen is its training
-	// loss.
+	// BestEpoch is the epoch of the lowest evaluation loss, BestEval; TrainThen: its training loss.
 	BestEpoch int     `json:"best_eval_epoch,omitempty"`
 	BestEval  float64 `json:"best_eval_loss,omitempty"`
 	TrainThen float64 `json:"best_eval_train_loss,omitempty"`
-	// Worse is the number of epochs since then with a worse evaluation loss and a lower training
-	// loss, in succession.
+	// Worse is the number of consecutive epochs after BestEpoch with a worse evaluation loss and a
+	// lower training loss.
 	Worse int `json:"worse_evals,omitempty"`
 }
 

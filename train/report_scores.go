@@ -10,12 +10,14 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// Progressive has metrics of a click model's last training samples, scored before they were learnt
-// from, by the forward pass of their step. See package internal/progressive.
+// Progressive has metrics of a click model over the latest training samples. Each sample was scored
+// by the forward pass of its step, before the update. See package internal/progressive.
 type Progressive struct {
-	// Samples is Config.AUCWindow, or less after the run began or resumed.
+	// Samples is Config.AUCWindow, or fewer if the run has not had so many since it began or
+	// resumed.
 	Samples int64 `json:"progressive_samples"`
-	// AUC is unknown if all samples have the same label. AUCError bounds the error of its bins.
+	// AUC is unknown if all samples have the same label. AUCError is the largest error that sorting
+	// scores into bins can cause.
 	AUC         OptionalFloat `json:"progressive_auc,omitzero"`
 	AUCError    float64       `json:"progressive_auc_error,omitempty"`
 	LogLoss     float64       `json:"progressive_logloss"`
@@ -35,8 +37,8 @@ func (p *Progressive) by(name string) (v float64, known bool) {
 	return p.LogLoss, name == "progressive_logloss"
 }
 
-// usualAUCWindow is the default number of samples of all ranks: the standard error of the AUC is
-// then below 0.001.
+// usualAUCWindow is the default number of samples of all ranks, at which the standard error of the
+// AUC is below 0.001.
 const usualAUCWindow = 1_000_000
 
 // maxAUCWindow limits the window's memory, 8 bytes a sample.
@@ -50,14 +52,15 @@ const (
 	minBetween     = 20
 )
 
-// lastScores has this rank's last scores, and the merged metrics.
+// lastScores has the latest scores of this rank, and the metrics of the last merge with other
+// ranks.
 type lastScores struct {
 	score  func(p model.Pass, sample int) float32
 	window *progressive.Window
 	merged progressive.Counts
 	bytes  []byte
 	last   *Progressive // nil before the first merge
-	// steps counts this rank's steps in this process, since those after the last merge.
+	// steps counts this rank's steps in this process; since counts those after the last merge.
 	steps, since int
 }
 
@@ -67,8 +70,7 @@ const aucWindow setting.Path = "AUCWindow"
 // aucWindow returns the number of samples of all ranks.
 func (c Config) aucWindow() int { return cmp.Or(c.AUCWindow, usualAUCWindow) }
 
-// beginScores makes the window of a model with scores, and rejects Config.AUCWindow for other
-// models.
+// beginScores makes the window of a model with scores; other models reject Config.AUCWindow.
 func (r *reports) beginScores() error {
 	i := slices.IndexFunc(r.replica.model.Metrics, func(m model.Metric) bool { return m.Score != nil })
 	if i < 0 {
@@ -81,7 +83,7 @@ func (r *reports) beginScores() error {
 	return nil
 }
 
-// add adds a pass before its update.
+// add adds the scores of a pass, before the update of its step.
 func (s *lastScores) add(p model.Pass) {
 	if s != nil {
 		for i, label := range p.Batch.Labels {
@@ -108,7 +110,7 @@ func (s *lastScores) store(c *progressive.Counts) {
 	}
 }
 
-// meetScores merges the windows of all ranks. The call is collective.
+// meetScores merges the windows of all ranks. All ranks call it.
 func (r *reports) meetScores() error {
 	s := r.scores
 	if s == nil {
@@ -132,8 +134,8 @@ func (r *reports) meetScores() error {
 	return nil
 }
 
-// afterScores updates the metrics at intervals: of all ranks if they are in step, else of this rank
-// until the merge after the epoch. c.mu is not held.
+// afterScores updates the metrics at intervals. If ranks make the same steps, it merges all ranks'
+// windows; otherwise the metrics are this rank's until the merge after the epoch. c.mu is not held.
 func (c *threadPool) afterScores() error {
 	s := c.reports.scores
 	if s == nil {

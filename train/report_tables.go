@@ -7,16 +7,15 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// Limits of the words of 8 bytes that an evaluation gathers on each rank for its tables. Tables, or
-// their AUC, that need more are omitted.
+// Limits of the number of 8-byte words that each rank gathers for the tables of an evaluation.
+// Tables, or their AUC, that need more are omitted.
 const (
 	epochTableWords = 1 << 21 // after an epoch
 	savedTableWords = 1 << 26 // of a checkpoint
 )
 
-// The worst samples that a training run reports, for evaluations of at most shownWorstOf samples:
-// a report needs a sort of all losses after each epoch, and their places a pass over a table at
-// the end.
+// The worst samples that a training run reports, for evaluations of at most shownWorstOf samples: a
+// report sorts all losses after each epoch, and at the end reads a table for their rows.
 const (
 	shownWorst   = 6
 	shownWorstOf = 1 << 16
@@ -25,7 +24,7 @@ const (
 // evaluation has the counters of a model on an evaluation set, or on a part of it.
 type evaluation struct {
 	counts model.Counts
-	// words are for metrics that need them.
+	// words are the words of metrics with Metric.Samples.
 	words  [][]uint64
 	tables *evalmetrics.Counter
 	report evalmetrics.Report // of all ranks
@@ -47,7 +46,7 @@ func (e *evaluation) add(o *evaluation) {
 	e.tables.Merge(o.tables)
 }
 
-// tablePlan returns the tables of the model's evaluations, equal on all ranks.
+// tablePlan selects the tables of the model's evaluations, equally on all ranks.
 func (l *epochLoop) tablePlan() (p evalmetrics.Plan) {
 	classes, each := l.data.options().Classes, 1
 	switch {
@@ -97,7 +96,7 @@ func tablePass(p model.Pass, index []int32) (out evalmetrics.Pass) {
 	return out
 }
 
-// addUp adds up an evaluation and counters over the ranks. The call is collective.
+// addUp adds up an evaluation and counters over the ranks. All ranks call it.
 func (l *epochLoop) addUp(whole *evaluation, t *epochCounters) error {
 	recordOf := func(e *evaluation, t *epochCounters) addends {
 		return addends{slices.Concat(t.all(), e.counts.Fields()), slices.Concat(e.words, e.tables.Words())}

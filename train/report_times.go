@@ -15,8 +15,8 @@ import (
 type StepKind int8
 
 const (
-	// OtherStep is a step of another strategy, or between ExactStep and ReuseStep: buckets select
-	// exactly at different times after one had to select early.
+	// OtherStep is a step of another strategy, or one that is neither ExactStep nor ReuseStep:
+	// buckets select exactly in different steps after one had to select early.
 	OtherStep StepKind = 0
 	// ExactStep is a step that selects thresholds of at least 9/10 of the values exactly.
 	ExactStep StepKind = 1
@@ -25,7 +25,7 @@ const (
 )
 
 // StepTimes has the times of a step on one rank. Compute, Compress, Exposed and Update do not
-// overlap, and together are the whole step but for about 1 %.
+// overlap, and add up to the step except for about 1 %.
 type StepTimes struct {
 	Whole time.Duration
 	// Compute is the time from the step's start to the end of backward, without Compress.
@@ -37,8 +37,8 @@ type StepTimes struct {
 	distopt.StepTimes
 }
 
-// StepTimer measures consecutive steps. Its caller reads the clock and calls Begin, Waited for each
-// batch, Ready, then End. The zero value is ready for Begin.
+// StepTimer measures consecutive steps. Its caller reads the clock and calls Begin, then Waited for
+// each batch, Ready and End. The zero value is ready for Begin.
 type StepTimer struct {
 	begun, ready time.Time
 	data, pull   time.Duration
@@ -56,8 +56,8 @@ func (w *StepTimer) Pulled(d time.Duration) { w.pull += d }
 // Ready marks the end of the step's last backward, before the optimizer's Step.
 func (w *StepTimer) Ready(now time.Time) { w.ready = now }
 
-// End marks the end of the optimizer's Step, and returns the step's times with the optimizer's. The
-// next step begins now.
+// End marks the end of the optimizer's Step, and returns the step's times, including t, the
+// optimizer's. The next step begins now.
 func (w *StepTimer) End(now time.Time, t distopt.StepTimes) StepTimes {
 	s := StepTimes{Whole: now.Sub(w.begun), Compute: w.ready.Sub(w.begun) - t.Compress, Data: w.data, Pull: w.pull, Kind: kindOf(t), StepTimes: t}
 	w.Begin(now)
@@ -75,22 +75,21 @@ func kindOf(t distopt.StepTimes) StepKind {
 }
 
 // BreakDown has the parts of a step's time: a mean over steps and ranks, or a median. Compute,
-// compress, exposed communication and update are consecutive and together the step, but for about 1
-// %.
+// compress, exposed communication and update are consecutive, and add up to the step within 1 %.
 type BreakDown struct {
 	// ComputeMS is forward and backward, and the time between two steps.
 	ComputeMS float64 `json:"compute_ms"`
-	// CompressMS is the time of codecs on the path of the computation.
+	// CompressMS is the time of compression that delays the computation.
 	CompressMS float64 `json:"compress_ms"`
 	// ExposedCommMS is communication that computing does not hide: from the end of backward to the
 	// end of the last exchange.
 	ExposedCommMS float64 `json:"exposed_comm_ms"`
-	// UpdateMS is the rest: the optimizer's rule outside of exchanges.
+	// UpdateMS is the time of the optimizer's updates that overlap no exchange.
 	UpdateMS float64 `json:"update_ms"`
 	// Density is the share of the gradient's values that a rank sends; 1 for dense exchanges.
 	Density float64 `json:"density"`
-	// StepExactMS and StepReuseMS are whole steps of strategies that reuse thresholds, by their
-	// StepKind.
+	// StepExactMS and StepReuseMS are the durations of whole steps, by StepKind, of strategies that
+	// reuse thresholds.
 	StepExactMS OptionalFloat `json:"step_exact_ms,omitzero"`
 	StepReuseMS OptionalFloat `json:"step_reuse_ms,omitzero"`
 }
@@ -158,9 +157,9 @@ type Layer struct {
 	Name string `json:"name"`
 	// Density is the share of its values that was sent.
 	Density float64 `json:"density"`
-	// Threshold is the smallest magnitude that was certainly sent; 0 if all were.
+	// Threshold is the smallest magnitude that was certainly sent; 0 if all values were sent.
 	Threshold float64 `json:"threshold"`
-	// ResidualNorm is the Euclidean norm of the residual.
+	// ResidualNorm is the Euclidean norm of the residual, the unsent part of the gradient.
 	ResidualNorm float64 `json:"residual_norm"`
 }
 
@@ -174,7 +173,7 @@ func (r *Replica) Layers() []Layer {
 	return out
 }
 
-// epochCounters are a rank's counters of an epoch, which ranks add up after it.
+// epochCounters are a rank's counters of an epoch. Ranks add them up after the epoch.
 type epochCounters struct {
 	train          model.Counts
 	samples        float64 // samples trained on
@@ -213,8 +212,8 @@ func (t *epochCounters) add(o *epochCounters) {
 	}
 }
 
-// residualEvery is the interval of the metric of the residual norm, a pass over as many values as
-// the model has parameters.
+// residualEvery is the interval at which the metric of the residual norm is computed, because that
+// takes a pass over as many values as the model has parameters.
 const residualEvery = 10 * time.Second
 
 // overlap returns the share of exchange time that backward hid; NaN without exchanges.

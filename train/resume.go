@@ -37,14 +37,14 @@ type checkpointInfo struct {
 	Changed []string              `json:"changed"` // settings that differ in this run
 	Kernels string                `json:"kernels"` // kind of the kernels; "" in checkpoints of earlier versions
 
-	// About describes the run's data, Data is the start of their fingerprint, and Files are the
-	// run's paths, if known.
+	// About describes the run's data, Data is the start of a hash of them, and Files are the run's
+	// paths, if known.
 	About data.Description `json:"about"`
 	Data  string           `json:"data"`
 	Files files            `json:"files"`
 	// Servers has the servers' parts; nil without any.
 	Servers *ServersPart `json:"servers"`
-	// Params names the parameters in the file; servers have saved the other ones.
+	// Params names the parameters in the file; all others are saved by servers.
 	Params []string `json:"params"`
 
 	file *checkpoint.File // open on rank 0
@@ -60,7 +60,7 @@ type resumption struct {
 }
 
 // find broadcasts the description of the folder's last checkpoint, which rank 0 opens: servers need
-// the next step before anything is restored. The call is collective.
+// the number of the next step before any value is restored. All ranks call it.
 func (r *resumption) find() error {
 	if !r.cfg.Checkpoint.Resume {
 		return nil
@@ -105,8 +105,8 @@ func (r *resumption) broadcastInfo(open func() (checkpointInfo, error)) error {
 	return nil
 }
 
-// resume restores the checkpoint of find on all ranks and returns its position, or the beginning
-// of a new run. The call is collective.
+// resume restores the checkpoint of find on all ranks and returns its position, or the beginning of
+// a new run. All ranks call it.
 func (r *resumption) resume() (position, error) {
 	head, p := r.found, position{epoch: 1, tally: r.replica.newTally()}
 	switch {
@@ -250,8 +250,8 @@ func filesOf(told []setting.Assignment) (f files) {
 	return f
 }
 
-// Names of a header's entries: JSON of runHistory, distopt.Setup, tune.State, the ranks'
-// []data.StreamPosition and ServersPart, and the data's fingerprint.
+// Names of entries of a checkpoint's header. Their values are JSON of runHistory, distopt.Setup,
+// tune.State, the ranks' []data.StreamPosition and ServersPart, and the hash of the data.
 const (
 	moreData        = "data"
 	moreKernels     = "kernels" // kind of the kernels
@@ -358,10 +358,10 @@ func (r *resumption) restoreTally(t *epochCounters, tallies []uint64) error {
 	return nil
 }
 
-// maxInfo limits the bytes of broadcastJSON, above the length of any header.
+// maxInfo is the maximum number of bytes that broadcastJSON sends, more than any header has.
 const maxInfo = 64 << 20
 
-// broadcastJSON returns rank 0's value on all ranks, as its JSON has it.
+// broadcastJSON returns rank 0's value on all ranks, with the fields that are in its JSON.
 func broadcastJSON[T any](g *collective.Group, own T) (value T, err error) {
 	text, err := json.Marshal(own)
 	if err != nil {

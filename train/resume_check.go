@@ -16,18 +16,18 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// Previous describes the start of the run of a folder's last checkpoint.
+// Previous describes how the run of a folder's last checkpoint was started.
 type Previous struct {
 	// File is the checkpoint, "" without one.
 	File string
-	// Assignments is Checkpoint.Assignments of the run.
+	// Assignments are the settings with which the run was started (Checkpoint.Assignments).
 	Assignments []setting.Assignment
 
 	values  setting.Values // settings of the run
 	removed error          // error about settings with an effect that no longer exist
 }
 
-// FindPrevious reads the start of a run from a checkpoint, or from a folder's last one. A missing
+// FindPrevious reads from a checkpoint, or a folder's last one, how its run was started. A missing
 // folder or checkpoint is no error; a damaged one is a *checkpoint.DamageError.
 func FindPrevious(path string) (Previous, error) {
 	path, err := checkpoint.Locate(path)
@@ -52,7 +52,8 @@ func FindPrevious(path string) (Previous, error) {
 	return p, errors.Join(err, f.Close())
 }
 
-// current returns assignments by this version's names, without settings that no longer exist.
+// current returns assignments with this version's names of settings, without settings that no
+// longer exist.
 func (p *Previous) current(told []setting.Assignment) (out []setting.Assignment) {
 	for _, a := range told {
 		now, _, exists, err := setting.Current(a)
@@ -66,9 +67,10 @@ func (p *Previous) current(told []setting.Assignment) (out []setting.Assignment)
 	return setting.Join(out)
 }
 
-// CheckChanges reports all settings of a resumed run that differ from the checkpoint and cannot
-// change, with both values, before other checks: one change may make other settings invalid. now
-// are the values of scope setting.JobFixed. Run checks the number of ranks and the data.
+// CheckChanges returns an error with all settings of a resumed run that differ from the checkpoint
+// and cannot change, with both values. Call it before other checks, because one change may make
+// other settings invalid. now are the values of scope setting.JobFixed. Run itself checks the
+// number of ranks and the data.
 func (p Previous) CheckChanges(now setting.Values) error {
 	known := maps.Clone(p.values)
 	maps.DeleteFunc(known, func(path setting.Path, _ string) bool { _, ok := now[path]; return !ok || path == ranksPath })
@@ -80,7 +82,7 @@ func (p Previous) CheckChanges(now setting.Values) error {
 	return nil
 }
 
-// ranksPath may change after a whole epoch.
+// ranksPath is the setting of the number of ranks, which may change after a whole epoch.
 const ranksPath setting.Path = "job.ranks"
 
 // unlike reports all settings that differ from a checkpoint's.
@@ -92,9 +94,9 @@ func unlike(now, saved setting.Values) error {
 	return faults.Err()
 }
 
-// compareSettings returns the settings that differ from the checkpoint's: as changed the mutable
-// settings, such as "training.lr 0.1 instead of 0.05" (readers of the summary should know of the
-// other experiment; the saved state keeps its meaning), as an error the fixed settings.
+// compareSettings compares the settings with the checkpoint's. changed lists the differing settings
+// that may change, such as "training.lr 0.1 instead of 0.05", for readers of the summary. Settings
+// that may not change are an error.
 func (r *resumption) compareSettings(h checkpoint.Header) (changed []string, err error) {
 	fixed, err := r.values(setting.JobFixed)
 	if err != nil {
@@ -126,15 +128,16 @@ func (r *resumption) compareSettings(h checkpoint.Header) (changed []string, err
 	return changed, err
 }
 
-// dataName returns the start of the data's fingerprint.
+// dataName returns the start of the hash of the data.
 func (d *runData) dataName() string { return nameOf(d.fingerprint) }
 
 func nameOf(fingerprint [sha256.Size]byte) string { return fmt.Sprintf("%x", fingerprint[:8]) }
 
 // A resumed run may have more data than before: rows appended to a table or a file of clicks, files
 // added to a folder, or a later day in files of another name. The samples keep the encoding of the
-// checkpoint, so that the weights keep their meaning, and held-out rows are still held out, as a
-// hash of the row's number decides. The epoch in progress begins again with the larger set.
+// checkpoint, so that the weights keep their meaning. Rows that were held out for evaluation still
+// are, because a hash of the row's number decides. The epoch in progress begins again with the
+// larger set.
 
 // earlierData are the data of the checkpoint to resume from.
 type earlierData struct {
@@ -174,8 +177,8 @@ func (r *run) readEarlier() error {
 	return nil
 }
 
-// openContinued opens the set of a run. A resumed run with other data than its checkpoint has the
-// checkpoint's encoding, and the samples of before and further ones.
+// openContinued opens the set of a run. If a resumed run has other data than its checkpoint, it
+// uses the checkpoint's encoding, the earlier samples and the new ones.
 func (d *runData) openContinued(cfg Config) (*data.Dataset, error) {
 	set, err := d.openOrKept(cfg)
 	e := d.earlier
@@ -213,7 +216,7 @@ func (d *runData) openContinued(cfg Config) (*data.Dataset, error) {
 	return set, nil
 }
 
-// makeDigest stores the digest of the data on rank 0, which saves checkpoints.
+// makeDigest computes a digest of the data on rank 0, which saves checkpoints.
 func (d *runData) makeDigest() error {
 	if d.job.Rank() != 0 || d.cfg.Checkpoint.Dir == "" || d.cfg.hasSet || d.cfg.Data == data.Synthetic || d.cfg.Partition == PartitionFixed {
 		return nil
@@ -230,7 +233,7 @@ func (d *runData) makeDigest() error {
 	return nil
 }
 
-// sameKinds reports classes, words or shapes that differ from those of the model.
+// sameKinds returns an error if classes, words or shapes differ from those of the model.
 func sameKinds(before, now data.Description) error {
 	var faults []string
 	if before.Classes != now.Classes || before.Vocabulary != now.Vocabulary || !slices.Equal(before.Words, now.Words) {

@@ -29,8 +29,7 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// run is one rank of a run: a shared environment and its parts. Each part uses the parts above it
-// only.
+// run is one rank of a run: a shared environment and parts. A part uses only the parts above it.
 type run struct {
 	*runEnv
 	data       *runData    // samples: batches to train on, the evaluation set
@@ -54,8 +53,8 @@ func compose(env *runEnv, set *data.Dataset) *run {
 	return r
 }
 
-// Run trains a model on every rank of the job and returns the summary, equal on all ranks. The call
-// is collective: every rank passes the same configuration, which Run checks, and the same data.
+// Run trains a model on every rank of the job and returns the summary, equal on all ranks. All
+// ranks call it with the same configuration, which Run checks, and the same data.
 //
 // The model is from the zoo or custom; its Spec may omit the shape of the samples, which the data
 // then set. The set is custom, such as &data.Dataset{Train: …, Eval: …}, or nil for the set of
@@ -140,7 +139,7 @@ func runOn(ctx context.Context, job *ringo.Job, cfg Config, set *data.Dataset) (
 	return sum, err
 }
 
-// enter checks that the configuration suits the job and equals the other ranks'.
+// enter returns an error if the configuration does not suit the job or differs from other ranks'.
 func (r *run) enter() error {
 	if err := errors.Join(r.peers.validate(r.cfg), r.cfg.canSave(), r.checkWorkers()); err != nil {
 		return err
@@ -225,8 +224,8 @@ func (r *run) begin(opts model.Options, place func(*Replica) paramPlacement) err
 	return nil
 }
 
-// remarkUnused reports parameters that no step changes, except by weight decay. Heter-trainers have
-// a part of the model, which this rank does not record.
+// remarkUnused reports parameters that no step changes, except by weight decay. It ignores the part
+// of the model that heter-trainers compute, which this rank does not record.
 func (r *run) remarkUnused() {
 	names := r.replica.Params.Unused()
 	if len(names) == 0 || r.replica.split != nil {

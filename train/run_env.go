@@ -30,8 +30,7 @@ type runEnv struct {
 	all     []int            // of ranks
 
 	position StepError // position in error messages
-	// ended is the reason why the run ends before its last epoch, equal on all ranks; "" means
-	// none.
+	// ended is the reason why the run ends before its last epoch, equal on all ranks; or "".
 	ended     string
 	cut       bool // the run ends in the middle of an epoch
 	wantsStop bool // a callback of this rank returned ErrStop
@@ -48,7 +47,7 @@ func (e *runEnv) add(cfg Config, opts model.Options, place func(*Replica) paramP
 	return nil
 }
 
-// sameOnAll reports ranks whose hash differs from rank 0's.
+// sameOnAll returns an error that names the ranks with another hash than rank 0.
 func (e *runEnv) sameOnAll(own []byte, what, hint string) error {
 	all, err := e.peers.gather(own)
 	if err != nil {
@@ -75,7 +74,7 @@ func (e *runEnv) lost() (out []int) {
 
 func (e *runEnv) accumulation() int { return max(1, e.cfg.Exchange.Accumulation) }
 
-// together reports whether an update is the mean over all ranks.
+// together reports whether an update uses the mean of the gradients of all ranks.
 func (e *runEnv) together() bool {
 	return slices.Contains([]string{"", "bsp"}, e.cfg.Servers.Consistency)
 }
@@ -101,7 +100,7 @@ func (e *runEnv) usualRate() UsualRate {
 // wall returns the seconds since the run began or resumed.
 func (e *runEnv) wall() float64 { return time.Since(e.started).Seconds() }
 
-// during records the begin of a phase, and its end when the caller calls end.
+// during records the beginning of a phase, and its end when the caller calls end.
 func (e *runEnv) during(p record.Phase) (end func()) {
 	rec := e.job.Recorder()
 	op := rec.BeginPhase(p, rec.Now())
@@ -117,9 +116,9 @@ func (e *runEnv) remark(epoch int, format string, args ...any) {
 	e.obs.Remark(m)
 }
 
-// sync makes the replicas equal before they are evaluated, compared or saved: parameters that
-// differ between ranks, and running statistics, which become the mean over ranks and threads. The
-// call is collective.
+// sync makes replicas equal before they are evaluated, compared or saved: parameters that differ
+// between ranks, and running statistics, which become the mean over ranks and threads. All ranks
+// call it.
 func (e *runEnv) sync() error {
 	if err := e.replica.params.sync(); err != nil {
 		return err
@@ -131,8 +130,7 @@ func (e *runEnv) sync() error {
 	return err
 }
 
-// meanBuffers returns the means of the running statistics over ranks and threads. The call is
-// collective.
+// meanBuffers returns the means of running statistics over ranks and threads. All ranks call it.
 func (e *runEnv) meanBuffers() ([]float32, error) {
 	if e.cfg.Workers > 0 {
 		return e.meanOfWorkers()
@@ -166,7 +164,7 @@ func (e *runEnv) alive() error {
 	return fmt.Errorf("the run's context has ended: %w", context.Cause(e.ctx))
 }
 
-// inStep reports whether all ranks do the same steps, one after another.
+// inStep reports whether all ranks make each step together, and are never at different steps.
 func (e *runEnv) inStep() bool {
 	return len(e.workers) == 1 && slices.Contains([]string{"", "bsp"}, e.cfg.Servers.Consistency) && !e.job.ServersOnly()
 }
@@ -212,18 +210,18 @@ func (e *StepError) Place() failure.Position {
 	return place("while %s after step %d of epoch %d", e.Doing, e.Step, e.Epoch)
 }
 
-// setPosition notes the position for errors, in a few stores.
+// setPosition stores the position in the run, for errors. It costs a few stores.
 func (e *runEnv) setPosition(doing string, epoch, step int) {
 	e.position.Doing, e.position.Epoch, e.position.Step = doing, epoch, step
 }
 
-// prepares reports an activity before the first epoch, to other ranks too.
+// prepares sets the activity before the first epoch, such as for the reports of waiting ranks.
 func (e *runEnv) prepares(doing string) {
 	e.setPosition(doing, 0, 0)
 	e.job.SetStatus(doing)
 }
 
-// located adds the position to err, unless a thread has added its own.
+// located adds the position to err, unless err already has the position of a thread.
 func (e *runEnv) located(err error) error {
 	if known := (*StepError)(nil); err == nil || errors.As(err, &known) {
 		return err

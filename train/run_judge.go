@@ -14,8 +14,8 @@ import (
 // maxJudged limits Config.Worst and Config.Importance.
 const maxJudged = 1000
 
-// checkJudge reads the column of the groups, and returns an error for evaluations without a loss
-// for each sample.
+// checkJudge reads the column with the values that define groups, and returns an error if an
+// evaluation has no loss for each sample.
 func (l *epochLoop) checkJudge() error {
 	worst, repeats := l.cfg.Worst, l.cfg.Importance
 	l.tableWords = savedTableWords
@@ -53,7 +53,7 @@ func (l *epochLoop) checkJudge() error {
 }
 
 // judge adds the worst samples' places and the importance of the inputs to the report of an
-// evaluation. The call is collective. Cost: an evaluation for each input and permutation.
+// evaluation. All ranks call it. Cost: an evaluation for each input and permutation.
 func (l *epochLoop) judge(r *evalmetrics.Report) error {
 	if !l.judges {
 		return nil
@@ -89,7 +89,7 @@ func (l *epochLoop) judge(r *evalmetrics.Report) error {
 	}
 }
 
-// placeWorst adds places, first columns and pictures to the worst samples.
+// placeWorst adds to the worst samples their rows in the files, first columns and pictures.
 func (l *epochLoop) placeWorst(r *evalmetrics.Report) {
 	if len(r.Worst) == 0 {
 		return // without reading the data again

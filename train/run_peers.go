@@ -22,8 +22,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// communicator connects a rank to all ranks of a run. All ranks make the same calls in the same
-// order.
+// communicator connects all ranks of a run, which make the same calls in the same order.
 type communicator interface {
 	// gather sends own to all ranks and returns the bytes of each, by rank, nil for a lost rank.
 	gather(own []byte) ([][]byte, error)
@@ -31,14 +30,14 @@ type communicator interface {
 	mean(x []float32) error
 	// barrier waits for all ranks.
 	barrier() error
-	// liveRanks returns the ranks of the last call, in order.
+	// liveRanks returns the ranks that took part in the last call, in order.
 	liveRanks() []int
 
-	// validate reports a run that the ranks cannot make.
+	// validate returns an error for a configuration that ranks with this connection cannot run.
 	validate(c Config) error
 	// whenConnected calls do immediately, or as soon as the ranks are connected.
 	whenConnected(do func() error) error
-	// setServers sets the connections to parameter servers, and does what waited for them.
+	// setServers sets the connections to parameter servers, and makes the calls that waited.
 	setServers(c *client.Client) error
 }
 
@@ -49,7 +48,7 @@ func peersOf(job *ringo.Job) communicator {
 	return meshComm{job.Group()}
 }
 
-// meshComm connects ranks of a group, which ends with the first lost rank.
+// meshComm connects the ranks of a group. Its calls fail after the loss of a rank.
 type meshComm struct{ group *collective.Group }
 
 func (m meshComm) liveRanks() []int                    { return collective.Ranks(m.group.Size()) }
@@ -72,7 +71,7 @@ func (m meshComm) gather(own []byte) ([][]byte, error) {
 	return out, nil
 }
 
-// gatherV is AllGatherV of slices whose lengths only their ranks have.
+// gatherV is AllGatherV of slices with lengths that other ranks do not have yet.
 func gatherV[T collective.Number](g *collective.Group, own []T) (all []T, lengths []int, err error) {
 	counts, total := make([]int64, g.Size()), 0
 	if err := collective.AllGather(g, counts, []int64{int64(len(own))}); err != nil {
@@ -88,7 +87,7 @@ func gatherV[T collective.Number](g *collective.Group, own []T) (all []T, length
 
 // serverComm connects ranks at a parameter server, and continues without lost ranks.
 type serverComm struct {
-	// client is nil until the servers are found. waiting are the calls until then.
+	// client is nil until the servers are connected; waiting are the calls to make then.
 	client  *client.Client
 	waiting []func() error
 	ranks   []int // ranks of the last meeting
@@ -125,7 +124,7 @@ func (a *serverComm) setServers(c *client.Client) error {
 	return nil
 }
 
-// errLostTeller reports the loss of rank 0, which reports the results.
+// errLostTeller is the error after the loss of rank 0, which reports the results of the run.
 var errLostTeller error = &transport.LostError{Reason: "the servers treat it as lost, and the run cannot continue without rank 0, which reports its progress and has its results"}
 
 func (a *serverComm) liveRanks() []int { return a.ranks }
@@ -152,7 +151,7 @@ func (a *serverComm) barrier() error {
 	return err
 }
 
-// mean adds in rank order, in float64. Without values it makes no meeting.
+// mean adds values in rank order, in float64. If x is empty, it does not wait for other ranks.
 func (a *serverComm) mean(x []float32) error {
 	if len(x) == 0 {
 		return nil
@@ -172,7 +171,7 @@ func (a *serverComm) mean(x []float32) error {
 	return err
 }
 
-// addends are the numbers that a rank or a virtual worker adds to sums, and its words.
+// addends are the numbers and words that a rank or a virtual worker contributes to addUp.
 type addends struct {
 	sums  []*float64
 	words [][]uint64
@@ -191,10 +190,10 @@ func (r addends) appendTo(b []byte) []byte {
 	return b
 }
 
-// addUp replaces each number of x by its sum over all ranks, in rank order: all have the same bits.
-// It returns own, slices of words such as those for AUC, joined over the ranks, which pass equally
-// many. One gather carries both, so sums and words are of the same ranks. others are further
-// addends of this rank, with as many numbers and slices.
+// addUp replaces each number of x by its sum over all ranks, in rank order: all ranks get the same
+// bits. own are slices of words, such as those for AUC; addUp returns them joined over the ranks,
+// which pass the same number of slices. One gather carries both, so that sums and words are of the
+// same ranks. others are further addends of this rank, with as many numbers and slices.
 func addUp(p communicator, x []*float64, own [][]uint64, others ...addends) (words [][]uint64, err error) {
 	b := addends{x, own}.appendTo(nil)
 	for _, r := range others {
@@ -300,11 +299,12 @@ func (e *runEnv) values(scopes ...setting.Scope) (setting.Values, error) {
 	return v, nil
 }
 
-// chainOfOnesOwn stands for a custom chain, which is compared like a setting.
+// chainOfOnesOwn is the name under which a custom chain of compression is compared like a setting.
 const chainOfOnesOwn = "chain"
 
-// agreeConfig reports ranks with other settings, because sums would be wrong or operations would
-// not match. Settings of a process, such as folders, are set on all ranks or on none.
+// agreeConfig returns an error if ranks have different settings, because sums would be wrong or
+// operations would not match. Settings that may differ, such as folders, must be set on all ranks
+// or on none.
 func (e *runEnv) agreeConfig() error {
 	v, err := e.values(setting.JobFixed, setting.JobMutable)
 	if err != nil {
@@ -350,8 +350,9 @@ func (e *runEnv) agreeConfig() error {
 	return nil
 }
 
-// agreeModel reports ranks whose model has other parameters or tables than rank 0's, by the first
-// differing name or shape. Package distopt compares replicas that exchange gradients.
+// agreeModel returns an error with the first parameter or table that differs from rank 0's in name
+// or shape. It is for ranks that exchange no gradients; for other ranks package distopt compares
+// replicas.
 func agreeModel(ranks communicator, ps *nn.Params) error {
 	var text modeltext.Text
 	for _, p := range ps.List() {

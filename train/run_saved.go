@@ -28,8 +28,7 @@ import (
 type SavedEvaluation struct {
 	Event string `json:"event"`
 	Model string `json:"model"`
-	// Checkpoint is the file, saved at Step and after Epoch whole epochs of a run of TrainedNP
-	// ranks.
+	// Checkpoint is the file, saved at Step, after Epoch whole epochs, in a run of TrainedNP ranks.
 	Checkpoint string `json:"checkpoint"`
 	Step       int64  `json:"step"`
 	Epoch      int    `json:"epoch"`
@@ -39,7 +38,7 @@ type SavedEvaluation struct {
 	Samples    int    `json:"samples"`
 	// LeftOut counts the excluded samples, by kind.
 	LeftOut []data.LeftOut `json:"left_out,omitempty"`
-	// Unseen counts rank 0's rows of a table by column with a word that training lacks.
+	// Unseen counts, by column, rank 0's rows of a table with a word that training data lack.
 	Unseen map[string]int `json:"unseen,omitempty"`
 	// EvalLoss is the mean per sample or, in a language model, per token.
 	EvalLoss float64 `json:"eval_loss"`
@@ -52,16 +51,17 @@ type SavedEvaluation struct {
 	WallS       float64 `json:"wall_s"`
 }
 
-// Evaluate loads a model's checkpoint cfg.Checkpoint.Dir, or the one of that folder by
-// checkpoint.Choose, and evaluates the model as in its run. Training settings are ignored.
-// Parameters on servers are the servers' initial values: see Servers.Start; without servers each
-// rank reads the servers' parts: see Servers.OpenServerCheckpoint. The call is collective: every
-// rank passes the same configuration, and gets the same metrics.
+// Evaluate loads a model's checkpoint and evaluates the model as in its run. The checkpoint is the
+// file cfg.Checkpoint.Dir, or the one of that folder that checkpoint.Choose selects. Training
+// settings are ignored. If parameters are on running servers, these must have started with the
+// checkpoint (Servers.Start); without servers each rank reads the parts that servers saved
+// (Servers.OpenServerCheckpoint). All ranks call it with the same configuration, and get the same
+// metrics.
 //
 // With as many ranks as in training, metrics equal the run's to the last digit. With another
 // number, counts and orders (accuracy, AUC) are equal, and sums such as the loss differ by
-// rounding. Text is cut as in the run: a model with carried state is evaluated by at most as many
-// ranks as in training.
+// rounding. Text is cut as in the run: at most as many ranks as in training evaluate a model with a
+// state between batches.
 func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Dataset, cfg Config) (e SavedEvaluation, err error) {
 	if cfg, err = cfg.forSet(job, m, set); err != nil {
 		return e, err
@@ -101,7 +101,7 @@ func Evaluate(ctx context.Context, job *ringo.Job, m model.Spec, set *data.Datas
 	return e, r.replica.params.leave()
 }
 
-// prepareSaved loads a saved model, up to the first batch.
+// prepareSaved prepares the evaluation or use of a saved model, up to the first batch.
 func (r *run) prepareSaved(openData func(saved checkpointInfo) error) error {
 	r.cfg.ClassWeights, r.cfg.LabelSmoothing = "", 0 // of training alone
 	if err := r.cfg.Validate(); err != nil {
@@ -151,7 +151,7 @@ func (r *run) prepareSaved(openData func(saved checkpointInfo) error) error {
 	return r.resumption.loadSaved()
 }
 
-// openOther opens a checkpoint of the same model; its run may have had other settings.
+// openOther opens a checkpoint of the same model; the settings of its run may differ.
 func (r *resumption) openOther() (checkpointInfo, error) {
 	file, _, err := checkpoint.Choose(r.cfg.Checkpoint.Dir)
 	if err != nil {
@@ -182,8 +182,8 @@ func (d *runData) openToEvaluate(saved checkpointInfo) (err error) {
 	return d.openData(false)
 }
 
-// sameMeaning reports data with another meaning than the training data. Numbers of classes and rows
-// are compared when parameters are read.
+// sameMeaning returns an error if the data have another meaning than the training data. Numbers of
+// classes and rows are compared when parameters are read.
 func sameMeaning(d data.Description, s *data.Dataset) error {
 	kind := func(e *table.Encoder) string {
 		if e == nil {
@@ -227,8 +227,8 @@ func (d *runData) openSetOf(s checkpointInfo) (*data.Dataset, error) {
 	if now.absolute() == s.Files.absolute() { // later rows are held out by the same rule
 		return openSet(cfg)
 	}
-	// All ranks have the same files, or agreeData reports an error: they decide alike without
-	// communication.
+	// All ranks have the same files, or agreeData returns an error: the ranks decide equally
+	// without communication.
 	other := cfg.EvalFile
 	if other == "" || now.absolute().Eval == s.Files.absolute().Eval {
 		other = cmp.Or(cfg.Data, cfg.TrainFile)
@@ -244,7 +244,8 @@ func (d *runData) openSetOf(s checkpointInfo) (*data.Dataset, error) {
 	return set, err
 }
 
-// refusesShare reports whether data have evaluation samples, beside which none are held out.
+// refusesShare reports whether err says that data have evaluation samples, so that no others are
+// held out.
 func refusesShare(err error) bool {
 	var e *setting.Error
 	return errors.As(err, &e) && e.Path == "data.eval-split"
@@ -270,8 +271,8 @@ func (r *resumption) loadSaved() error {
 }
 
 // evaluateSaved runs the model over the evaluation set, each sample once, and adds up the counters.
-// Ranks divide the set evenly or, for a model that carries state, as the ranks of the training did.
-// The call is collective.
+// Ranks divide the set evenly or, for a model with a state between batches, as the ranks of the
+// training did. All ranks call it.
 func (l *epochLoop) evaluateSaved() (evaluation, error) {
 	l.prepares("evaluating")
 	ranks := l.data.shares.amongSharers(collective.Ranks(l.job.Size()))
@@ -309,10 +310,8 @@ type Predictor struct {
 	failed bool
 }
 
-// NewPredictor loads a model's checkpoint cfg.Checkpoint.Dir, or the one of that folder by
-// checkpoint.Choose, and opens no data. Training settings are ignored. Parameters on servers are
-// the servers' initial values: see Servers.Start; without servers each rank reads the servers'
-// parts: see Servers.OpenServerCheckpoint. The call is collective, as are Gather and End.
+// NewPredictor loads a model's checkpoint, as Evaluate does, and opens no data. All ranks call it,
+// as well as Gather and End.
 func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config) (p *Predictor, err error) {
 	cfg.Model, cfg.hasSet = m, true
 	cfg = cfg.settled(job.Size())
@@ -332,18 +331,17 @@ func NewPredictor(ctx context.Context, job *ringo.Job, m model.Spec, cfg Config)
 	return &Predictor{r: r}, nil
 }
 
-// constant fixes the replica's parameters: values computed from weights alone, such as packed
-// weights for products, are computed once and retained, in as much memory again for most layers. No
-// step may follow, because a step would not update these values. Rows of tables may change, as rows
-// on servers do from batch to batch: constant retains none. The bits equal an evaluation's, which
-// computes the values for each batch.
+// constant fixes the replica's parameters: values that depend on weights alone, such as packed
+// weights for products, are computed once and kept, in as much memory again for most layers. No
+// step may follow, because it would not update these values. Rows of tables may change from batch
+// to batch. The results have the bits of an evaluation, which computes the values for each batch.
 func (r *Replica) constant(cfg Config) {
 	r.tape.Close()
 	r.tape = nn.NewTape(nn.TapeConfig{Kernels: r.kernels, Threads: cfg.threadsEach(), Constant: true})
 	r.ResetState()
 }
 
-// describedBySaved makes the data a set without samples, as the checkpoint describes it.
+// describedBySaved makes the data a set without samples, with the checkpoint's description.
 func (d *runData) describedBySaved(saved checkpointInfo) error {
 	a := saved.About
 	d.set = &data.Dataset{Name: a.Name, Classes: a.Classes, Vocabulary: a.Vocabulary, Rows: a.Rows, Words: a.Words, Encoder: a.Encoder, Layout: a.Layout}
@@ -376,7 +374,7 @@ func (p *Predictor) Forward(b *data.Batch) (model.Outputs, error) {
 	return out, p.note(err)
 }
 
-// Gather sends every rank's bytes to all ranks, and returns them by rank. The call is collective.
+// Gather sends every rank's bytes to all ranks, and returns them by rank. All ranks call it.
 func (p *Predictor) Gather(own []byte) ([][]byte, error) {
 	all, err := p.r.peers.gather(own)
 	return all, p.note(err)
@@ -395,7 +393,7 @@ func (p *Predictor) End(err error) error {
 	return p.r.replica.params.leave()
 }
 
-// note notes an error, after which End does not leave in good order.
+// note records whether a call has failed, for End, and returns err with its position in the run.
 func (p *Predictor) note(err error) error {
 	p.failed = p.failed || err != nil
 	return p.r.located(err)

@@ -31,11 +31,10 @@ type Seeds struct {
 	WallS       float64 `json:"wall_s"` // sum over all runs
 	// Eval are the metrics that all runs have. As JSON they are fields such as "eval_accuracy".
 	Eval map[string]Spread `json:"-"`
-	// Tables are the metrics that the tables of all runs have, such as "macro_f1", with their names
-	// in JSON.
+	// Tables are the metrics in the tables of all runs, such as "macro_f1", by their names in JSON.
 	Tables map[string]Spread `json:"tables,omitempty"`
-	// Units has the units of values of a table's target, by their names in JSON. Deviations are of
-	// the training rows, so each fold has its own.
+	// Units has the units of values of a table's target, by the names of Tables. The unit "one
+	// standard deviation" is of the training rows, and so differs between folds.
 	Units map[string]string `json:"units,omitempty"`
 }
 
@@ -130,7 +129,7 @@ func sumUp(event string, runs []Summary) Seeds {
 	return out
 }
 
-// spreadsOf returns the spreads of the values that all runs have, by name.
+// spreadsOf returns the mean and deviation of each value that all runs have, by name.
 func spreadsOf(runs []Summary, of func(Summary) map[string]float64) map[string]Spread {
 	out := map[string]Spread{}
 	for name := range of(runs[0]) {

@@ -19,17 +19,17 @@ import (
 // servers their part of it (Servers.Start).
 //
 // A resumed run has the bits of an uninterrupted run, including metrics of an interrupted epoch,
-// except for times. Under distopt.PartialUpdate a save makes the replicas equal, as Sync does: the
-// bits then equal a run with as many saves.
+// except for times. Under distopt.PartialUpdate each save makes the replicas equal, as Sync does:
+// the bits are those of a run with the same saves.
 //
-// After a whole epoch the number of ranks may change: codecs' residuals are divided among the new
-// ranks, and running statistics are the means.
+// After a whole epoch the number of ranks may change: residuals (unsent gradients) are divided
+// among the new ranks, and running statistics are the means of the old ranks'.
 //
 // With parameters on servers, all ranks push pending updates, the servers save their parts at that
-// moment, and rank 0's file names the parts. The number of servers may change on resumption. In
-// sync the bits equal an uninterrupted run's. In geo a save exchanges copies, and ranks save the
-// state of their optimizers, so that the run continues unchanged; the number of ranks cannot
-// change. In async and ssp the order of updates is not fixed.
+// moment, and rank 0's file names the parts. The number of servers may change on resumption. In bsp
+// the bits equal an uninterrupted run's. In geo ranks exchange their copies at each save, and save
+// the state of their optimizers; the number of ranks cannot change. In async and ssp the order of
+// updates, and so the result, differs between runs.
 type Checkpoint struct {
 	// Dir is the folder, "" for no checkpoints.
 	Dir string
@@ -100,11 +100,11 @@ func (s *saver) takeFolder() error {
 	return nil
 }
 
-// position is a position of a run in its data.
+// position is an epoch and step of a run.
 type position struct {
 	// epoch is from 1; step is the number of its finished steps.
 	epoch, step int
-	// tally is this rank's, over these steps.
+	// tally has this rank's counters of the epoch's finished steps.
 	tally  epochCounters
 	places []data.StreamPosition // positions of all ranks' streams in a checkpoint
 }
@@ -126,8 +126,8 @@ type runHistory struct {
 	overfit
 }
 
-// due reports whether to save after a number of steps of the run: in the middle of an epoch or,
-// with ended, after whole epochs and their evaluation.
+// due reports whether to save after a number of steps of the run: in the middle of an epoch or, if
+// ended, after a whole epoch and its evaluation.
 func (s *saver) due(step int, ended bool) bool {
 	c := s.cfg.Checkpoint
 	switch {
@@ -143,8 +143,8 @@ func (s *saver) due(step int, ended bool) bool {
 	return !ended && step%c.Every == 0
 }
 
-// write writes a checkpoint on rank 0. The call is collective. If rank 0's disk is full, only rank
-// 0 returns an error, and all ranks have sent their values.
+// write writes a checkpoint on rank 0. All ranks call it. If rank 0's disk is full, rank 0 alone
+// returns an error, after all ranks have sent their values.
 func (s *saver) write(p position) error {
 	s.job.SetStatus("saving a checkpoint")
 	if p.step > 0 {
@@ -229,8 +229,7 @@ func (s *saver) files() (best, last string) {
 	return best, checkpoint.PathOf(dir, s.resumption.stepsDone(position{epoch: s.saved.epoch, step: s.saved.step}))
 }
 
-// more returns the header's entries in addition to parameters and settings. places is "" without
-// streams.
+// more returns the header's further entries. places are the positions of streams, or "".
 func (s *saver) more(p position, places string) (map[string]string, error) {
 	more := map[string]string{moreData: s.data.dataName(), moreSet: s.data.description, moreKernels: s.replica.Kernels()}
 	for _, part := range []struct {
@@ -274,7 +273,7 @@ func (r *Replica) arrays(buffers []float32) []checkpoint.Array {
 	return out
 }
 
-// paramName and the next functions have prefixes that package weights has as well.
+// paramName and the next functions add prefixes that package weights also uses.
 func paramName(name string) string  { return "param/" + name }
 func tableName(name string) string  { return "table/" + name }
 func bufferName(name string) string { return "buffer/" + name }
@@ -320,8 +319,8 @@ func (r *Replica) tallyArrays(bits []uint64) (out []checkpoint.Array) {
 	return out
 }
 
-// saveMidEpoch calls save on a run whose training clock started at start, and returns the clock's
-// new start.
+// saveMidEpoch saves a run in the middle of an epoch. The training clock started at start; the
+// result is a later start, so that the clock excludes the time of the save.
 func (s *saver) saveMidEpoch(p *position, start time.Time, save func(position) error) (time.Time, error) {
 	p.tally.trainS += time.Since(start).Seconds()
 	s.reports.countTraffic(&p.tally)

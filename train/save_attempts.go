@@ -18,17 +18,17 @@ import (
 // A checkpoint of a run with parameters on servers is the file that rank 0 writes and a part of
 // each server, which the file names. The parts are next to the file, in a folder for each attempt
 // of the job: start-1, start-2 and so on. An attempt reads parts of earlier attempts, and writes
-// only to its own folder. Parts that no file names are unused: the file appears last and makes all
-// parts a checkpoint.
+// only to its own folder. The file is written last: only then are the parts a checkpoint, and parts
+// that no file names are unused.
 
 // ServersPart identifies the servers' parts of a checkpoint.
 type ServersPart struct {
-	// Start is the attempt whose servers saved the parts, from 1.
+	// Start is the number, from 1, of the attempt in which servers saved the parts.
 	Start int `json:"start"`
 	// Numbers are the numbers of the servers' checkpoints, by server.
 	Numbers []uint64 `json:"numbers"`
-	// Folders are the random names stored in the servers' folders, by server; "" if rank 0 has no
-	// access to the folder.
+	// Folders are random names that are stored in the servers' folders, by server; "" if rank 0
+	// cannot read the folder.
 	Folders []string `json:"folders,omitempty"`
 }
 
@@ -42,9 +42,8 @@ func foldersOf(dir string, start, servers int) []string {
 	return out
 }
 
-// check compares the names of the servers' folders next to a checkpoint's file with the file's:
-// either may be a copy from another run with the same steps. The reader of a missing folder reports
-// it.
+// check returns an error if the servers' folders next to a checkpoint's file have other names than
+// the file: one may be a copy from another run. A missing folder is no error of check.
 func (p ServersPart) check(file string) error {
 	dir := filepath.Dir(file)
 	for i, have := range foldersOf(dir, p.Start, len(p.Folders)) {
@@ -162,7 +161,7 @@ func dropAttempts(dir string, current int) error {
 	return nil
 }
 
-// canSave reports a run whose checkpoints would be incomplete.
+// canSave returns an error for a run with checkpoints that would lack values.
 func (c Config) canSave() error {
 	if s := c.Servers; c.Checkpoint.Dir != "" && s.Consistency != "" && s.Start == 0 {
 		return fmt.Errorf("checkpoint folder %s: the servers were started without it: start them with `ringo run --checkpoint %[1]s`, or let `ringo train` start them", c.Checkpoint.Dir)
@@ -176,8 +175,8 @@ func (c Checkpoint) in(dir string) bool {
 	return c.Dir == "" || err == nil && whole == dir
 }
 
-// JobName returns the job's name for ranks and servers of an attempt, so that processes with
-// different checkpoints reject each other. step is the checkpoint's, 0 without one.
+// JobName returns the job's name for ranks and servers of an attempt. It includes step, the
+// checkpoint's, or 0 without one, so that processes with different checkpoints reject each other.
 func JobName(start int, step int64) string {
 	return fmt.Sprintf("start %d from step %d", start, step)
 }

@@ -89,8 +89,8 @@ func (s *saver) save(p position) error {
 // runStep returns the number of steps of the run at a position, as due counts them.
 func (s *saver) runStep(p position) int { return (p.epoch-1)*s.data.steps + p.step }
 
-// later reports that the run continues without a save, and returns the number of steps until the
-// next attempt.
+// later reports to the user that the run continues without a save, and returns the number of steps
+// until the next attempt.
 func (s *saver) later(p position, fault error) (steps int64) {
 	s.room.pause = min(max(2*s.room.pause, s.cfg.Checkpoint.pause()), s.cfg.Checkpoint.fullWait())
 	steps = 1
@@ -144,9 +144,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// A checkpoint delays steps only while its arrays are copied into the system's memory. Writing them
-// to the disk may take many times as long; the next checkpoint, and the end of the run, wait for
-// the finished file.
+// A checkpoint delays steps only while its arrays are copied into the system's memory. To write
+// them to the disk may take many times as long and happens during the next steps; the next
+// checkpoint, and the end of the run, wait for the finished file.
 
 // pendingCheckpoint is a checkpoint that rank 0 writes to the disk.
 type pendingCheckpoint struct {
@@ -155,8 +155,8 @@ type pendingCheckpoint struct {
 	err          error // valid after done
 }
 
-// finish finishes a checkpoint during the next steps, or before it returns if a caller observes the
-// checkpoint.
+// finish waits for the disk in the background, during the next steps; for the last save, or if a
+// caller observes checkpoints, before it returns.
 func (s *saver) finish(p position, w *checkpoint.Written) error {
 	f := &pendingCheckpoint{step: s.resumption.stepsDone(p), before: s.room.saved, done: make(chan struct{})}
 	dir, start := s.cfg.Checkpoint.Dir, s.cfg.Servers.Start
@@ -178,8 +178,8 @@ func (s *saver) finish(p position, w *checkpoint.Written) error {
 // lastSave reports whether no save follows.
 func (s *saver) lastSave(p position) bool { return p.epoch > s.cfg.Epochs || s.ended != "" || s.cut }
 
-// finished waits for the checkpoint before. If the disk was full after all, that checkpoint is lost
-// and the next one is written.
+// finished waits until the checkpoint before is on the disk. If the disk was full, that checkpoint
+// is lost, and the run writes the next one.
 func (s *saver) finished(p position) error {
 	f := s.finishing
 	if f == nil {

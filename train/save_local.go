@@ -11,20 +11,20 @@ import (
 	"github.com/ringo-ml/ringo/optim"
 )
 
-// State of one rank, such as its codecs' residuals, may be as large as the model. Rank 0 writes the
-// state of all ranks into the one file without holding it: other ranks send pieces while the file
-// is written, and receive pieces while the file is read.
+// State of one rank, such as its residuals (unsent gradients), may be as large as the model. Rank 0
+// writes the state of all ranks into one file, but never has all of it in memory: other ranks send
+// it in pieces while rank 0 writes the file, and receive it in pieces while rank 0 reads the file.
 
 // stream is a named part of a rank's state: n values, in pieces.
 type stream struct {
 	name string
 	n    int
-	// varies reports that n differs by rank.
+	// varies reports whether n can differ between ranks.
 	varies bool
-	// give returns a function that fills consecutive pieces with the values.
+	// give returns a function that fills pieces with the values, in order.
 	give func() func(part []float32) error
-	// take returns a function that stores n values times factor from consecutive pieces: replacing
-	// values if first, else adding.
+	// take returns a function that receives n values in pieces and stores them times factor: it
+	// replaces the values if first, else adds to them.
 	take func(n int, first bool, factor float32) (func(part []float32) error, error)
 }
 
@@ -68,7 +68,7 @@ func streamsOf(prefix string, states []optim.State) (out []stream) {
 	return out
 }
 
-// absorb sets own to a rank's values times factor, or adds them.
+// absorb sets own to a rank's values times factor if first, else adds these.
 func absorb(own, part []float32, first bool, factor float32) {
 	for i, v := range part {
 		if v *= factor; !first {
@@ -111,8 +111,8 @@ func lengthsOf(streams []stream) (out []int64) {
 	return out
 }
 
-// localArrays names the streams of all ranks, for rank 0 to save while other ranks are in
-// sendLocal; on other ranks it returns none. The call is collective.
+// localArrays returns, on rank 0, arrays for the state of all ranks, which rank 0 writes while
+// other ranks run sendLocal; on other ranks it returns none. All ranks call it.
 func (s *saver) localArrays() (out []checkpoint.Array, err error) {
 	own := localState(s.workers)
 	if len(own[0]) == 0 {
@@ -163,7 +163,7 @@ func sendTo(g *collective.Group, rank int) func(part []float32) error {
 	}
 }
 
-// sendLocal is the other ranks' side of localArrays.
+// sendLocal sends the state for which rank 0 has called localArrays.
 func (s *saver) sendLocal() error {
 	for _, part := range slices.Concat(localState(s.workers)...) {
 		if err := inParts(part.n, part.give(), sendTo(s.job.Group(), 0)); err != nil {
@@ -173,7 +173,7 @@ func (s *saver) sendLocal() error {
 	return nil
 }
 
-// inParts passes n values on in pieces of checkpoint.PassingPart.
+// inParts reads n values by from and passes them to to, in pieces of checkpoint.PassingPart.
 func inParts(n int, from, to func(part []float32) error) error {
 	room := make([]float32, min(n, checkpoint.PassingPart))
 	for ; n > 0; n -= len(room) {
@@ -188,10 +188,10 @@ func inParts(n int, from, to func(part []float32) error) error {
 	return nil
 }
 
-// inherited returns this run's streams of a checkpoint of another number of ranks, with a factor:
-// each rank takes its own streams, or else its share; see compress.Inherited. Only residuals and
-// velocities have shares; running statistics have means, and without thresholds the first
-// selections are exact.
+// inherited returns the streams into which this rank reads the state of a checkpoint of another
+// number of ranks, with a factor: each rank takes its own state, or else a share, see
+// compress.Inherited. Only residuals and velocities have shares; running statistics have means, and
+// selections without thresholds are exact at first.
 func (r *resumption) inherited(ranks int) (own [][]stream, factor float32) {
 	own = localState(r.workers)
 	np := r.virtual()
@@ -208,8 +208,8 @@ func (r *resumption) inherited(ranks int) (own [][]stream, factor float32) {
 	return own, float32(np) / float32(ranks)
 }
 
-// keptLengths returns the lengths of inherited streams in rank 0's checkpoint, by rank and stream.
-// The call is collective.
+// keptLengths returns the lengths of all ranks' streams in rank 0's checkpoint, by rank and stream.
+// All ranks call it.
 func (r *resumption) keptLengths(f *checkpoint.File, ranks int) (out [][]int64, err error) {
 	all, _ := r.inherited(ranks)
 	own := all[0]
@@ -236,7 +236,7 @@ func (r *resumption) keptLengths(f *checkpoint.File, ranks int) (out [][]int64, 
 	return slices.Collect(slices.Chunk(flat, len(own))), nil
 }
 
-// distribute names the streams of a checkpoint, for rank 0 to read while other ranks are in
+// distribute returns arrays for the state of all ranks, which rank 0 reads while other ranks run
 // receiveLocal.
 func (r *resumption) distribute(lengths [][]int64) (out []checkpoint.Array, err error) {
 	own, factor := r.inherited(len(lengths))
@@ -256,7 +256,7 @@ func (r *resumption) distribute(lengths [][]int64) (out []checkpoint.Array, err 
 	return out, nil
 }
 
-// receiveLocal is the other ranks' side of distribute.
+// receiveLocal receives the state that rank 0 reads by distribute.
 func (r *resumption) receiveLocal(lengths [][]int64) error {
 	own, factor := r.inherited(len(lengths))
 	lo, hi := r.carried(r.job.Rank())

@@ -34,7 +34,8 @@ type snapshots struct {
 	memory *snapshot.Memory // on rank 0; nil without snapshots
 	at     int              // step of the run of the next snapshot, equal on all ranks; 0 without
 
-	// every is the interval in steps. It and the next fields are on rank 0, with times in seconds.
+	// every is the interval between snapshots in steps. It and the next fields are set on rank 0
+	// only; times are in seconds.
 	every        int
 	share        float64 // expected part of the time
 	taken        int     // snapshots of the run,
@@ -44,7 +45,7 @@ type snapshots struct {
 }
 
 // beginSnapshots plans the first snapshot of a run that begins at a position, if rank 0 has memory
-// for it. The call is collective.
+// for it. All ranks call it.
 func (s *saver) beginSnapshots(at position) error {
 	if s.cfg.Workers == 0 || s.cfg.Checkpoint.Dir == "" {
 		return nil
@@ -95,7 +96,7 @@ func (s *saver) after(p *position) (out []func(position) error) {
 	return out
 }
 
-// snapshot saves the run in memory and plans the next snapshot. The call is collective.
+// snapshot saves the run in memory and plans the next snapshot. All ranks call it.
 func (s *saver) snapshot(p position) error {
 	defer s.during(record.Checkpoint)()
 	start, n := time.Now(), &s.snapshots
@@ -123,7 +124,7 @@ func (s *saver) snapshot(p position) error {
 	return err
 }
 
-// write writes a snapshot, which needs no checkpoint.Written.Finish.
+// write writes a snapshot. Being in memory, it needs no checkpoint.Written.Finish.
 func (n *snapshots) write(state checkpoint.State) error {
 	state.Create = n.memory.Create
 	if _, err := checkpoint.Write(snapshot.Dir, state); err != nil {
@@ -132,8 +133,9 @@ func (n *snapshots) write(state checkpoint.State) error {
 	return n.memory.Commit()
 }
 
-// plan chooses the interval after a snapshot that took a time, from the time of a step, and reports
-// whether the interval is to be printed: the first final one, and later ones.
+// plan computes the next interval from took, the duration of a snapshot, and step, the duration of
+// a step. It reports whether to print the interval: the first one that is final, and all later
+// intervals.
 func (n *snapshots) plan(took, step float64) (final bool) {
 	n.taken, n.since = n.taken+1, n.since+1
 	n.spent, n.steps = n.spent+took, n.steps+float64(n.every)*step

@@ -15,12 +15,12 @@ import (
 	"github.com/ringo-ml/ringo/model"
 )
 
-// A run of Config.Workers virtual workers has the samples, random numbers, running statistics,
-// carried state and counters of as many workers. The ranks carry the workers in consecutive runs:
-// in a step, a rank runs the batches of its first worker, then those of the next. Gradients are
-// summed in the order of a tree over the workers (internal/exchange), all other sums in the order
-// of the workers. The number of ranks therefore has no effect on the result. In checkpoints,
-// virtual workers stand for ranks.
+// A run with Config.Workers has that many virtual workers, each with separate samples, random
+// numbers, running statistics, state between batches and counters. Each rank carries consecutive
+// workers: in a step, it runs the batches of its first worker, then those of the next. Gradients
+// are summed in the order of a tree over the workers (internal/exchange), all other sums in the
+// order of the workers. The number of ranks therefore has no effect on the result. Checkpoints have
+// an entry per worker instead of per rank.
 
 const settingWorkers setting.Path = "job.workers"
 
@@ -49,7 +49,7 @@ func (c Config) validateWorkers(f *setting.Faults) {
 	no(c.Model.Task == model.Click || c.Model.Rows > 0, "model", c.Model.Name, "rows of tables are summed in the order of the ranks: use a model without tables")
 }
 
-// checkWorkers reports a job that cannot carry the virtual workers.
+// checkWorkers returns an error if the ranks of the job cannot carry the virtual workers.
 func (r *run) checkWorkers() error {
 	n := r.cfg.Workers
 	switch {
@@ -90,8 +90,8 @@ func (e *runEnv) carrier(worker int) (rank int) {
 	}
 }
 
-// exchangeOf returns the configuration of a replica's exchange. Two ranks with a worker each need
-// no order: their sums have one addition.
+// exchangeOf returns the configuration of a replica's exchange. Two ranks with one worker each need
+// no fixed order of summation, because their sums have one addition.
 func (c Config) exchangeOf(job *ringo.Job) distopt.Config {
 	out := c.tuning().Base()
 	if c.Workers > 0 && (c.Workers != job.Size() || job.Size() > 2 || out.Strategy != distopt.FP32) {
@@ -100,7 +100,7 @@ func (c Config) exchangeOf(job *ringo.Job) distopt.Config {
 	return out
 }
 
-// carry makes the replica that of virtual workers first to first+n-1, all with its present state.
+// carry makes the replica carry virtual workers first to first+n-1, all with its present state.
 func (r *Replica) carry(first, n int) {
 	r.stream, r.current, r.aside = uint64(first), 0, make([][][]float32, n)
 	for i := range r.aside {
@@ -111,7 +111,7 @@ func (r *Replica) carry(first, n int) {
 // carries returns the number of virtual workers of the replica.
 func (r *Replica) carries() int { return max(1, len(r.aside)) }
 
-// become exchanges the state of the current virtual worker and that of worker i of this rank.
+// become makes worker i of this rank the current one: it exchanges the state of both.
 func (r *Replica) become(i int) {
 	if i == r.current {
 		return
@@ -130,7 +130,7 @@ func (r *Replica) movedOf(i int) [][]float32 {
 	return r.aside[i]
 }
 
-// resetStates resets the carried state of all workers.
+// resetStates sets the state between batches of all workers to its initial value.
 func (r *Replica) resetStates() {
 	for i := range r.carries() {
 		r.become(i)
@@ -156,7 +156,8 @@ func copies(dst, src [][]float32) [][]float32 {
 	return dst
 }
 
-// putBack copies src to dst. Values that dst has gained since were zeros.
+// putBack copies src to dst. Values that dst has in addition become zero, their value when src was
+// copied.
 func putBack(dst, src [][]float32) {
 	for i, x := range dst {
 		var old []float32
@@ -168,7 +169,7 @@ func putBack(dst, src [][]float32) {
 }
 
 // meanOfWorkers returns the means of the running statistics over the virtual workers, added in
-// their order. The call is collective.
+// their order. All ranks call it.
 func (e *runEnv) meanOfWorkers() ([]float32, error) {
 	r := e.replica
 	n := len(r.Params.Buffers())
@@ -200,8 +201,8 @@ func (e *runEnv) meanOfWorkers() ([]float32, error) {
 	return means, nil
 }
 
-// gatherEach gathers lists of equally many numbers, one for each virtual worker of a rank, in the
-// order of the workers; nil for a lost rank's. The call is collective.
+// gatherEach gathers lists of numbers of the same length, one for each virtual worker of a rank, in
+// the order of the workers; nil for a lost rank's workers. All ranks call it.
 func (e *runEnv) gatherEach(own [][]int64) (all [][]int64, err error) {
 	var b []byte
 	for _, list := range own {

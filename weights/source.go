@@ -20,8 +20,8 @@ type Source struct {
 	// Path is the file. For a run's folder, checkpoint.Choose selects the file, and Chosen is the
 	// reason for the choice.
 	Path, Chosen string
-	// Tensors are the file's tensors. In a checkpoint, tensors have the names and layouts of
-	// package nn, and a nil Shape if the checkpoint stores no shape.
+	// Tensors are the file's tensors. In a checkpoint they have the names and layouts of package
+	// nn, and no Shape if the checkpoint does not have it.
 	Tensors []Info
 	// Read returns a tensor's values as float32.
 	Read func(name string) ([]float32, error)
@@ -133,7 +133,8 @@ func openCheckpoint(path string) (*Source, error) {
 	return s, nil
 }
 
-// Model returns the model of Of with the names and layouts of the source: of nn for a checkpoint.
+// Model is Of with the names and layouts of the source: those of package nn for a checkpoint, else
+// those of names.
 func (s *Source) Model(ps *nn.Params, nodes []nn.Node, names Names) Model {
 	if s.Saved != nil {
 		return Of(ps, nil, nil)

@@ -38,7 +38,8 @@ func (t Tensor) Len() int {
 	return n
 }
 
-// place maps a tensor's values to a parameter's: axis i has length dims[i] and stride strides[i].
+// place describes where a tensor's values are in a parameter: axis i has length dims[i] and stride
+// strides[i].
 type place struct {
 	name          string
 	shape         []int // PyTorch's shape
@@ -175,10 +176,11 @@ func (m Model) Take() []Tensor {
 // Fit matches the tensors of a file with the tensors of a model.
 type Fit struct {
 	// Taken are the names of tensors in both, Unmatched tensors that keep the model's values, and
-	// Unused tensors in the file only; each sorted. Counts of batches (num_batches_tracked), unused
-	// here, are in none.
+	// Unused tensors in the file only; each sorted. PyTorch's num_batches_tracked, which ringo does
+	// not use, is in no list.
 	Taken, Unmatched, Unused []string
-	// Elsewhere are tables in both, with rows on servers: the servers decide whether to load them.
+	// Elsewhere are tables that both have, if their rows are on servers: the servers decide whether
+	// to load them.
 	Elsewhere []string
 
 	places []place // one per taken tensor
@@ -232,8 +234,8 @@ func (p place) takes(i Info) error {
 	return nil
 }
 
-// Put overwrites the taken tensors with the values that read returns by name. After an error of
-// read, the remaining tensors have their old values.
+// Put overwrites the tensors in f.Taken with the values that read returns by name. If read fails,
+// the remaining tensors keep their values.
 func (f Fit) Put(read func(name string) ([]float32, error)) error {
 	for _, p := range f.places {
 		data, err := read(p.name)

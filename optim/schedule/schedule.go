@@ -81,8 +81,7 @@ func positive(v float64) bool {
 
 // At is the rate of step number `step`, from 0, of a run with this many epochs of stepsPerEpoch
 // steps. Steps after the run's end have the last rate: the floor, for a cosine. A warm-up longer
-// than the run does not reach the full rate. At panics if step is negative or stepsPerEpoch below
-// 1.
+// than the run does not reach the full rate. At panics if step < 0 or stepsPerEpoch < 1.
 func (s Schedule) At(step, stepsPerEpoch, epochs int) float64 {
 	if step < 0 || stepsPerEpoch < 1 {
 		panic(fmt.Sprintf("schedule: step %d of a run with %d steps an epoch", step, stepsPerEpoch))

@@ -19,13 +19,14 @@ import (
 //   - The places of the last layer get the names of classes, words or the target.
 //   - Other unnamed places are units inside the model, matched by number.
 //
-// An unknown operation ends labels, too, and is noted: a run is then refused if its names differ
-// from the checkpoint's.
+// An unknown operation ends labels too: a run with other names than the checkpoint's is then
+// refused.
 //
 // Both models, the checkpoint's and the new one, are built as outlines without values and traced
 // alike. Cost: a label for each value of a sample and each layer's place, and milliseconds.
 
-// axis is one axis of a tensor. Tensors share an axis if its places have the same meaning.
+// axis is one axis of a tensor. Tensors share an axis if its places (indices) have the same meaning
+// in both.
 type axis struct {
 	size   int
 	Labels []Label // nil for an axis inside the model, whose places count by number
@@ -40,15 +41,15 @@ func (a *axis) root() *axis {
 	return a
 }
 
-// Axes has the meaning of the places of a model's tensors.
+// Axes has the meaning, by name, of each place along the axes of a model's tensors.
 type Axes struct {
 	of map[string][]*axis // axes by parameter, table and buffer; nil along an unnamed axis
 	// Slots has the slots of each table that does not serve all slots.
 	Slots map[string][]string
 	// Opaque is the first operation that ends names; "" without one.
 	Opaque string
-	// Head names the tensors of the last layer, none if outputs do not come from a layer. ends
-	// reports whether its places have the names of outputs.
+	// Head names the tensors of the last layer; it is empty if the outputs are not those of a
+	// layer. ends reports whether the layer's places have the names of outputs.
 	Head []string
 	Ends bool
 }

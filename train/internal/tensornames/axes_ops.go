@@ -124,8 +124,7 @@ func (t *tracer) rest(n *nn.Node) []Label {
 	return t.named(n.Inputs[0])
 }
 
-// named returns the labels of a tensor's values; values of an unnamed tensor are units of its
-// layer.
+// named returns the labels of a tensor's values; without names they are units of the layer.
 func (t *tracer) named(x *nn.Tensor) []Label {
 	if flat := t.flat[x]; flat != nil {
 		return flat

@@ -14,8 +14,9 @@ type Map struct {
 	input [][]bool // along each axis: places of inputs of the model, such as columns
 }
 
-// matchPlaces returns the place in was for each label of now, or -1. Unlabelled axes must have
-// equal sizes. ok is false if they differ, or if two places of was have one label.
+// matchPlaces returns, for each label of now, the place in was with the same label, or -1. Axes
+// without labels must have equal sizes. ok is false if they have not, or if two places of was have
+// one label.
 func matchPlaces(was, now []Label, old, size int) (from []int, ok bool) {
 	if len(was) != old || len(now) != size {
 		for i := range size {
@@ -80,8 +81,8 @@ func (m Map) Moves() bool {
 	return false
 }
 
-// Apply copies old values to their new places in out. Weights from a new input to an old place
-// become 0, so that the old outputs remain; their gradients are not 0.
+// Apply copies old values to their new places in out. Weights that connect a new input to an old
+// place become 0, so that the old outputs do not change at first; training changes them.
 func (m Map) Apply(out, old []float32) {
 	at := make([]int, len(m.Shape))
 	for i := range out {

@@ -38,8 +38,7 @@ const (
 	ofUnit     Kind = "unit" // place of a layer inside the model, or result of an operation on named places
 )
 
-// Label names a place along an axis of a tensor. Equal labels have the same meaning in any two
-// runs.
+// Label names a place along a tensor's axis. Equal labels have one meaning in any two runs.
 type Label struct {
 	Kind       Kind
 	Name, Part string
@@ -347,8 +346,8 @@ func makings(d data.Description) (out []making) {
 }
 
 // Meanings returns a text for each input and output of a model, in order: the name, and how values
-// become numbers or keys. Parameters by place have the same meaning for two data with the same
-// texts. Data without names have none.
+// become numbers or keys. If two sets of data have the same texts, the same place of a parameter
+// has the same meaning. Data without names have none.
 func Meanings(d data.Description) (out []string) {
 	n := Extract(d)
 	if n.None() {
@@ -394,8 +393,7 @@ func many(kind Kind, labels []Label) []string {
 	return []string{fmt.Sprintf("%s %s (%x)", kind, Enumerate(texts), sum[:6])}
 }
 
-// Enumerate returns names in one line: all of a few, else the first ones and the number of the
-// rest.
+// Enumerate returns a few names in one line, or the first ones and the number of the rest.
 func Enumerate(names []string) string {
 	const most = 6
 	switch n := len(names); {
