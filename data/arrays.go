@@ -18,7 +18,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/setting"
 )
 
-// valueNames and goalNames are the known names of sample arrays and target arrays.
+// valueNames and goalNames are the names by which an array is recognised as samples, or as labels
+// or targets.
 var (
 	valueNames = []string{"x", "images", "image", "features", "data", "inputs", "arr_0"} // constant
 	goalNames  = []string{"y", "labels", "label", "targets", "target", "classes", "arr_1"}
@@ -47,7 +48,7 @@ type roles struct {
 	target string
 }
 
-// kind returns the use of an array; "" for an unknown name.
+// kind returns how an array with this name is used; "" for an unknown name.
 func (r roles) kind(name string) table.Kind {
 	_, base := partOf(name)
 	for _, n := range []string{name, base} {
@@ -240,8 +241,8 @@ func (s *arrays) shaped(path string) error {
 	return nil
 }
 
-// isTarget reports whether the goal array has numbers to predict, not classes: the schema decides,
-// else the array's type (integers are classes).
+// isTarget reports whether the array of goals has numbers to predict, and not classes. The schema
+// decides, or else the array's type: integers are classes.
 func (r roles) isTarget(goal *npy.Array) bool {
 	_, base := partOf(goal.Name)
 	switch cmp.Or(r.schema[goal.Name], r.schema[base]) {
@@ -253,7 +254,8 @@ func (r roles) isTarget(goal *npy.Array) bool {
 	return !goal.Type.Integer()
 }
 
-// held limits the bytes of samples that a rank loads instead of reading on demand.
+// held is the largest number of bytes of samples that a rank loads into memory; it reads larger
+// arrays on demand.
 const held = 1 << 28
 
 // goals reads all labels or targets.
@@ -298,7 +300,7 @@ func (s *arrays) goals(path string, target bool) error {
 	return nil
 }
 
-// String describes the arrays' use.
+// String describes how the arrays are used.
 func (s *arrays) String() string {
 	how := ""
 	if s.bytes() {

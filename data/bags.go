@@ -7,7 +7,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
-// Bags holds the keys of N samples by slot, and within a slot by sample. Bag slot*N+sample is
+// Bags holds the keys of N samples, ordered by slot (field of a sample), and within a slot by
+// sample. A bag is the keys of one sample in one slot. Bag slot*N+sample is
 // Keys[Offsets[slot*N+sample]:Offsets[slot*N+sample+1]], empty for a missing value. A key is any
 // 64-bit number and identifies a value of a slot, see ClickKey.
 type Bags struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// unbalanced is the smallest reported ratio of the largest class to the smallest.
+// unbalanced is the ratio of the largest class to the smallest from which a note reports it.
 const unbalanced = 10
 
 // balance returns notes on the classes of training samples: a single class, classes without

@@ -8,7 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/datafile"
 )
 
-// orderedCollector moves the rows of blocks into windows, in order, and counts bad lines.
+// orderedCollector takes rows from parsed blocks of text, in file order, and counts bad lines.
 type orderedCollector struct {
 	limit int           // largest number of bad lines to skip
 	bad   int           // bad lines until now
@@ -25,7 +25,7 @@ type orderedCollector struct {
 	before int           // bad lines before block
 }
 
-// clickFault is a bad line. Only an error message needs the line number.
+// clickFault is a bad line. Its line number is only computed for an error message.
 type clickFault struct {
 	path   string
 	begin  int64 // block's offset in the decompressed file
@@ -33,8 +33,8 @@ type clickFault struct {
 	text   string
 }
 
-// fill adds rows to the next window until the window has as many rows as the current window has
-// returned, or until the rows end. Without wait only rows of parsed blocks are added.
+// fill adds rows to the next window until it has as many as the current window has returned, or
+// until the rows end. If wait is false, it adds only rows of blocks that are already parsed.
 func (s *ClickStream) fill(wait bool) {
 	w, full := s.nextWindow, s.cfg.window()-s.now.remaining()
 	for len(w.rows) < full {
@@ -114,7 +114,7 @@ func (s *ClickStream) arrived(wait bool) bool {
 	}
 }
 
-// judge counts a block's bad lines and returns the first one above the limit.
+// judge counts a block's bad lines and returns the first one after the permitted number.
 func (c *orderedCollector) judge(b *clicks.Split) *clickFault {
 	for _, f := range b.Faults {
 		fault := &clickFault{b.Path, b.Offset, b.Offset + int64(f.Offset), f.Text}
@@ -143,8 +143,8 @@ func (c *orderedCollector) leftOut(n int) []LeftOut {
 // broken reports whether an error ended the rows early.
 func (c *orderedCollector) broken() bool { return c.failed != nil || c.fault != nil }
 
-// badLineError returns the error that ended the rows. For the number of a bad line the file is read
-// again up to that line; only a failed run pays this cost.
+// badLineError returns the error that ended the rows. To find the number of a bad line it reads the
+// file again, up to that line.
 func (c *orderedCollector) badLineError() error {
 	if c.fault == nil {
 		return c.failed

@@ -13,8 +13,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/pathname"
 )
 
-// clickFileSource is the source of the rows of an uncompressed file. Rows are read and parsed again
-// on demand, so memory is one byte per row. Use it for access in file order.
+// clickFileSource is the source of the rows of an uncompressed file. It reads and parses rows again
+// on demand, so that it needs one byte of memory per row. It suits access in file order.
 type clickFileSource struct {
 	path   string
 	format *clicks.Format
@@ -44,8 +44,8 @@ type clickReader struct {
 	batch clicks.Rows
 }
 
-// partBytes is the size of a part: a few hundred rows, so that goroutines with alternate batches
-// read few unused rows.
+// partBytes is the size of a part: a few hundred rows, so that goroutines that take batches in turn
+// parse few rows of other batches.
 const partBytes = 1 << 16
 
 // openClickFile parses a file to the end, or to row limit (0: all).

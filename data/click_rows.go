@@ -9,7 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/clicks"
 )
 
-// pageRows is the number of rows of a page. Pages never grow, so only keys of bags are ever copied.
+// pageRows is the number of rows of a page. Full pages never grow, so that rows are not copied as
+// memory grows; only the keys of bags are.
 const pageRows = 1 << 13
 
 // clickPages is the source of rows in memory. A row of Criteo's format has 160 bytes, or 264 with
@@ -83,9 +84,8 @@ type clickAt struct {
 	row  int
 }
 
-// gather sets b to the rows at some positions: in pages in memory, in a window's pages, or in parts
-// read again. Rows are stored sample by sample; the bags of a batch are stored slot by slot, as
-// models need.
+// gather sets b to the rows at some positions, in pages of memory or in parts of a file. Rows are
+// stored sample by sample, but the bags of a batch slot by slot, as models need.
 func (b *Batch) gather(s Shape, at []clickAt) error {
 	b.Resize(s, len(at))
 	numbers := s.Size()

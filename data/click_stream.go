@@ -27,8 +27,7 @@ type ClickStreamConfig struct {
 	// Batch is the number of rows of a batch, at least 1.
 	Batch int
 	// Rows is the number of rows of the table for Batch.IDs, with row 0 for missing values; 0: no
-	// ids. Keys enables Batch.Keys, see ClickKey. Without Layout at least one of Rows and Keys is
-	// required.
+	// ids. Keys enables Batch.Keys, see ClickKey. Without Layout, Rows or Keys is required.
 	Rows int
 	Keys bool
 	// Layout describes samples in another format than Criteo's. Batches then have Bags, and Rows
@@ -36,9 +35,10 @@ type ClickStreamConfig struct {
 	Layout *layout.Layout
 	// Window is the number of rows shuffled together, a multiple of Batch; 0: file order. The order
 	// of a window depends on Seed, epoch, rank and the window's number. Rows never move to another
-	// window: cut rows sorted by time or user into many files, and read the files with Interleave.
-	// Memory per row: about 170 bytes with ids alone, 270 with keys alone, with a layout 36, plus 4
-	// for each number and slot and 8 for each key. Each thread also holds three blocks of text.
+	// window: if rows are sorted by time or user, cut them into many files, and read these with
+	// Interleave. Memory per row: about 170 bytes with ids alone, 270 with keys alone, with a
+	// layout 36, plus 4 for each number and slot and 8 for each key. Each thread also holds three
+	// blocks of text.
 	Window int
 	Seed   uint64
 	// Rank and Size are this rank and the number of ranks that share the files; Size 0 means 1.
@@ -49,8 +49,9 @@ type ClickStreamConfig struct {
 	// Interleave is the number of files read simultaneously, block by block in rotation; 0: 1. One
 	// goroutine per compressed file decompresses.
 	Interleave int
-	// Steps is the number of batches of an epoch, for jobs with synchronous ranks; too few rows are
-	// an error. 0: an epoch has all rows of the rank, and the ranks' numbers of rows differ.
+	// Steps is the number of batches of an epoch, for jobs with ranks that make each step together;
+	// too few rows are an error. 0: an epoch has all rows of the rank, and ranks can have different
+	// numbers of rows.
 	Steps int64
 	// Remainder enables the last batch of an epoch with fewer than Batch rows, for evaluation.
 	Remainder bool
@@ -125,12 +126,12 @@ func (c ClickStreamConfig) resolve() (ClickStreamConfig, []int64, error) {
 // window returns the number of rows collected together.
 func (c *ClickStreamConfig) window() int { return or(c.Window, c.Batch) }
 
-// run returns the configuration of a pass.
+// run returns the configuration for one pass over the files.
 func (c *ClickStreamConfig) run() *clicks.RunConfig {
 	return &clicks.RunConfig{Files: c.Files, Rank: c.Rank, Size: c.Size, ByFile: c.ByFile, Interleave: c.Interleave, Threads: c.Threads, BlockBytes: c.BlockBytes}
 }
 
-// digest returns a checksum of all that determines this rank's rows and the order of rows.
+// digest returns a checksum of the settings and files that determine this rank's rows, in order.
 func (c *ClickStreamConfig) digest(sizes []int64) string {
 	h := sha256.New()
 	fmt.Fprintln(h, c.Batch, c.Window, c.Seed, c.Rank, c.Size, c.ByFile, c.Interleave, c.BlockBytes)
@@ -222,7 +223,7 @@ func (s *ClickStream) start(p StreamPosition) {
 	s.run = clicks.NewRun(s.cfg.run(), s.format, p.Block, false)
 }
 
-// halt ends the pass and releases all rows.
+// halt ends the pass over the files and releases all rows.
 func (s *ClickStream) halt() {
 	if s.run == nil {
 		return
@@ -291,7 +292,8 @@ func (s *ClickStream) pass(step int64) error {
 }
 
 // Next returns the next batch, valid until the next call of any method, or false at the end of the
-// epoch. An error replaces the affected window and is returned again until Start, Seek or Resume.
+// epoch. After an error, Next returns the error instead of the batches of that window and later
+// ones, until Start, Seek or Resume.
 func (s *ClickStream) Next() (*Batch, bool, error) {
 	ok, err := s.Read(&s.batch)
 	return &s.batch, ok, err
@@ -365,10 +367,9 @@ func (s *ClickStream) more() (int, error) {
 func (s *ClickStream) LeftOut() []LeftOut { return s.leftOut(s.now.bad) }
 
 // Rows counts the rows of this rank's share by reading and decompressing the files once. A rank can
-// make rows / Batch steps; set Steps on all ranks to the minimum over the ranks. Without SkipBad
-// each line must be a row, and lines are counted without parsing. With SkipBad lines are checked:
-// left lists the bad lines, and too many of them are an error, as in an epoch. The current epoch
-// continues.
+// make rows / Batch steps; set Steps on all ranks to the minimum over the ranks. With SkipBad 0
+// Rows counts lines, without parsing. Otherwise it parses lines: left lists the bad ones, and too
+// many are an error, as in an epoch. The current epoch continues.
 func (s *ClickStream) Rows(ctx context.Context) (rows int64, left []LeftOut, err error) {
 	format := s.format
 	if s.cfg.Layout == nil {

@@ -29,8 +29,8 @@ func (w *clickWindow) draw(shuffle bool) int32 {
 	return w.rows[w.drawn-1]
 }
 
-// rowPages holds the rows of windows in pages; rows never move. The position of a returned row is
-// reused for the next row, so the next window needs no additional memory.
+// rowPages holds the rows of windows in pages; rows never move. The memory of a row that was
+// returned is used for a row of the next window.
 type rowPages struct {
 	shape clicks.Shape
 	per   int // rows per page

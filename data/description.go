@@ -20,8 +20,7 @@ type Description struct {
 	Classes int `json:"classes,omitempty"`
 	// Vocabulary is the number of tokens; 0 for other samples than tokens.
 	Vocabulary int `json:"vocabulary,omitempty"`
-	// Rows is the number of rows of the embedding table for hashed or numbered categories; 0: no
-	// table.
+	// Rows is the number of rows of the table for hashed or numbered categories; 0: no table.
 	Rows int `json:"rows,omitempty"`
 	// Words lists the names of classes or tokens by number; it can be empty.
 	Words []string `json:"words,omitempty"`
@@ -41,8 +40,8 @@ func (s *Dataset) Description() Description {
 }
 
 // Validate returns an error for impossible values, as in a damaged or foreign file, before any
-// allocation of those sizes. Relations between the fields are checked by the model, whose
-// parameters have their own lengths in a checkpoint.
+// allocation of those sizes. The model checks whether the fields fit each other, when it reads
+// parameters.
 func (d Description) Validate() error {
 	if least := min(d.Classes, d.Vocabulary, d.Rows); least < 0 || max(d.Classes, d.Vocabulary, d.Rows) > datafile.MaxElements {
 		return fmt.Errorf("data: %d classes, a vocabulary of %d and %d rows: out of range", d.Classes, d.Vocabulary, d.Rows)

@@ -15,9 +15,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/spelling"
 )
 
-// Groups groups the evaluation samples by a column of their file, which need not be an input:
-// values are the column's different values, and of[i] is the index of sample i's value. Times are
-// reduced to days. Cost: a pass over the file.
+// Groups groups the evaluation samples by a column of their file, which need not be an input.
+// values are the column's different values, and of[i] is the index in values of sample i's. Times
+// are reduced to days. Cost: a pass over the file.
 func (s *Dataset) Groups(column string) (of []int32, values []string, err error) {
 	samples, number := s.Eval.Len(), map[string]int32{}
 	err = s.eachValue(column, func(value string) bool {

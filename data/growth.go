@@ -60,7 +60,8 @@ func (s *Dataset) Digest() *Digest {
 	return d
 }
 
-// sumsOf returns checksums of the first n samples. set reports that the order has no meaning.
+// sumsOf returns checksums of the first n samples. set reports whether their order has no meaning,
+// as for images.
 func sumsOf(src Source, n, per int) (sums []uint32, set bool, err error) {
 	for {
 		limited, ok := src.(head)
@@ -133,12 +134,12 @@ func (c *changedSamples) text(rows [2]tableRows) string {
 		quantity.Group(c.sums), several, quantity.Group(c.n), part, number, strings.Join(names, ", "))
 }
 
-// CheckGrowth compares the set with an earlier digest of a run. The earlier samples must still come
-// first in each part (images: anywhere); else the error lists the first five that differ. For files
-// of another name, all samples may be new, but no earlier training sample may be an evaluation
-// sample, nor the reverse in a table whose rows are divided by a hash; and at most half of the
-// earlier training samples may be among the new ones: such a file is an edited copy. The result
-// describes the new samples.
+// CheckGrowth compares the set with a digest of the same run's earlier data. The earlier samples
+// must still come first in each part (images: anywhere); else the error lists the first five that
+// differ. If other is true (files of another name), all samples may be new. But no earlier training
+// sample may be an evaluation sample or, in a table that a hash divides, the reverse; and at most
+// half of the earlier training samples may be among the new ones: a file with more is an edited
+// copy. lines describes the new samples.
 func (s *Dataset) CheckGrowth(before *Digest, other bool) (lines []string, err error) {
 	var more [2]int
 	var faults []string
@@ -216,7 +217,7 @@ func (p digestPart) changed(src Source) *changedSamples {
 	return c
 }
 
-// replaces describes a set in which other samples replace all samples of before. train are the
+// replaces checks and describes a set in which other samples replace all of before. train are the
 // training samples that differ at the same places, or nil.
 func (s *Dataset) replaces(before *Digest, train *changedSamples) ([]string, error) {
 	now, err := s.sums()
@@ -260,7 +261,7 @@ func (s *Dataset) replaces(before *Digest, train *changedSamples) ([]string, err
 	return []string{text}, nil
 }
 
-// sums returns the checksums of each training sample, none of a stream, and evaluation sample.
+// sums returns the checksums of each training sample (none of a stream) and evaluation sample.
 func (s *Dataset) sums() (now [2][]uint32, err error) {
 	for i, src := range []Source{s.Train, s.Eval} {
 		if src != nil && err == nil {

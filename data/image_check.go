@@ -9,7 +9,7 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/images"
 )
 
-// imageParts holds the training and evaluation images of a set with decoding on demand.
+// imageParts has the arguments of openParts, to open the images again without bad images.
 type imageParts struct {
 	pictures [2][]images.Picture
 	labels   [2][]int32
@@ -26,8 +26,8 @@ type badImage struct {
 
 // Verify decodes all images of a set with Config.SkipBad and excludes bad images, so that all ranks
 // have the same samples. Each of size ranks decodes a share, and gather exchanges the results; nil
-// means a single rank. With train false only evaluation images are decoded. The first bad image
-// above the limit is an error. For sets of other kinds Open makes this check.
+// means a single rank. With train false only evaluation images are decoded. One bad image more than
+// Config.SkipBad is an error. For other kinds of sets Open makes this check.
 //
 // Cost: one decoding of each image, divided among the threads of all ranks.
 func (s *Dataset) Verify(train bool, rank, size int, gather func(own []byte) ([][]byte, error)) error {

@@ -86,7 +86,7 @@ func openImages(c Config, bad *datafile.Skips) (*Dataset, error) {
 }
 
 // openParts opens the training and evaluation images, within the limits of their number. If bad
-// images are skipped, it stores the arguments, so that Verify can reopen the good images.
+// images may be skipped, it stores its arguments, with which Verify opens the good images again.
 func (s *Dataset) openParts(c Config, bad *datafile.Skips, pictures [2][]images.Picture, labels [2][]int32, open func([2][]images.Picture, [2][]int32) (train, eval Source, err error)) (err error) {
 	limited := func(pictures [2][]images.Picture, labels [2][]int32) (train, eval Source, err error) {
 		if train, eval, err = open(pictures, labels); err != nil {

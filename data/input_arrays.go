@@ -47,7 +47,8 @@ func askedFile(c InputConfig, samples func(name string) bool) (f *npy.File, name
 	return f, names, err
 }
 
-// askedArray returns the array with the samples to predict: with parts, the evaluation part's.
+// askedArray returns the array with the samples to predict. If names have parts, it is that of the
+// evaluation part.
 func askedArray(d Description, c InputConfig, f *npy.File, names []string) (*arrays, error) {
 	parts := map[string][]*npy.Array{}
 	for _, a := range f.Arrays {

@@ -49,8 +49,8 @@ func (d Description) clickFormat() (*clicks.Format, error) {
 	return f, err
 }
 
-// predictClicks collects this rank's batches. Batch k is the lines k*Batch to (k+1)*Batch-1 of all
-// files.
+// predictClicks collects this rank's batches. Batch k is lines k*Batch to (k+1)*Batch-1 of the
+// input.
 type predictClicks struct {
 	cfg    InputConfig
 	format *clicks.Format
@@ -89,8 +89,8 @@ func (a *predictClicks) file(path string, bad *datafile.Skips) error {
 	return err
 }
 
-// take adds the rows of a chunk. Bad lines count, so all ranks agree on the batch of a line without
-// parsing the lines of other ranks.
+// take adds the rows of a chunk. Bad lines count as lines of a batch, so that all ranks agree which
+// batch a line belongs to without parsing the lines of other ranks.
 func (a *predictClicks) take(c *clicks.Chunk) error {
 	faults, row := c.Block.Faults, 0
 	for i := range c.Block.Lines {

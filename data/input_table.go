@@ -50,8 +50,8 @@ func openRows(c InputConfig) (table.Reader, error) {
 	return in, nil
 }
 
-// rereader is a stream opened twice. The first pass reads the names of the columns; its bytes, at
-// most the limit of a row, are buffered for the second pass.
+// rereader opens a stream twice. The first pass reads the names of the columns, and its bytes, at
+// most the limit of a row, are kept for the second pass.
 type rereader struct {
 	r      io.Reader
 	begun  bytes.Buffer

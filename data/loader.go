@@ -39,10 +39,10 @@ func (c LoaderConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Loader fills the batches of an epoch ahead of use, with several goroutines, and returns batches
-// in the sampler's order. A batch depends only on indices, seed and epoch: the bytes are equal for
-// any number of workers. The 1+Prefetch batches are recycled: in the steady state a step allocates
-// no memory.
+// Loader fills the batches of an epoch in advance, on several goroutines, and returns them in the
+// sampler's order. A batch depends only on indices, seed and epoch: its bytes are equal for any
+// number of goroutines. The memory of the 1+Prefetch batches is reused: after the first batches a
+// step allocates no memory.
 type Loader struct {
 	cfg     LoaderConfig
 	draw    Draw
@@ -97,8 +97,8 @@ func (l *Loader) work() {
 	}
 }
 
-// fill calls the source to fill a batch. A panic of a source and a batch of the wrong size become
-// errors.
+// fill calls the source to fill a batch. It returns an error for a panic of the source or a batch
+// of the wrong size.
 func (l *Loader) fill(s *slot) error {
 	return panics.Do(func() error {
 		if err := l.cfg.Source.Fill(&s.batch, s.idx, s.draw); err != nil {
@@ -136,8 +136,7 @@ func (l *Loader) Start(epoch int) {
 	l.refill()
 }
 
-// Seek makes step the next one of the current epoch, to resume a run. A step outside [0, Steps()]
-// panics.
+// Seek makes step the epoch's next one, to resume a run. A step outside [0, Steps()] panics.
 func (l *Loader) Seek(step int) {
 	l.drain()
 	l.cfg.Sampler.Seek(step)
@@ -146,7 +145,7 @@ func (l *Loader) Seek(step int) {
 }
 
 // Next returns the next batch, valid until the next call of any method, or false at the end of the
-// epoch. An error replaces the affected batch and is returned again until Start or Seek.
+// epoch. If a batch cannot be filled, Next returns the error instead, again until Start or Seek.
 func (l *Loader) Next() (*Batch, bool, error) {
 	if l.err != nil {
 		return nil, false, l.err
@@ -180,7 +179,7 @@ func (l *Loader) Ready() (n int) {
 	return n
 }
 
-// refill queues every free slot, with its batch's indices, for the workers.
+// refill queues every unused slot for the workers, with the indices of a batch.
 func (l *Loader) refill() {
 	for l.pending < len(l.slots) && !l.ended {
 		idx, ok := l.cfg.Sampler.Next()

@@ -39,7 +39,7 @@ func (s Sample) copy(from Sample) {
 	copy(s.Targets, from.Targets)
 }
 
-// memory is the source of samples in a batch.
+// memory is the source of samples that are in a batch in memory.
 type memory struct {
 	shape Shape
 	all   Batch
@@ -112,8 +112,9 @@ type items[T any] struct {
 	put   func(item T, s Sample) error
 }
 
-// FromSlice returns the source of a slice of any type. put writes an item to a zeroed sample of a
-// batch. Several goroutines call put simultaneously, ahead of the step. The slice must not change.
+// FromSlice returns the source of a slice of any type. put writes an item to a sample of a batch,
+// which is zero before. Several goroutines call put simultaneously, in advance of the step. The
+// slice must not change.
 func FromSlice[T any](all []T, shape Shape, put func(item T, s Sample) error) (Source, error) {
 	if err := shape.validate(); err != nil {
 		return nil, err
@@ -130,8 +131,8 @@ func FromSlice[T any](all []T, shape Shape, put func(item T, s Sample) error) (S
 	return &items[T]{shape, all, put}, nil
 }
 
-// FromSeq is FromSlice of a sequence, loaded into memory: at most most items; 0: 2^31 - 1. A longer
-// sequence is an error.
+// FromSeq is FromSlice for the items of a sequence, which it loads into memory. A sequence of more
+// than `most` items (0: 2^31 - 1) is an error.
 func FromSeq[T any](seq iter.Seq[T], most int, shape Shape, put func(item T, s Sample) error) (Source, error) {
 	most = min(or(most, datafile.MaxElements), datafile.MaxElements)
 	var all []T

@@ -7,8 +7,8 @@ import (
 	"github.com/ringo-ml/ringo/data/table"
 )
 
-// openParquet rejects Parquet, because the reader would enlarge the binary by three quarters.
-// Builds with Parquet and Arrow replace this file by data/parquet/wiring/parquet.go.
+// openParquet returns an error, because a reader of Parquet would enlarge the binary by three
+// quarters. In builds with Parquet and Arrow, data/parquet/wiring/parquet.go replaces this file.
 func openParquet(path string) (table.Reader, error) {
 	return nil, fmt.Errorf("%s: this binary reads no Parquet; in ringo's repository, build one that does: %s", path, buildParquet)
 }

@@ -19,8 +19,7 @@ func isTablePart(name string) bool {
 	return strings.HasPrefix(name, "part-") || endings[ending(name)] == "table" && ending(name) != ".txt"
 }
 
-// unread reports whether a file is no part of a table: hidden files, checksums and markers such as
-// _SUCCESS.
+// unread reports whether a file is no part of a table: hidden, a checksum, a marker (_SUCCESS).
 func unread(name string) bool { return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") }
 
 // isParts reports whether a folder is a table in parts: at least one part, and no subfolder or file

@@ -7,7 +7,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/data/prng"
 )
 
-// input is a column of a table or a slot of clicks in samples: values lo to hi, or an id or a slot.
+// input is a column of a table or a slot of clicks as stored in samples: values lo to hi, or an id,
+// or a slot.
 type input struct {
 	name     string
 	lo, hi   int
@@ -62,9 +63,10 @@ type permuted struct {
 	from []int32 // for each sample, the sample that its input comes from
 }
 
-// Permuted returns the name of an input, a column of a table or a number or slot of clicks, and the
-// evaluation samples with the input's values permuted among them, at random by seed. The name is ""
-// after the last input, for sets without named inputs, and for rows of a stream in a file.
+// Permuted returns the name of input number column (a column of a table, or a number or slot of
+// clicks), and the evaluation samples with this input's values exchanged among them, at random by
+// seed. The name is "" after the last input, for sets without named inputs, and for rows that are
+// read from a file.
 func (s *Dataset) Permuted(column int, seed uint64) (name string, eval Source) {
 	all := s.inputs()
 	if column >= len(all) {

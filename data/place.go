@@ -18,7 +18,7 @@ type tableRows struct {
 	all          func(row int64) bool // whether a row is a sample
 }
 
-// places returns the places of samples, and the values of the first columns.
+// places returns the places (file and line) of samples, and the values of the first columns.
 func (t tableRows) places(samples []int32, columns int) (places []string, values [][]string) {
 	if t.Reader == nil {
 		return make([]string, len(samples)), make([][]string, len(samples))

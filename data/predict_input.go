@@ -26,11 +26,11 @@ type Rows struct {
 }
 
 // PredictInput returns samples for prediction. Rows of tables and clicks are read from files or the
-// standard input on demand and never loaded as a whole; several goroutines decode images ahead.
-// Batches arrive in order. A PredictInput belongs to one goroutine.
+// standard input on demand and never loaded as a whole; several goroutines decode images in
+// advance. Batches have the order of the input. A PredictInput belongs to one goroutine.
 type PredictInput interface {
-	// Next returns the rank's next batch, valid until the next call, or false at the end. Skipped
-	// bad rows are missing, so a batch can be empty.
+	// Next returns the rank's next batch, valid until the next call, or false at the end. A batch
+	// lacks bad rows that were skipped, and can therefore be empty.
 	Next() (rows *Rows, ok bool, err error)
 	// LeftOut returns the skipped files and rows until now by kind: files without images, counted
 	// by rank 0, and bad rows.
@@ -52,10 +52,10 @@ type InputConfig struct {
 	Batch, Rank, Size int
 	// Threads is the number of goroutines that read ahead; 0: GOMAXPROCS.
 	Threads int
-	// SkipBad is the number of bad rows or images that each rank skips and counts; more are an
-	// error.
+	// SkipBad is the number of bad rows or images that each rank may skip; one more is an error.
 	SkipBad int
-	// Schema is the schema of the training. It identifies a sample array with a custom name.
+	// Schema is the schema with which the model was trained. It selects a sample array with a name
+	// that is not known.
 	Schema table.Schema
 	// Columns lists the table columns for Rows.PassThrough.
 	Columns []string
@@ -144,8 +144,8 @@ type indexedInput struct {
 	files    io.Closer
 }
 
-// newPicked returns the PredictInput of a source, in source order. files, if not nil, are closed at
-// the end.
+// newPicked returns the PredictInput of a source, in source order. It finally closes files, if not
+// nil.
 func newPicked(source Source, c InputConfig, bad *datafile.Skips, left []LeftOut, files io.Closer) (PredictInput, error) {
 	if c.Rank > 0 {
 		left = nil
@@ -162,7 +162,7 @@ func newPicked(source Source, c InputConfig, bad *datafile.Skips, left []LeftOut
 	return p, nil
 }
 
-// Next adds the row numbers, and removes samples that replace bad images.
+// Next adds the row numbers, and removes the samples with which the source replaces bad images.
 func (p *indexedInput) Next() (*Rows, bool, error) {
 	b, ok, err := p.loader.Next()
 	if !ok || err != nil {
@@ -206,9 +206,9 @@ func (p *indexedInput) Close() {
 	}
 }
 
-// roundRobin is the sampler that deals batches, in source order, to the ranks in rotation. Each
-// sample occurs once and there is no shuffle. The last batch can be short, and a rank can have one
-// batch more than other ranks: unlike in training, the ranks' steps are independent.
+// roundRobin is the sampler that assigns batches, in source order, to the ranks in rotation. Each
+// sample occurs once, without a shuffle. The last batch can be short, and a rank can have one batch
+// more than other ranks, because ranks predict independently.
 type roundRobin struct {
 	n, batch, rank, size int
 	idx                  []int32
@@ -240,9 +240,9 @@ func (s *roundRobin) Next() (idx []int32, ok bool) {
 	return s.idx, true
 }
 
-// streamInput is the PredictInput of a sequential reader, such as of a stream. The reader's
-// goroutine parses and encodes the next batches during the use of a batch. Batches are recycled,
-// which bounds the memory.
+// streamInput is the PredictInput of a reader that reads sequentially. The reader's goroutine
+// parses and encodes the next batches while the caller uses a batch. A fixed number of batches is
+// reused, which limits the memory.
 type streamInput struct {
 	full  chan *Rows
 	free  chan *Rows
@@ -256,7 +256,7 @@ type streamInput struct {
 	waits  bool // Close waits for the reader; false for the standard input, which may never end
 }
 
-// pushedAhead is the number of batches ready ahead of use.
+// pushedAhead is the number of batches that the reader prepares in advance.
 const pushedAhead = 4
 
 // errStopped ends the reader of a closed PredictInput.

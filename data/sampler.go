@@ -23,8 +23,8 @@ type SamplerConfig struct {
 }
 
 // steps returns the number of training batches per epoch, equal on every rank. The last batch can
-// be short but never empty, because batch normalisation and servers need a sample: with batch 1 the
-// last N mod Size samples of an epoch's order are dropped.
+// be short but never empty, because batch normalisation and servers need a sample; with batches of
+// 1, the last N mod Size samples of an epoch's order are therefore dropped.
 func (c SamplerConfig) steps() int {
 	if c.Streams {
 		return c.bounded(c.N / (c.Size * c.Batch))
@@ -32,7 +32,7 @@ func (c SamplerConfig) steps() int {
 	return c.bounded(c.all())
 }
 
-// all returns the number of training batches of Shards, before the limit Most.
+// all returns the number of training batches of Shards, without the limit Most.
 func (c SamplerConfig) all() int {
 	lo, hi := c.part(0)
 	return (hi - lo + c.Batch - 1) / c.Batch
@@ -44,8 +44,8 @@ func (c SamplerConfig) part(rank int) (lo, hi int) {
 }
 
 // span returns the range of a training batch in the rank's part. If the part is one sample shorter
-// than rank 0's and would leave the last batch empty, the last batch has the last sample of the
-// batch before.
+// than rank 0's, so that the last batch would be empty, the last sample moves from the batch before
+// to the last batch.
 func (c SamplerConfig) span(step int) (lo, hi int) {
 	first, end := c.part(c.Rank)
 	n, all := end-first, c.all()
@@ -108,8 +108,7 @@ type Sampler interface {
 	Next() (idx []int32, ok bool)
 }
 
-// NewSampler checks the configuration and returns Shards or Streams. Call Start before the first
-// epoch.
+// NewSampler checks cfg and returns Shards or Streams. Call Start before the first epoch.
 func NewSampler(cfg SamplerConfig) (Sampler, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -120,7 +119,7 @@ func NewSampler(cfg SamplerConfig) (Sampler, error) {
 	return newShards(cfg), nil
 }
 
-// bounded applies Most to a number of training steps.
+// bounded returns a number of training steps, or Most if that is less.
 func (c SamplerConfig) bounded(steps int) int {
 	if c.Most > 0 {
 		return min(steps, c.Most)
@@ -227,7 +226,7 @@ func (s *Shards) Next() (idx []int32, ok bool) {
 
 // Streams is the sampler of sequences in order, for a model with state across steps (truncated
 // back-propagation through time). The set is cut into Size*Batch contiguous streams; rank r has the
-// streams r*Batch to (r+1)*Batch-1, one per position of the batch. Step s is the s-th sequence of
+// streams r*Batch to (r+1)*Batch-1, one for each sample of a batch. Step s is the s-th sequence of
 // each stream. The order is equal in every epoch.
 //
 // Training: all streams have N/(Size*Batch) sequences; the last N mod (Size*Batch) sequences are
@@ -280,8 +279,7 @@ func (s *Streams) Next() (idx []int32, ok bool) {
 
 // partition returns the positions [lo, hi) of n for a rank of size, cut contiguously as in SINGA.
 // With dropRemainder every rank gets n/size positions, and the last n mod size positions are
-// dropped. Without dropRemainder the first n mod size ranks get one position more. 0 <= rank <
-// size.
+// dropped. Otherwise the first n mod size ranks get one position more. 0 <= rank < size.
 func partition(n, rank, size int, dropRemainder bool) (lo, hi int) {
 	each, rest := n/size, n%size
 	if dropRemainder {

@@ -47,14 +47,16 @@ type Config struct {
 	Schema   table.Schema   // table: uses of columns; omitted columns are guessed
 	Encoder  *table.Encoder // table: encoder of the trained model, instead of Target, Schema and guesses; EvalFile is then evaluated whole, without Dataset.Train
 	MinCount int            // table: smallest number of training rows of a category's word; see table.Options
-	// Previous is table.Options.Previous: the encoder of the checkpoint that starts the run.
+	// Previous is the encoder of the checkpoint with which the run starts: see
+	// table.Options.Previous.
 	Previous *table.Encoder
 	Resumed  bool    // table.Options.Resumed: Previous is of the same run
 	Split    float64 // share of samples held out for evaluation if the set has no evaluation part (0.1)
-	// Folds, at least 2, holds out part Fold, from 0, of that many parts of the samples, instead of
-	// the share Split. 0 means none.
+	// Folds, at least 2, divides the samples into that many parts, of which part Fold, from 0, is
+	// for evaluation, instead of the share Split. 0 means no folds.
 	Folds, Fold int
-	// Gather is table.Options.Gather: processes with separate files share one encoding.
+	// Gather exchanges bytes between processes with separate files, so that they share one
+	// encoding: see table.Options.Gather.
 	Gather func(own []byte) ([][]byte, error)
 }
 
@@ -147,7 +149,7 @@ func (s *Dataset) Close() error {
 }
 
 // LeftOut returns the excluded files, bad lines and images (Config.SkipBad) by kind. Without Verify
-// a bad image is detected at decoding, and the next image replaces it.
+// a bad image is only detected when it is decoded, and the next image then replaces it.
 func (s *Dataset) LeftOut() []LeftOut { return slices.Concat(s.emptyFiles, s.skips.LeftOut()) }
 
 // Fingerprint returns a checksum over names, sizes, labels and tokens, by which hosts detect
@@ -182,9 +184,9 @@ func (s *Dataset) Fingerprint() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// Meaning returns a checksum over a model's view of a sample: the shape, the number and names of
-// classes or tokens, and the encoding of a table's columns. Sets with equal meaning can train one
-// model.
+// Meaning returns a checksum of how a model sees a sample: the shape, the number and names of
+// classes or tokens, and the encoding of a table's columns. A model can train on all sets of one
+// meaning.
 func (s *Dataset) Meaning() [sha256.Size]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %d %d %d %q %v\n", s.Name, s.Classes, s.Vocabulary, s.Rows, s.Words, s.Eval.Shape())
@@ -278,8 +280,8 @@ func formatOf(name string, cfg Config) (datasetFormat, error) {
 	return all[i], err
 }
 
-// Find returns Open's error for a missing file of the set, without reading files, so that a
-// launcher reports the error once instead of on every rank.
+// Find returns the error of Open for a missing file of the set, without reading files. A launcher
+// can thus report the error once instead of each rank.
 func Find(name string, cfg Config) error {
 	f, err := formatOf(name, cfg)
 	if err != nil || cfg.Dir == Synthetic {

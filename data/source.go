@@ -3,7 +3,7 @@
 // Open opens a Dataset by name: MNIST, CIFAR-10, a folder of images, text as words or bytes, rows
 // of Criteo, or a synthetic version of each. A Dataset has a Source of samples for training and
 // another for evaluation. A Sampler selects the samples of a rank at each step (shuffled Shards, or
-// Streams for sequences in order), and a Loader fills batches ahead of the step.
+// Streams for sequences in order), and a Loader fills batches in advance.
 package data
 
 import "github.com/ringo-ml/ringo/internal/bytesview"
@@ -81,8 +81,8 @@ func (b *Batch) Resize(s Shape, n int) {
 	b.Bags.begin(len(s.Slots), n)
 }
 
-// Draw and a sample's index determine the sample's random choices (crop, flip), which therefore
-// never depend on batch, rank or thread.
+// Draw and a sample's index determine the random choices for the sample (crop, flip), so that these
+// do not depend on batch, rank or thread.
 type Draw struct {
 	Seed    uint64
 	Epoch   int
@@ -101,8 +101,7 @@ type Source interface {
 	Fill(b *Batch, idx []int32, d Draw) error
 }
 
-// Head returns the first n samples of a source, or the source if n is 0 or not smaller than its
-// length.
+// Head returns the first n samples of a source, or the source if n is 0 or at least its length.
 func Head(s Source, n int) Source {
 	if n <= 0 || n >= s.Len() {
 		return s

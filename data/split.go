@@ -17,7 +17,7 @@ import (
 // usualSplit is the default share of samples held out if the set has no evaluation part.
 const usualSplit = 0.1
 
-// maxFolds limits the effect of a typing error.
+// maxFolds is the largest number of folds, against typing errors.
 const maxFolds = 1000
 
 // subset is a selection of a source's samples, in source order.
@@ -56,8 +56,8 @@ func Split(s Source, share float64) (train, eval Source, err error) {
 // Held reports whether Split holds out the sample at an index.
 func Held(index int, share float64) bool { return holdout{hi: share}.holds(uint64(index)) }
 
-// holdout selects the samples to evaluate on by a hash from 0 to below 1 of each: at least lo and
-// below hi. The zero value selects none.
+// holdout selects the samples to evaluate on: those with a hash, from 0 to below 1, of at least lo
+// and below hi. The zero value selects none.
 type holdout struct {
 	lo, hi float64
 	fold   string // "fold 2 of 5"; "" for a share
@@ -71,7 +71,7 @@ func (c Config) holdout() holdout {
 	return holdout{float64(c.Fold) / float64(c.Folds), float64(c.Fold+1) / float64(c.Folds), fmt.Sprintf("fold %d of %d", c.Fold+1, c.Folds)}
 }
 
-// String describes the selection.
+// String describes which samples are held out.
 func (h holdout) String() string {
 	if h.fold != "" {
 		return h.fold
@@ -79,7 +79,7 @@ func (h holdout) String() string {
 	return fmt.Sprintf("%v %s", datafile.SplitPath, quantity.Exact(h.hi))
 }
 
-// note describes the selection in one of the first lines that a run prints.
+// note describes which samples are held out, for one of the first lines that a run prints.
 func (h holdout) note() string {
 	if h.fold != "" {
 		return "held out for evaluation: " + h.fold
@@ -102,7 +102,7 @@ func (h holdout) holdsPath(path string) bool {
 	return h.holds(sum.Sum64())
 }
 
-// split divides a source. An empty part gets the last sample; in folds it is an error.
+// split divides a source. An empty part gets the last sample; with folds it is an error.
 func (h holdout) split(s Source) (train, eval Source, err error) {
 	n := s.Len()
 	if n < 2 {

@@ -26,8 +26,8 @@ var endings = map[string]string{ // constant
 	".npz": "arrays", ".npy": "arrays",
 }
 
-// NameOf returns the name of the set that the files' extensions mean, or, for unknown extensions,
-// usual, the model's default set.
+// NameOf returns the name of the set for the files' extensions or, if these are unknown, usual, the
+// model's default set.
 func NameOf(usual string, c Config) string {
 	if c.Encoder != nil {
 		return "table"
@@ -141,8 +141,7 @@ func OpenTable(path string) (table.Reader, error) {
 	return in, nil
 }
 
-// openTable reads a table in two passes: the first surveys the columns, the second encodes the
-// rows.
+// openTable reads a table in two passes: one surveys the columns, the other encodes the rows.
 func openTable(c Config, bad *datafile.Skips) (*Dataset, error) {
 	path, evalPath, err := oneFile("table", c)
 	if err != nil {
@@ -220,8 +219,7 @@ func encodedSet(enc *table.Encoder, in table.Reader) *Dataset {
 	return set
 }
 
-// unseen counts evaluation values of categories that do not occur in training, with a note on each
-// column.
+// unseen counts evaluation values of categories that training lacks, with a note per column.
 func (s *Dataset) unseen(samples *table.Samples) {
 	s.Unseen = samples.Unseen
 	for _, c := range s.Encoder.Columns {
@@ -262,7 +260,8 @@ func encodeOther(enc *table.Encoder, path string, to *table.Samples, most int, b
 	return in, enc.Encode(in, true, maxTable, func(int64) *table.Samples { return limited(to, most) }, bad.Skip)
 }
 
-// tableSet returns the set of encoded rows.
+// tableSet returns the set of encoded rows train and eval; a note describes share, which divided
+// them.
 func tableSet(enc *table.Encoder, in table.Reader, train, eval *table.Samples, share holdout) (*Dataset, error) {
 	set := encodedSet(enc, in)
 	if train.N == 0 || eval.N == 0 {

@@ -30,10 +30,10 @@ func (r *Random) Float64() float64 { return r.state.Unit() }
 func (r *Random) Uint64() uint64 { return r.state.Next() }
 
 // Transformed returns a source that applies transforms sequentially, with one Random per sample,
-// and can be nested. In a split or head, the underlying source is transformed, so samples retain
-// their indices and the order of splitting and transforming does not matter. All ranks, and a
-// resumed run, need the same transforms: fingerprints detect differences by the transforms' results
-// on a few samples.
+// and can be nested. If s is the result of Split or Head, its underlying source is transformed, so
+// that samples keep their indices, and the order of splitting and transforming does not matter. All
+// ranks, and a resumed run, need the same transforms: fingerprints detect differences by the
+// transforms' results on a few samples.
 func Transformed(s Source, transforms ...Transform) Source {
 	t := transformed{s, slices.Clone(transforms), 1}
 	switch s := s.(type) {
@@ -49,7 +49,8 @@ func Transformed(s Source, transforms ...Transform) Source {
 	return t
 }
 
-// transformed never wraps a head or subset: both overwrite Batch.order, and idx can be that slice.
+// transformed applies transforms to a source. It never wraps a head or subset, because both
+// overwrite Batch.order, which can be the memory of idx.
 type transformed struct {
 	Source
 	transforms []Transform
@@ -83,8 +84,8 @@ func (t transformed) Fill(b *Batch, idx []int32, d Draw) error {
 // probed is the number of samples in a fingerprint of transforms.
 const probed = 4
 
-// evidence writes the source's evidence and, for a program's transforms, the results on the first
-// samples, in evaluation and in training.
+// evidence writes, for a fingerprint, the source's evidence and, for transforms of the program,
+// their results on the first samples, in evaluation and in training.
 func (t transformed) evidence(w io.Writer) {
 	if e, ok := t.Source.(interface{ evidence(io.Writer) }); ok {
 		e.evidence(w)
@@ -135,8 +136,8 @@ func RandomCrop(pad int, around ...float32) Transform {
 	}
 }
 
-// shift moves an image by -dy rows and -dx columns, in an order that never overwrites a row before
-// its move.
+// shift moves an image by -dy rows and -dx columns. The order of rows is such that no row is
+// overwritten before it is moved.
 func shift(v []float32, size [3]int, dy, dx int, around []float32) {
 	h, w, c := size[0], size[1], size[2]
 	lo, hi := min(max(-dx, 0), w), max(min(w-dx, w), 0) // window columns inside the image

@@ -16,10 +16,10 @@ type Bag struct {
 	// Number Table.Rows is a row of zeros, for a slot without a key. Otherwise the input has the
 	// concatenated rows of the slots, or the sums of their rows.
 	Rows bool
-	// Pooling is the reduction of a slot's rows.
+	// Pooling is how the rows of a slot are reduced to one.
 	Pooling nn.Pooling
-	// Steps is the number of last keys of a sequence with concatenated rows in the input, followed
-	// by zeros. 0 means a sum.
+	// Steps is the number of a sequence's last keys with rows that are concatenated in the input,
+	// followed by zeros for a shorter sequence. 0 means that the rows are summed.
 	Steps int
 }
 
@@ -31,8 +31,8 @@ func idsOf(l *lookup) (out []int) {
 	return out
 }
 
-// slotsOf returns the slots of bags that operation i reads: first the slots, single of them, with
-// rows that the graph looks up, then the other slots.
+// slotsOf returns the slots of bags that operation i reads: first `single` slots with rows that the
+// graph looks up, then the other slots.
 func (b *builder) slotsOf(i int) (slots []int, single int) {
 	n := b.passes[0].nodes[i]
 	var rest []int
@@ -47,8 +47,8 @@ func (b *builder) slotsOf(i int) (slots []int, single int) {
 	return append(slots, rest...), len(slots)
 }
 
-// takeBags declares the inputs of an operation on bags: rows' numbers for some slots, sums for the
-// rest.
+// takeBags declares the inputs of an operation on bags: rows' numbers for slots that the graph
+// looks up, sums for the other slots.
 func (b *builder) takeBags(i int) (ports []port) {
 	n := b.passes[0].nodes[i]
 	slots, single := b.slotsOf(i)

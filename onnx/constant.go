@@ -31,7 +31,7 @@ func (c constant) kind() int64 {
 	return float32Type
 }
 
-// bytes is the size of the values; words are no values of a fixed size, and counted as 0.
+// bytes is the size of the values in bytes; 0 for words, which vary in size.
 func (c constant) bytes() int64 {
 	n := map[int64]int64{float32Type: 4, int64Type: 8, float64Type: 8}[c.kind()]
 	for _, d := range c.shape {
@@ -40,7 +40,7 @@ func (c constant) bytes() int64 {
 	return n
 }
 
-// encode returns the TensorProto up to its values, including their length.
+// encode returns the TensorProto without the values, which follow it, but with their length.
 func (c constant) encode(file string) (m message) {
 	for _, d := range c.shape {
 		m.number(1, int64(d))

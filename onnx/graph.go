@@ -8,7 +8,7 @@ import (
 	"github.com/ringo-ml/ringo/weights"
 )
 
-// layout is the memory layout of a tensor in the graph.
+// layout is the order of a tensor's values in the graph.
 type layout uint8
 
 const (
@@ -20,8 +20,9 @@ const (
 	flatChannels
 )
 
-// value is a tensor in the graph. The first operation that needs another layout adds a conversion,
-// which all later ones use: a network of convolutions has at most one transposition, at its end.
+// value is a tensor in the graph. The first operation that needs it in another layout adds a
+// conversion, and all later ones use the result: a network of convolutions has at most one
+// transposition, at its end.
 type value struct {
 	shape []dim // shape in ringo's layout
 	image []dim // shape before a flatten, for flatChannels
@@ -177,8 +178,8 @@ func (b *builder) vector(dims []dim) string {
 	return name
 }
 
-// reshape changes a result's shape. A single size that depends on the batch is -1, for the runtime
-// to infer.
+// reshape changes a result's shape. A single size that depends on the batch is -1: runtimes infer
+// it.
 func (b *builder) reshape(name string, shape []dim) string {
 	var vs []int
 	depends := 0
@@ -250,8 +251,7 @@ func (b *builder) channelsFirst(v *value) string {
 	return name
 }
 
-// alike returns the inputs of the operation in progress in a common layout: that of images if any
-// input has it.
+// alike returns the present operation's inputs in one layout: that of images if an input has it.
 func (b *builder) alike() (names []string, lies layout) {
 	var vs []*value
 	images := true
@@ -279,7 +279,7 @@ func (b *builder) alike() (names []string, lies layout) {
 	return names, lies
 }
 
-// axis translates an axis of ringo's layout.
+// axis returns the axis in layout l for an axis of ringo's layout.
 func (l layout) axis(a int) int {
 	if l == channelsFirst {
 		return [...]int{0, 2, 3, 1}[a]

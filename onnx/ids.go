@@ -23,8 +23,8 @@ type column struct {
 	bySample, byBatch, value int
 }
 
-// findIDs determines the origin of each operation's ids from probes with ids that encode their own
-// index bit by bit, and verifies the result with random ids.
+// findIDs determines which of the batch's ids each operation reads. In the probes each id is one
+// bit of its own index; random ids then verify the result.
 func (t *traced) findIDs(m model.Model, probes [][len(sizes)]pass) error {
 	t.ids = make([]*lookup, len(t.passes[0].nodes))
 	any := false
@@ -92,7 +92,7 @@ func (t *traced) strange(i int) error {
 	return fmt.Errorf("onnx: operation %d (%s) looks up ids that the model computes from the batch's own in Go: the graph can only take them as they are; compute them before, as part of the data", i, t.passes[0].nodes[i].Op)
 }
 
-// arrange derives the columns.
+// arrange derives the columns that an operation reads, from its ids' sources for all sizes.
 func (t *traced) arrange(from [len(sizes)][]source) (*lookup, bool) {
 	if l, ok := whole(from); ok {
 		return l, true
@@ -126,7 +126,7 @@ func (t *traced) arrange(from [len(sizes)][]source) (*lookup, bool) {
 	return nil, false
 }
 
-// whole returns the lookup of ids that are equal for all batches, or false.
+// whole returns the lookup of ids that are the same in all batches; ok is false for other ids.
 func whole(from [len(sizes)][]source) (*lookup, bool) {
 	l := &lookup{}
 	for _, f := range from {

@@ -30,7 +30,7 @@ func (b *builder) activate(name string, act nn.Activation) string {
 	return name
 }
 
-// dense adds a product with rows of weights. After a flatten of images the weights are reordered by
+// dense adds a product with rows of weights. After a flatten of images, weights are reordered by
 // channel.
 func (b *builder) dense() error {
 	n, x := b.node(), b.input(0)
@@ -108,8 +108,7 @@ func (b *builder) subsamplePad() error {
 	return nil
 }
 
-// batchNorm uses the running statistics, as in an evaluation. Runtimes fuse it with the convolution
-// before.
+// batchNorm uses the running statistics. Runtimes fuse it with the convolution before.
 func (b *builder) batchNorm() error {
 	n, x := b.node(), b.input(0)
 	lies := asHere

@@ -238,9 +238,9 @@ func (b *builder) takeInputs(live []bool) {
 	b.inputs = append(b.inputs, tables...)
 }
 
-// giveOutput makes a tensor an output, ordered by sample: several rows per sample become a separate
-// axis. ordered reports that the rows of x are already ordered by sample, although the model orders
-// by step.
+// giveOutput makes a tensor an output that is ordered by sample: several rows per sample become a
+// separate axis. ordered reports whether the rows of x are already ordered by sample, although the
+// model's order is by step.
 func (b *builder) giveOutput(to string, x *nn.Tensor, ordered bool) {
 	v := b.value(x)
 	name, shape := b.asHere(v), v.shape

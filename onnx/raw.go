@@ -79,8 +79,7 @@ func (b *builder) takePixels(shape []int, mean, deviation []float32) {
 
 // takeColumns encodes the columns of a table as table.Encoder does: a number x as (x -
 // mean)/deviation, in float64, and a missing one as 0; a date as several numbers; a word as its row
-// of the embedding table.
-// The rows of a category begin with the row of missing and unknown words.
+// of the embedding table. The rows of a category begin with the row of missing and unknown words.
 func (b *builder) takeColumns(e *table.Encoder) error {
 	for _, c := range e.Columns { // before a value within the graph takes the name
 		b.names[c.Name] = c.Kind == table.Number || c.Kind == table.Date || c.Kind == table.Category
@@ -121,8 +120,7 @@ func (b *builder) takeColumns(e *table.Encoder) error {
 	return nil
 }
 
-// encodeWords returns the rows of a category's words; first is the row of missing and unknown
-// words.
+// encodeWords returns the rows of a category's words; first is that of missing or unknown words.
 func (b *builder) encodeWords(c table.Column, first int) string {
 	words, rows := []string{""}, []int{first} // a runtime can reject an empty list
 	for k, w := range c.Words {
@@ -133,8 +131,8 @@ func (b *builder) encodeWords(c table.Column, first int) string {
 	return name
 }
 
-// scaleNumbers scales the numbers. Infinite ones, ones too far from the mean for a float32, and
-// dates out of range make the outputs of their samples NaN.
+// scaleNumbers scales numbers as table.Encoder does. Infinite numbers, numbers too far from the
+// mean for a float32, and dates out of range make the outputs of their samples NaN.
 func (b *builder) scaleNumbers(name string, means, deviations []float64) {
 	width := []int{len(means)}
 	scaled := b.add("Sub", []string{name, b.doubles("means", width, means...)})
@@ -148,7 +146,7 @@ func (b *builder) scaleNumbers(name string, means, deviations []float64) {
 	}
 }
 
-// reserveRaw reserves the names of the outputs, which a column may have, too.
+// reserveRaw reserves the names of the outputs, in case a column has one of them.
 func (b *builder) reserveRaw() error {
 	for _, name := range []string{predictionName, probabilityName, probabilitiesName, classesName} {
 		if b.unique(name) != name {

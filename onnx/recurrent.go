@@ -88,8 +88,8 @@ func (b *builder) finish(results, next []string) {
 	b.result(b.reshape(name, shape), asHere)
 }
 
-// ordered marks the results of recurrent layers to reorder by sample: results from which an output
-// follows row by row. It returns the outputs in this order.
+// ordered returns the results of recurrent layers that are reordered by sample: those from which an
+// output follows row by row, with these outputs.
 func (b *builder) ordered() map[*nn.Tensor]bool {
 	done := map[*nn.Tensor]bool{}
 	if !b.spec.StepsFirst {

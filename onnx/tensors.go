@@ -12,7 +12,7 @@ var minusInfinity = float32(math.Inf(-1))
 // attentionScale is the factor of scores.
 func attentionScale(dim int) float32 { return float32(1 / math.Sqrt(float64(dim))) }
 
-// same is an operation without effect outside training.
+// same passes on the operand of an operation that has no effect outside training.
 func (b *builder) same() error {
 	v := *b.input(0)
 	b.of[b.node().Output] = &v
@@ -25,7 +25,7 @@ func (b *builder) eachValue(f func(name string) string) {
 	b.of[b.node().Output] = &value{shape: v.shape, image: v.image, lies: v.lies, names: map[layout]string{v.lies: f(v.names[v.lies])}}
 }
 
-// activation is elementwise: images and their flattened rows keep their layout.
+// activation adds an elementwise operation: images and their flattened rows keep their layout.
 func (b *builder) activation() error {
 	b.eachValue(func(name string) string { return b.activate(name, b.node().Activation) })
 	return nil
@@ -38,7 +38,8 @@ func (b *builder) scale() error {
 	return nil
 }
 
-// arithmetic broadcasts as NumPy does, in both.
+// arithmetic adds an operation on two tensors, with the rules of NumPy for broadcasting, which nn
+// and ONNX share.
 func (b *builder) arithmetic() error {
 	op := map[string]string{"add": "Add", "subtract": "Sub", "multiply": "Mul"}[b.node().Op]
 	names, lies := b.alike()
@@ -139,8 +140,7 @@ func (b *builder) rowDot() error {
 	return nil
 }
 
-// matMul transposes the factors as ONNX requires; in both, batches of matrices come before the last
-// two axes.
+// matMul transposes the factors as ONNX requires. The last two axes are the matrices'.
 func (b *builder) matMul() error {
 	n := b.node()
 	var names []string

@@ -11,8 +11,7 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// pass is a trace of the model. It computes no values: tensors have shapes, and memory that is
-// never touched.
+// pass is a trace of the model, which computes no values: tensors have shapes and unused memory.
 type pass struct {
 	batch model.Batch
 	nodes []nn.Node
@@ -20,8 +19,8 @@ type pass struct {
 	place map[*nn.Tensor]int // index of the node of each result
 }
 
-// values and outside are results of placeOf: for the batch's values, and for a tensor that is no
-// result of an operation.
+// values and outside are results of placeOf for the batch's values, and for a tensor that is the
+// result of no operation.
 const (
 	values  = -1
 	outside = -2
@@ -85,7 +84,7 @@ func (p pass) placeOf(x *nn.Tensor) int {
 	return outside
 }
 
-// idsAlone reduces a pass to its ids, because tensors would retain unused memory.
+// idsAlone returns a pass with its ids alone, because tensors would keep unused memory.
 func (p pass) idsAlone(want int) (pass, error) {
 	if len(p.nodes) != want {
 		return p, fmt.Errorf("onnx: the model has %d operations for some ids and %d for others: its Forward must do the same whatever they are", want, len(p.nodes))
@@ -97,10 +96,10 @@ func (p pass) idsAlone(want int) (pass, error) {
 	return out, nil
 }
 
-// study traces a model repeatedly: with each of sizes, for each bit of the ids' indices. An id in
-// pass number `bit` is bit number `bit` of its index, counted from 1, so that an operation's ids
-// over all passes spell the index of each id's origin. All ids are 0 or 1, valid in every table
-// with two rows.
+// study traces a model with batches of each of sizes, and for each bit of an index: in pass number
+// `bit`, an id is bit number `bit` of its own index, counted from 1. The ids that an operation
+// reads in all passes are therefore the bits of the indices of their origins. All ids are 0 or 1,
+// valid in every table with two rows.
 func study(spec model.Spec, m model.Model) (*traced, error) {
 	t := &traced{spec: spec, shapes: map[*nn.Tensor][]dim{}}
 	probes := make([][len(sizes)]pass, max(1, bits.Len(uint(slices.Max(sizes[:])*spec.IDs+1))))
@@ -155,8 +154,7 @@ func (t *traced) compare() error {
 	return nil
 }
 
-// sameOperation reports whether two operations are equal except for operands and the bounds of
-// slices.
+// sameOperation reports whether operations are equal except for operands and bounds of slices.
 func sameOperation(a, b nn.Node) bool {
 	same := a.Op == b.Op && a.Name == b.Name && a.Activation == b.Activation && a.Table == b.Table && len(a.Inputs) == len(b.Inputs)
 	same = same && slices.Equal(a.Params, b.Params) && slices.Equal(a.Buffers, b.Buffers) && slices.Equal(a.Axes, b.Axes)
@@ -166,8 +164,7 @@ func sameOperation(a, b nn.Node) bool {
 	return same
 }
 
-// compareInput checks that input k of node i is the same in all passes, or a constant tensor of the
-// program.
+// compareInput checks that input k of node i is equal in all passes, or constant in the program.
 func (t *traced) compareInput(i, k int) error {
 	a := t.passes[0]
 	x := a.nodes[i].Inputs[k]

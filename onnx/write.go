@@ -66,7 +66,7 @@ func (g *Graph) Write(w io.Writer) error {
 	return g.write(w, g.constants, "")
 }
 
-// writeApart writes the values outside the graph.
+// writeApart writes those values that are not in the graph's file.
 func writeApart(w io.Writer, constants []constant) error {
 	out, at := bufio.NewWriterSize(w, 1<<20), int64(0)
 	for _, c := range constants {

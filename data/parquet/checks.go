@@ -33,7 +33,7 @@ func below(t flatbuffers.Table, slot int) (flatbuffers.Table, bool) {
 	return flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(t.Pos + at)}, true
 }
 
-// listLen returns the length of a list; 0 if absent.
+// listLen returns the length of a list; 0 without a list.
 func listLen(t flatbuffers.Table, slot int) int {
 	if at := field(t, slot); at != 0 {
 		return t.VectorLen(at)
@@ -43,7 +43,8 @@ func listLen(t flatbuffers.Table, slot int) int {
 
 // dictionaries describes the dictionaries of a schema.
 type dictionaries struct {
-	// ofViews reports by dictionary number whether the values are views.
+	// ofViews reports, by number of a dictionary, whether its values are views (references to
+	// shared buffers).
 	ofViews map[int64]bool
 	views   int // columns of views outside dictionaries
 }
@@ -168,7 +169,8 @@ func (d *dictionaries) fields(t flatbuffers.Table, slot, levels int, left *budge
 	return nil
 }
 
-// checkBatch checks a batch with views columns of views. A list counts the buffers of each view.
+// checkBatch checks the metadata of a batch with `views` columns of views. A list in it has the
+// number of buffers of each of these columns.
 func (m *message) checkBatch(t flatbuffers.Table, views int) error {
 	m.batch = t
 	buffers, counts := listLen(t, 2), listLen(t, 4)
@@ -186,7 +188,7 @@ func (m *message) checkBatch(t flatbuffers.Table, views int) error {
 	return nil
 }
 
-// windowMost is the zstd window that is always allowed.
+// windowMost is the size of a zstd window that is allowed for any amount of data.
 const windowMost = 8 << 20
 
 // checkBuffers returns an error for compressed buffers whose decoder needs more memory than the

@@ -29,8 +29,7 @@ import (
 const batchRows = 1 << 16
 
 // Open opens a Parquet file as a table with the schema's columns. A damaged file returns a
-// *table.Fault here or in a scan. Unsupported column types return an error when a scan requests the
-// column.
+// *table.Fault here or in a scan. A scan returns an error for columns of unsupported types.
 func Open(path string) (table.Reader, error) {
 	t := &reader{name: path, kind: "a Parquet"}
 	t.pass = t.rowGroups
@@ -149,8 +148,7 @@ func (t *reader) rowGroups(want []int, as form, visit func(*table.Chunk) error) 
 	})
 }
 
-// columns returns an error for columns that have changed since Open, or that have unsupported
-// types.
+// columns returns an error for columns that have changed since Open, or of unsupported types.
 func (t *reader) columns(fields []arrow.Field, want []int, as form) error {
 	if len(fields) != len(t.names) {
 		return t.fault("", "it has %d columns, and had %d", len(fields), len(t.names))

@@ -10,7 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/data/table"
 )
 
-// form is the conversion of a pass.
+// form is how a pass over a file converts values.
 type form struct {
 	known     func(arrow.DataType) bool
 	supported string // known types, for errors
@@ -24,7 +24,8 @@ var (
 	textual = form{knownText, "numbers, texts, dates or truth values, or lists of them", asTexts}
 )
 
-// knownText is known, and accepts lists of known types.
+// knownText reports whether values of a type can be converted to text: those of known types, and
+// lists of them.
 func knownText(t arrow.DataType) bool {
 	switch t.ID() {
 	case arrow.LIST, arrow.LARGE_LIST, arrow.FIXED_SIZE_LIST:
@@ -38,7 +39,7 @@ func knownText(t arrow.DataType) bool {
 const mostText = 1 << 30
 
 // mostTexts limits the values of a column per batch, because mostText does not limit empty and
-// missing values. At the limit the ends of the values need as much memory as mostText.
+// missing values. At this limit the positions of values need as much memory as mostText.
 const mostTexts = mostText / 8
 
 // asTexts converts an array of a known type to text.

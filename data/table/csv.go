@@ -124,9 +124,9 @@ func unmarked(name string, f io.Reader) (*bounded, *bufio.Reader) {
 // separatorLines is the number of lines used to choose a separator.
 const separatorLines = 20
 
-// separator returns the candidate (comma, tab or semicolon) that each of the first lines has
-// equally often; of several, the most frequent. Without one it returns the most frequent candidate
-// of the first line, or 0.
+// separator returns the candidate (comma, tab or semicolon) that occurs equally often in each of
+// the first lines; if several do, the most frequent; if none does, the most frequent candidate of
+// the first line, or 0.
 func separator(begin []byte) rune {
 	best, most, alike := rune(0), 0, false
 	for _, s := range []rune{',', '\t', ';'} {
@@ -194,8 +194,7 @@ func (c *CSV) fault(record []string, err error, line int64) error {
 	return unreadable(c.name, line, err)
 }
 
-// unreadable adds file and line to a read error that does not name the file. line is the last line
-// read.
+// unreadable adds file and line, the last line read, to an error that does not name the file.
 func unreadable(name string, line int64, err error) error {
 	if errors.As(err, new(*fs.PathError)) || errors.As(err, new(*Fault)) {
 		return err

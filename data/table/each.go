@@ -15,9 +15,9 @@ type Unlabelled struct {
 }
 
 // Each encodes a table for prediction. The table must have the encoder's columns in any order; the
-// goal is optional. For each k for which mine is true, visit gets rows k*batch to (k+1)*batch-1;
-// bad rows for which bad returns nil are left out. keep names columns of any kind to return as
-// words. The memory passed to visit is reused later.
+// goal (label or target) is optional. visit gets rows k*batch to (k+1)*batch-1 as batch k, for each
+// k with mine(k). Bad rows are omitted if bad returns nil. keep names columns, of any kind, that
+// visit gets as words. Memory that visit gets is reused later.
 func (e *Encoder) Each(r Reader, keep []string, batch int, mine func(k int64) bool, bad func(error) error, visit func(*Unlabelled) error) error {
 	want, columns, err := e.bind(r, false)
 	if err != nil {

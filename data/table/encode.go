@@ -19,10 +19,10 @@ type Samples struct {
 	Unseen map[string]int
 }
 
-// Encode encodes a table with at least the encoder's columns, in any order. Each row is appended to
-// the samples that to returns for the row's number; nil skips the row. With find false the goal is
-// not read. most limits the bytes of samples. bad is as in Reader.Scan, and is also called for an
-// unknown label.
+// Encode encodes a table with at least the encoder's columns, in any order. For each row, to
+// returns the samples to which the row is appended, or nil to skip the row. With find false the
+// goal (label or target) is not read. most limits the bytes of samples. bad is as in Reader.Scan,
+// and is also called for an unknown label.
 func (e *Encoder) Encode(r Reader, find bool, most int64, to func(row int64) *Samples, bad func(error) error) error {
 	want, columns, err := e.bind(r, find)
 	if err != nil {
@@ -67,7 +67,7 @@ func (e *Encoder) bind(r Reader, find bool) (want []int, columns []*Column, err 
 	return want, columns, nil
 }
 
-// refused returns a row's problem and the column that has it; "" for a good row.
+// refused returns the problem that makes row i bad, and its column; "" for a good row.
 func refused(columns []*Column, c *Chunk, i int) (column, problem string) {
 	for k, col := range columns {
 		v := &c.Columns[k]
@@ -130,8 +130,7 @@ func (c *Column) scaled(v *Vector, i int) float32 {
 	return float32((x - c.Mean) / c.Deviation)
 }
 
-// appendParts appends the inputs of a date, on the scale of the training rows; 0 for a missing
-// date.
+// appendParts appends the inputs of a date, on the scale of training rows; 0 for a missing date.
 func (c *Column) appendParts(to []float32, v *Vector, i int) []float32 {
 	t, missing, _ := v.time(i, c.Format)
 	all := values(t)

@@ -21,7 +21,7 @@ type Column struct {
 	Mean      float64 `json:"mean,omitempty"`
 	Deviation float64 `json:"deviation,omitempty"`
 	// Format is the notation of a number, target or date in text; empty: numbers with a decimal
-	// point. See Kind.
+	// point. Its values are those that follow a Kind.
 	Format string `json:"format,omitempty"`
 	// Parts lists the inputs of a date.
 	Parts []Part `json:"parts,omitempty"`
@@ -31,7 +31,7 @@ type Column struct {
 	// MinCount is the smallest number of training rows in which a word must occur; 0: no limit.
 	// Rarer words are category 0, too.
 	MinCount int64 `json:"min_count,omitempty"`
-	// Reason is the reason why a column that the schema does not ignore is ignored.
+	// Reason is why a column is ignored, if the schema does not ignore it.
 	Reason string `json:"why,omitempty"`
 
 	first int32 // row of the embedding table for a missing value
@@ -59,8 +59,8 @@ type Encoder struct {
 
 // Options holds the user's choices for a table.
 type Options struct {
-	// Target is the goal's column. Empty: the label or target of the schema, else a column named
-	// target, label, class or y, else the last column.
+	// Target is the name of the column to predict. Empty: the label or target of the schema, else a
+	// column named target, label, class or y, else the last column.
 	Target string
 	Schema Schema
 	// MinCount is the smallest number of training rows in which a category's word must occur. Rarer
@@ -71,12 +71,12 @@ type Options struct {
 	// all tables. The tables need the same columns in the same order, and every process must call
 	// InferEncoder.
 	Gather func(own []byte) ([][]byte, error)
-	// Previous is the encoder of the checkpoint that starts a run. Its columns retain their order,
-	// means and deviations, and its goal and kinds apply where Target and Schema have none. nil: no
-	// such checkpoint. Processes that share an encoding need the same Previous.
+	// Previous is the encoder of the checkpoint with which a run starts. Its columns keep their
+	// order, means and deviations; its column to predict and its kinds apply if Target and Schema
+	// have none. nil: no such checkpoint. Processes that share an encoding need the same Previous.
 	Previous *Encoder
-	// Resumed reports that Previous is of the same run: columns that it ignores by a guess stay
-	// ignored, also by a later version of ringo with other guesses.
+	// Resumed reports that Previous is of the same run. Columns that Previous ignores by a guess
+	// are then still ignored, even if this version of ringo would guess otherwise.
 	Resumed bool
 }
 
@@ -107,12 +107,13 @@ func (c Options) goalOf(names []string) (string, error) {
 	return "", errors.New("no column can be the label or target: name one")
 }
 
-// InferEncoder reads a table and returns its encoder. The schema decides the columns' kinds,
-// otherwise their values. Numbers mixed with words and other ambiguities are errors. The row index
-// of pandas or R, such as a first column without a name, is ignored unless the options name it.
-// heldOut reports whether the row of a number is excluded from training: its class counts, but not
-// its numbers and categories. bad is as in Reader.Scan; a row is bad without label or target, or
-// with a word where the schema has a number. A second pass can report a row again.
+// InferEncoder reads a table and returns its encoder. The schema decides the columns' kinds; for
+// columns that it does not have, their values do. Numbers mixed with words and other ambiguities
+// are errors. The row index of pandas or R, such as a first column without a name, is ignored
+// unless the options name it. heldOut reports, by number, whether a row is excluded from training:
+// the encoder then includes its class, but not its numbers and categories. bad is as in
+// Reader.Scan; a row is bad without label or target, or with a word where the schema has a number.
+// A second pass can report a row again.
 func InferEncoder(r Reader, choice Options, heldOut func(row int64) bool, bad func(error) error) (*Encoder, error) {
 	choice = choice.continued(r.Columns())
 	schema := Schema{}

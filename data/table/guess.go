@@ -11,8 +11,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// A column of numbers is ambiguous, and so an error, if few different words or few words are among
-// the numbers.
+// If a column of numbers has few different words, or few rows with words, its kind is ambiguous,
+// which is an error.
 const (
 	fewWords  = 10 // different words
 	rarely    = 20 // at most one value in 20
@@ -27,8 +27,8 @@ var (
 	unitNumber   = regexp.MustCompile(`^[-+]?[0-9][0-9.,']* ?[\pL°²³/]{1,10}$`)
 )
 
-// similar explains why a word that resembles a number is not read as one; "" for other words. unit
-// reports that the reason is letters after a number.
+// similar explains why a word that looks like a number is not read as one; "" for other words. unit
+// reports whether the reason is letters after a number.
 func similar(w string) (problem string, unit bool) {
 	if w == "" || !strings.ContainsAny(w[:1], "0123456789+-,$€£¥") {
 		return "", false
@@ -149,8 +149,8 @@ func (s *survey) guessGoal() (Kind, error) {
 	return Target, nil
 }
 
-// settle returns the kind of a column, and the reason to ignore the column. NA and None become
-// classes if the classes are words.
+// settle returns the kind of a column, and the reason if it is ignored. NA and None become classes
+// if the classes are words.
 func (s *survey) settle() (kind Kind, why string, err error) {
 	switch {
 	case s.Kind == Date && s.Rows == s.Missing:
@@ -178,8 +178,8 @@ func (s *survey) settle() (kind Kind, why string, err error) {
 	return kind, why, err
 }
 
-// next returns empty surveys for a second pass, or nil if one pass was enough. A second pass counts
-// again without rows that lack the goal or a valid date, and with all words of categories.
+// next returns empty surveys if a second pass is needed, or nil. The second pass omits rows without
+// a goal or a valid date, and counts all words of categories.
 func next(all []*survey) (out []*survey) {
 	again := false
 	for _, s := range all {

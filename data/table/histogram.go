@@ -13,7 +13,7 @@ type Histogram struct {
 	Counts []int64 `json:"counts"`
 }
 
-// bins is a histogram in progress, with a power of two as width. Bin i begins at (First+i)·2^Exp.
+// bins is a histogram in progress. Its width is a power of two: bin i begins at (First+i)·2^Exp.
 type bins struct {
 	Exp    int     `json:"exp,omitempty"`
 	First  int64   `json:"first,omitempty"`

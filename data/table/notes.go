@@ -35,7 +35,8 @@ func (e *Encoder) Notes(r Reader) []string {
 	return append(notes, remarks...)
 }
 
-// ColumnNotes returns the notes that repeat Found: all columns in a line, and missing values.
+// ColumnNotes returns those notes that have the same content as Found: all columns in a line, and
+// missing values.
 func (e *Encoder) ColumnNotes() []string {
 	notes := []string{e.String()}
 	var missing []string
@@ -170,8 +171,7 @@ func (f *Fault) place() string {
 type Found struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
-	// Guessed reports that the schema omits the column. Reason is then why the column is ignored,
-	// if it is.
+	// Guessed reports that the schema lacks the column. If it is ignored, Reason has the cause.
 	Guessed bool   `json:"guessed"`
 	Reason  string `json:"why,omitempty"`
 	// Detail describes the values: mean and deviation of a target, the format and the inputs of a

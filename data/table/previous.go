@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// errFound ends a pass over a table.
+// errFound ends a pass over a table that has found all rows.
 var errFound = errors.New("found")
 
 // Rows returns, for each of the given rows of a table, its place (file and line, or file and row)
@@ -68,9 +68,9 @@ func (v *Vector) shown(i int) string {
 	return v.plain(i)
 }
 
-// continued returns c with the goal and kinds of Previous where the user sets neither. Columns
-// ignored by a guess of Previous are guessed again, except in a resumed run, and so is the goal's
-// kind: a row without a goal is bad only if the user sets the kind.
+// continued returns c with the goal and kinds of Previous, if the user sets neither. Columns that
+// Previous ignores by a guess are guessed again, except in a resumed run. The goal's kind is also
+// guessed again, because a row without a goal is bad only if the user sets the kind.
 func (c Options) continued(columns []string) Options {
 	if c.Previous == nil {
 		return c

@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// sent is a survey as sent to other processes. Equal Columns mean the same table, under any name.
+// sent is the surveys of a table as sent to other processes. If Columns are equal, two processes
+// have the same table, even under another name.
 type sent struct {
 	File    string          `json:"file"`
 	Columns json.RawMessage `json:"columns"`
 }
 
-// share merges the surveys of all processes that share an encoding. Processes with equal surveys
-// have the same table, counted once.
+// share merges the surveys of all processes that share an encoding. A table that several processes
+// have counts once.
 func share(file string, own []*survey, gather func([]byte) ([][]byte, error)) ([]*survey, error) {
 	text, err := toSend(file, own)
 	if err != nil {

@@ -37,8 +37,8 @@ type found struct {
 	Goal   bool   `json:"goal"`   // column of the goal
 	// Guessed reports that the schema does not name the kind.
 	Guessed bool `json:"guessed"`
-	// Settled reports that an earlier pass has chosen the kind. Wordy reports that classes are
-	// words: NA and None are then classes, not missing values.
+	// Settled reports that an earlier pass has chosen the kind. Wordy reports that the classes are
+	// words, so that NA and None are classes and not missing values.
 	Settled bool `json:"settled"`
 	Wordy   bool `json:"words_are_classes"`
 	// Rows and Missing count training rows.
@@ -51,24 +51,23 @@ type found struct {
 	// Dates are the column's dates by format, and First is the position of the first value.
 	Dates map[string]*tally `json:"dates,omitempty"`
 	First *Fault            `json:"first,omitempty"`
-	// Integers reports that all numbers are whole, and Counts that each number is the previous one
-	// plus one.
+	// Integers reports whether all numbers are whole, and Counts whether each number is the
+	// previous one plus one.
 	Integers bool    `json:"integers"`
 	Counts   bool    `json:"counts"`
 	Ascends  bool    `json:"ascends"` // each value is a whole number above the previous one
 	Last     float64 `json:"last"`
 	// Few lists the first different numbers, at most fewClasses+1.
 	Few []float64 `json:"first_numbers"`
-	// Words counts the rows of each different value. It is nil if Overflow reports too many values.
-	// Skipped reports that Words lacks some numbers.
+	// Words counts the rows of each different value. It is nil if there are too many values
+	// (Overflow). Skipped reports that some numbers are not in Words.
 	Words    map[string]count `json:"words"`
 	Overflow bool             `json:"overflow"`
 	Skipped  bool             `json:"skipped"`
 	// Lost counts the rows of each word for a missing value.
 	Lost map[string]count `json:"missing_words"`
 	// Finite, Fractions, Texts, NumberLike and Units count values: numbers; numbers that are not
-	// whole; words; words like numbers except for a comma, separator or symbol; numbers with a
-	// unit.
+	// whole; words; words like numbers but for a comma, separator or symbol; numbers with units.
 	Finite     int64 `json:"finite"`
 	Fractions  int64 `json:"fractions"`
 	Texts      int64 `json:"texts"`
@@ -78,9 +77,9 @@ type found struct {
 	Notations []string `json:"notations,omitempty"`
 	// Odd lists the first different words, at most fewWords+1.
 	Odd []string `json:"first_words"`
-	// Fraction, FirstText, Similar, Named and Broken are the positions of the first fraction, of
-	// the first of Texts, of the first of NumberLike and Units, of the first word equal to the
-	// column's name in a file with a header, and of the first word that is not UTF-8.
+	// Fraction, FirstText, Similar, Named and Broken are the positions of the first value of a
+	// kind: a fraction; one of Texts; one of NumberLike and Units; the column's name, in a file
+	// with a header; a word that is not UTF-8.
 	Fraction  *Fault `json:"fraction"`
 	FirstText *Fault `json:"first_text"`
 	Similar   *Fault `json:"similar"`
@@ -94,7 +93,7 @@ type extreme struct {
 	At    *Fault  `json:"at"`
 }
 
-// survey is a pass over one column.
+// survey collects the values of one column in a pass over a table.
 type survey struct {
 	found
 	limit int // limit of Words

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// moments is the mean of numbers, with the sum of squared distances from it.
+// moments is the mean of numbers, and the sum of their squared distances from the mean.
 type moments struct {
 	Mean    float64 `json:"mean"`
 	Squares float64 `json:"squares"`
@@ -24,7 +24,8 @@ func (m *moments) add(x float64) {
 	m.Squares += d * (x - m.Mean)
 }
 
-// merge adds other numbers, exactly if m has none. After Chan, Golub and LeVeque (1979).
+// merge adds other numbers, by their moments, after Chan, Golub and LeVeque (1979). If m has no
+// numbers, the result is exact.
 func (m *moments) merge(t moments) {
 	if m.Numbers == 0 {
 		*m = t
@@ -136,8 +137,8 @@ func (v *Vector) time(i int, format string) (t time.Time, missing, ok bool) {
 	return t, false, ok
 }
 
-// dates returns the format of most values, and its tally; nil if no format has over half of them.
-// other is a second format for as many values: no value decides which number is the month.
+// dates returns the format that reads more than half of the values, and its tally; nil without one.
+// other is a second format that reads as many values, if no value shows which number is the month.
 func (s *survey) dates() (format, other string, n *tally) {
 	for _, f := range slices.Sorted(maps.Keys(s.Dates)) {
 		switch t := s.Dates[f]; {

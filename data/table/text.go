@@ -8,7 +8,7 @@ import (
 )
 
 // bounded reads a stream of UTF-8 text. It returns an error at the first byte that is not text, and
-// if the caller reads more than budget bytes before resetting budget.
+// if the caller reads more than budget bytes without setting budget again.
 type bounded struct {
 	r      io.Reader
 	budget int
@@ -41,7 +41,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// check returns the error of the first byte that is not text. end: no more bytes follow.
+// check returns an error for the first byte that is not text. end reports the end of the text.
 func (b *bounded) check(p []byte, end bool) error {
 	text := p
 	if len(b.tail) > 0 {
