@@ -6,7 +6,8 @@ import (
 	"github.com/ringo-ml/ringo/data/table"
 )
 
-// Seconds since 1970 of the years 0 to 9999, which table.Encoder reads: the first one, and the end.
+// Seconds since 1970 of the years 0 to 9999, the range of table.Encoder: its first second, and its
+// end.
 const (
 	firstSecond = -62167219200
 	endSecond   = 253402300800
