@@ -29,7 +29,7 @@ const (
 // Algorithms returns the names of the algorithms of sparse exchanges.
 func Algorithms() []string { return []string{AllGather, Tree, Split, Dense} }
 
-// Situation is the input of a choice, equal on every rank.
+// Situation has the numbers from which an algorithm is chosen, equal on every rank.
 type Situation struct {
 	Ranks   int
 	Len     int  // vector length
@@ -115,7 +115,8 @@ func (s Situation) splitCost() Cost {
 	return Cost{1 + steps + gather, n - 1 + messages + gather, share(parts+sums, n) + lengths + (8+2*headerBytes)*(n-1), 3*own + 2*sum}
 }
 
-// treeCost counts a rank that other ranks send their vectors to, if N is not a power of two.
+// treeCost returns the cost for a rank that receives the vector of another rank first, if N is not
+// a power of two.
 func (s Situation) treeCost() Cost {
 	n, own := s.Ranks, s.Entries/max(1, s.Ranks)
 	full := 1 << (bits.Len(uint(n)) - 1)
@@ -208,8 +209,7 @@ func (e *GroupReducer) choose(s Situation) string {
 	return Choose(s)
 }
 
-// even is the situation where each of the ranks contributes k of n entries, as
-// float32.
+// even returns the Situation in which each rank contributes k of n entries, as float32.
 func even(ranks, n, k int) Situation {
 	return Situation{Ranks: ranks, Len: n, Entries: ranks * k, Payload: ranks * PayloadBytes(n, k)}
 }
@@ -251,8 +251,8 @@ func (e *GroupReducer) Explain(op *Request) string {
 	return b.String()
 }
 
-// lastLike is the largest number of entries, k to n, with the choice of k up to there, searched in
-// steps of a sixteenth and then by halves.
+// lastLike returns the largest number of entries, from k to n, up to which the choice is that of k.
+// It searches in steps of a sixteenth, then by halves.
 func lastLike(choose func(k int) string, n, k int) int {
 	name := choose(k)
 	for k < n {

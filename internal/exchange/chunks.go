@@ -12,8 +12,7 @@ import (
 // ranks have the same bits, and retains the compression error of the sum (the second error of
 // DoubleSqueeze, Tang et al., ICML 2019).
 //
-// With S the bytes of X in the code a rank sends 2(N-1)/N S in 2(N-1) messages, and
-// reads N/N of X twice.
+// A rank sends 2(N-1)/N S bytes in 2(N-1) messages, where S is the size of X in the code.
 func (e *GroupReducer) chunks(h *requestState) error {
 	op := h.op
 	if err := e.dealChunks(op); err != nil {
@@ -43,7 +42,8 @@ func (e *GroupReducer) chunk(op *Request, r int) (lo, hi int) {
 	return at(r), at(r + 1)
 }
 
-// strip is the number of values coded at a time, whole blocks that stay in the nearest cache.
+// strip is the number of values that are coded together: whole blocks of the code that fit the
+// nearest cache.
 func strip(q compress.Quantiser) int { return (castBlock + q.Block() - 1) / q.Block() * q.Block() }
 
 // codedSize is the number of bytes of n values, coded strip by strip.

@@ -10,18 +10,19 @@ import (
 // Config configures exchanges of sparse gradients, equally on all ranks. The zero value chooses by
 // the fixed rule.
 type Config struct {
-	// Algorithm carries out all sparse exchanges; it is one of Algorithms. Empty means the
-	// algorithm of Choose for each exchange.
+	// Algorithm is the algorithm of all sparse exchanges, one of Algorithms. Empty means that
+	// Choose selects one for each exchange.
 	Algorithm string
 	// Choose returns the algorithm of an exchange. nil means the function Choose of this package.
 	// It must return the same name on every rank: it may depend only on its argument and on data
 	// that the ranks have agreed on.
 	Choose func(Situation) string
-	// Rebalance is the number of exchanges by Split before a bucket is cut again, so that each
-	// owner has as many entries. 0 means 64.
+	// Rebalance is the number of exchanges by Split after which a bucket is divided again, so that
+	// each rank sums the same number of entries. 0 means 64.
 	Rebalance int
-	// Workers are virtual workers: each exchange takes the gradients of one after the other of a
-	// rank's workers by Start, and begins with the last. nil means that each rank is a worker.
+	// Workers are virtual workers, parts of a run with separate samples. Start takes the gradients
+	// of a rank's workers one after the other, and the exchange begins with the last. nil means
+	// that each rank is a worker.
 	Workers *Workers
 }
 

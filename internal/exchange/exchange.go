@@ -42,8 +42,9 @@ type Reducer interface {
 // Request is an exchange of a bucket of gradients. After Wait, Start may use it again, without new
 // memory.
 type Request struct {
-	// X is the bucket's range in the arena of gradients. It is this rank's contribution unless
-	// Sparse is set, and afterwards the sum over the ranks, in an order independent of timing.
+	// X is the bucket's range of the slice of all gradients (arena). Unless Sparse is set, it is
+	// this rank's contribution. After Wait it is the sum over the ranks, in an order that does not
+	// depend on timing.
 	X []float32
 	// Lo is the index of X in the arena.
 	Lo int
@@ -54,9 +55,9 @@ type Request struct {
 	Sparse *compress.Sparse
 	// MaxEntries limits the entries of a sparse sum, equally on every rank; 0 means no limit. An
 	// exchange that sums in parts (Split) may select the largest entries of each part, which bounds
-	// traffic for any number of ranks (Ok-Topk). If Sent.Excluded is above 0, Sparse then has this
-	// rank's contribution to excluded entries, for its residual, and after them, up to
-	// Sent.Entries, the other entries in any order.
+	// traffic for any number of ranks (Ok-Topk). After such an exchange Sparse begins with
+	// Sent.Excluded entries of this rank that the sum excludes, for the rank's residual (unsent
+	// values); its other entries follow, up to Sent.Entries, in any order.
 	MaxEntries int
 	// Code is the code of values on the wire; nil means FP32. X of a dense bucket has values as
 	// Code decodes them (compress.Compressor.Round).
@@ -66,9 +67,8 @@ type Request struct {
 	Sent Result
 	// SumError is this rank's part of the compression error of a dense sum: over all ranks, X and
 	// SumError add up to the sum of the contributions, up to rounding. Callers add it to the rank's
-	// residual: the sum's rounding is as coarse as a rank's largest value, and small values would
-	// never arrive. It is valid until the next Start, and empty for sums without a code, or in a
-	// code without feedback.
+	// residual, because small values would otherwise be rounded to zero in every step. It is valid
+	// until the next Start, and empty if the code of the sum needs no feedback.
 	SumError []ErrorSpan
 	// ReducerState is the reducer's private state of the operation between exchanges.
 	ReducerState any

@@ -32,7 +32,7 @@ type GroupReducer struct {
 
 	workers *workers // nil: each rank is a worker
 
-	// State of the goroutine, to the end.
+	// State of the goroutine that carries out exchanges, until its end.
 	rank, size int
 	memory
 }
@@ -77,8 +77,8 @@ func NewGroupReducer(g *collective.Group, cfg Config) (*GroupReducer, error) {
 	return e, nil
 }
 
-// Prepare makes the memory for sums over virtual workers of an arena of gradients. The call is
-// collective, and necessary before the first exchange with Config.Workers.
+// Prepare makes the memory for sums over virtual workers of the slice grads. All ranks call it
+// before the first exchange with Config.Workers.
 func (e *GroupReducer) Prepare(grads []float32) error {
 	if e.workers == nil {
 		return nil
@@ -164,8 +164,8 @@ func (e *GroupReducer) alone(h *requestState) {
 	h.end = time.Now()
 }
 
-// Wait waits for op; see Reducer. Errors are *Error; a sum outside the range of its code wraps a
-// *ValueError.
+// Wait waits for op; see Reducer. Errors are *Error; for a sum that its code cannot store the
+// *Error wraps a *ValueError.
 func (e *GroupReducer) Wait(op *Request) (end time.Time, err error) {
 	h, _ := op.ReducerState.(*requestState)
 	if h == nil || h.by != e || !h.started {
@@ -259,7 +259,8 @@ func (e *GroupReducer) take() *requestState {
 	return h
 }
 
-// carry carries out an operation that takes several of the group, and returns its name for errors.
+// carry carries out an exchange that needs several operations of the group. what names the failed
+// operation for errors.
 func (e *GroupReducer) carry(h *requestState) (what string, err error) {
 	h.op.Bucket.start(e.dup)
 	if e.workers != nil && h.op.Sparse == nil {

@@ -26,10 +26,10 @@ const (
 //
 // Each rank counts its entries in a histogram of 8 cells per part, and an allreduce of 32 N bytes
 // adds all histograms. If a part has more than 5/4 of the mean, all ranks move the borders so that
-// equal numbers of entries are between them. Cells follow the borders, so that the next round
-// resolves crowded regions better; there are at most 4 rounds. The histogram consists of integers
-// and is equal on all ranks, hence the borders are too. Ok-Topk averages borders that each rank
-// computes alone, which fails if ranks differ.
+// equal numbers of entries are between them. The next round has smaller cells in regions with many
+// entries; there are at most 4 rounds. The histogram has integers and is equal on all ranks;
+// therefore the borders are too. Ok-Topk averages borders that each rank computes alone, which
+// fails if ranks differ.
 func (e *GroupReducer) partition(h *requestState) error {
 	p, n := &h.part, len(h.op.X)
 	if len(p.borders) == 0 || p.borders[e.size] != n {
@@ -53,7 +53,7 @@ func (e *GroupReducer) partition(h *requestState) error {
 	return nil
 }
 
-// rebalance is a round; it reports whether borders moved.
+// rebalance does one round of partition; it reports whether borders moved.
 func (e *GroupReducer) rebalance(p *partition, s *compress.Sparse) (moved bool, err error) {
 	e.cells = bytesview.Sized(e.cells, cellsPerPart*e.size)
 	countCells(e.cells, p.borders, s.Index)

@@ -8,9 +8,9 @@ const (
 	gapBlock    = 128 // gaps stored at the width of the largest
 )
 
-// PayloadBytes is the expected payload length of k of n float32 at independent indices. Entries of
-// gradients crowd: a block that spans a crowded and an empty region stores all gaps at the largest
-// width, and such payloads are a few per cent longer.
+// PayloadBytes is the expected payload length of k of n float32 at independent indices. Payloads of
+// gradients are a few per cent longer, because their entries are not evenly spread: a block of gaps
+// stores all of them in the width of the largest.
 func PayloadBytes(n, k int) int {
 	if k == 0 {
 		return 0

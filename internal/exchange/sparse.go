@@ -8,13 +8,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// frame describes a rank's contribution: its number of entries and a hash of the exchange. A sparse
-// exchange begins with an allgather of the frames. All ranks then choose the same algorithm, expect
-// the same sizes, and detect different buckets.
-//
-//	word 0  entries
-//	     1  bytes of its payload
-//	     2  what it takes part in: length, most entries, code
+// frame describes a rank's contribution: its number of entries, and a hash of the exchange. A
+// sparse exchange begins with an allgather of the frames. All ranks then choose the same algorithm
+// and expect the same sizes, or detect that their exchanges differ.
 type frame struct{ entries, bytes, what int64 }
 
 const frameWords = 3
@@ -70,7 +66,7 @@ func (e *GroupReducer) sparse(h *requestState) (what string, err error) {
 	return name, err
 }
 
-// moveExcluded moves entries that the sum excluded to the front of op.Sparse.
+// moveExcluded moves those entries that the sum excluded to the front of op.Sparse.
 func (op *Request) moveExcluded() {
 	s, left := op.Sparse, 0
 	for i, at := range s.Index {
@@ -163,8 +159,8 @@ func (e *GroupReducer) decode(v *compress.Sparse, c *compress.Coder, payload []b
 	return nil
 }
 
-// valueAt translates the index of a code's error in s, which begins at lo, to an index of the
-// arena.
+// valueAt changes the index in a code's error, which counts the entries of s, to an index of all
+// gradients; s begins at lo of these.
 func valueAt(err error, lo int, s *compress.Sparse) error {
 	if e, ok := err.(*compress.ValueError); ok && e.Index < len(s.Index) {
 		return &ValueError{At: lo + int(s.Index[e.Index]), Value: e.Value, Code: e.Code}

@@ -12,8 +12,8 @@ import (
 // owner the entries of its part, the owner adds them in the order of ranks, and all ranks gather
 // the sums of the parts.
 //
-// A sum of coded values is outside the code, and blocks cannot be cut: sums travel as float32, and
-// so do parts in codes of blocks.
+// Sums are sent as float32, because the code may not store a sum exactly. Parts are sent as float32
+// if the code stores blocks of values, which cannot be cut.
 func (e *GroupReducer) split(h *requestState) error {
 	op := h.op
 	if err := e.partition(h); err != nil {
@@ -143,8 +143,8 @@ func payloadRoom(s *compress.Sparse, q compress.Quantiser) int {
 	return headerBytes + min((s.Len+7)/8, 4*k+k/128+1) + q.Size(k)
 }
 
-// collect sets e.total to the entries of the sum x to send: the nonzero values, or, if op limits
-// them, the largest up to this part's quota.
+// collect sets e.total to those entries of the sum x that are sent: all nonzero values or, with a
+// limit in op, the largest up to this part's quota.
 func (e *GroupReducer) collect(op *Request, x []float32, received int) {
 	t := &e.total
 	t.Reset(len(x))

@@ -10,12 +10,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// recurse is Tree. If N is not a power of two, N-P ranks first send their vectors to a neighbour
-// and receive the sum at the end.
-//
-// The frames contain the number of entries of each rank, and therefore a bound for the sum of
-// several ranks. A message has space for the bound, 4 + 8 bytes per entry, and begins with the
-// actual number. Sums of lower ranks come first in additions.
+// recurse is the algorithm Tree. If N is not a power of two, N-P ranks, with P the power of two
+// below N, first send their vectors to a neighbour and receive the sum at the end.
 func (e *GroupReducer) recurse(op *Request) error {
 	full := 1 << (bits.Len(uint(e.size)) - 1)
 	extra := e.size - full

@@ -52,8 +52,7 @@ type node struct{ lo, hi int }
 // mid returns the first worker of the right half.
 func (n node) mid() int { return n.lo + 1<<(bits.Len(uint(n.hi-n.lo-1))-1) }
 
-// siblings reports whether a and b, adjacent nodes, are the halves of a node of the tree over
-// count.
+// siblings reports whether a and b, adjacent, are the halves of a node of the tree over count.
 func siblings(a, b node, count int) bool {
 	n := node{0, count}
 	for n.mid() != b.lo {
@@ -69,9 +68,9 @@ func siblings(a, b node, count int) bool {
 // addition is a step of a sum: operand from is added to operand into, which is to its left.
 type addition struct{ into, from int }
 
-// additions returns the additions of adjacent nodes in their order, as far as the tree over count
-// joins the nodes, and the nodes of the sums. join is called after each node with the number of
-// additions that it permits.
+// additions returns the additions of adjacent nodes in their order, up to the nodes that the tree
+// over count joins, and the nodes of the sums. join is called after each node with the number of
+// additions that are possible with the nodes until then.
 func additions(nodes []node, count int, join func(permitted int)) (out []addition, sums []node) {
 	var at []int // operand with the sum of each of sums
 	for i, n := range nodes {
@@ -169,7 +168,7 @@ func (w *workers) close() {
 	}
 }
 
-// partial is the state of a sum over virtual workers between Start and Wait.
+// partial has the state of one request's sum over virtual workers between Start and Wait.
 type partial struct {
 	worker, depth int                // own workers, and their partial sums in memory, until now
 	vectors       []*compress.Sparse // selected entries of own workers, instead
@@ -213,7 +212,7 @@ func (e *GroupReducer) addWorker(h *requestState) (more bool) {
 	return more
 }
 
-// level returns the memory of a partial sum of op.
+// level returns the memory, in the buffer of a depth, of a partial sum of op.
 func (w *workers) level(depth int, op *Request) []float32 {
 	return w.levels[depth][op.Lo : op.Lo+len(op.X)]
 }

@@ -9,8 +9,8 @@ import (
 // Start is the source of a device's first parameter values.
 type Start int32
 
-// The sources. With StartOwn the parameters are not those of the cut: trainers can neither set nor
-// save them.
+// The sources. With StartOwn the device has parameters that the model of the trainers does not
+// have: trainers can neither set nor save them.
 const (
 	StartSeed    Start = iota // the seed, equal on all processes of the job
 	StartTrainer              // trainer 0
@@ -30,8 +30,8 @@ const (
 )
 
 // Callbacks is a Device of another program, behind functions. Values are copied from the device
-// when a caller asks for them, and back before the device's next operation. The program may
-// therefore use the same memory on host and device, with copies that do nothing.
+// when a caller asks for them, and back before the device's next operation. If device and host
+// share memory, the program's copies may do nothing.
 type Callbacks struct {
 	// Memory is the host memory. Its State is the optimizer's state alone.
 	Memory struct{ Gradients, Values, State []float32 }
@@ -47,7 +47,8 @@ type Callbacks struct {
 	err              error // first error of a copy
 }
 
-// hostCopy is the state of values in host memory.
+// hostCopy describes whether values in host memory are current, and whether a caller may have
+// changed them.
 type hostCopy struct {
 	current bool // equal to the device's, or newer
 	lent    bool // a caller may have written to it
@@ -65,7 +66,7 @@ func (d *Callbacks) sync(action SyncAction) {
 	}
 }
 
-// lend returns values in host memory, copied from the device unless they are current.
+// lend returns values in host memory, after a copy from the device if they are not current.
 func (d *Callbacks) lend(c *hostCopy, read SyncAction) {
 	if !c.current {
 		d.sync(read)

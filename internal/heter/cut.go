@@ -41,7 +41,8 @@ type CutTensor struct {
 // Len is the number of values per sample.
 func (c CutTensor) Len() int { return volume(c.Shape) }
 
-// Cut is the place of a model's split, with the tensors sent there.
+// Cut is where a model is divided between trainers and heter-trainers, with the tensors that are
+// sent there.
 type Cut struct {
 	Model string
 	// In are the inputs of the stage.
@@ -351,7 +352,7 @@ func shapeOf(what string, x *nn.Tensor) ([]int, error) {
 	return slices.Clone(x.Shape[1:]), nil
 }
 
-// deal assigns each parameter to a side, and computes the stage's hash.
+// deal assigns each parameter to trainers or heter-trainers, and computes the stage's hash.
 func (f *finder) deal(nodes []nn.Node) error {
 	own, others := map[*nn.Param]bool{}, map[*nn.Param]bool{}
 	hash := sha256.New()

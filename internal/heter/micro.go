@@ -9,12 +9,12 @@ import (
 type MicroBatch struct {
 	// N is the number of samples.
 	N int
-	// Seed is the gradient of the step's loss with respect to the mean over this micro-batch: its
-	// share of the step's samples.
+	// Seed is the gradient of the step's loss with respect to the mean loss of this micro-batch:
+	// the micro-batch's share of the step's samples.
 	Seed float32
 	// Index is the number of the micro-batch in its trainer's step, from 0.
 	Index int
-	// Eval selects outputs and loss only, without gradients.
+	// Eval selects an evaluation: outputs and loss, without gradients.
 	Eval bool
 	// BF16 selects products of bfloat16.
 	BF16 bool

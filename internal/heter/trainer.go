@@ -10,7 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/nn"
 )
 
-// RemoteStage runs micro-batches elsewhere.
+// RemoteStage runs micro-batches in other processes.
 type RemoteStage interface {
 	// Send sends a micro-batch, which must not change until its Wait has returned.
 	Send(m *MicroBatch) error

@@ -19,17 +19,17 @@
 //
 // A server adds in the order of ranks, which gives float32 the bits of collective.AllReduce by the
 // naive algorithm. Every trainer decodes the sum from the same bytes, so that replicas stay equal.
-// Dense sums travel in the code of the pushes, rounded once; float16 and bfloat16 as the mean,
-// because the sum may overflow. Sparse sums travel as float32, because no process retains the error
-// of another code, as entries or dense, in the shorter form.
+// Dense sums are sent in the code of the pushes, rounded once; in float16 and bfloat16 the mean is
+// sent, because the sum may overflow. Sparse sums are sent as float32, as entries or as all values,
+// in the shorter form: the rounding error of another code would be lost.
 //
 // # # Order and errors
 //
-// Exchanges match by the order of Start on each trainer. A head describes an exchange; trainers
-// with different heads end the job with an error that describes both. Every wait has a deadline,
-// except for a server's wait before any exchange begins, which ends with the mesh. The first error
-// ends the job and names the lost process. A trainer leaves by closing its client, and a server
-// ends when all have left.
+// Exchanges match by the order of Start on each trainer. A head message describes an exchange; if
+// two trainers send different heads, the job ends with an error that describes both. Every wait has
+// a deadline, except for a server's wait before any exchange begins, which ends with the mesh. The
+// first error ends the job and names the lost process. A trainer leaves by closing its client, and
+// a server ends when all have left.
 //
 // # Cost
 //
@@ -55,13 +55,13 @@ type Config struct {
 	// Trainers is the number of members that train, the first of the mesh. At least one member must
 	// be left to serve.
 	Trainers int
-	// Timeout is the maximum of every single wait for another member. 0 means 10 minutes.
+	// Timeout is the longest wait for one member. 0 means 10 minutes.
 	Timeout time.Duration
 	// SegmentBytes is the length of a dense segment, in bytes of float32: 1 KiB to 16 MiB. Sparse
 	// segments cover 8 times as many values, at most 4 Mi. 0 means 512 KiB.
 	SegmentBytes int
-	// Codes are codes for a server to decode, in addition to those of package compress. Clients
-	// ignore them: they take codes from the exchanges.
+	// Codes are codes that a server can decode in addition to those of package compress. Clients
+	// ignore this field: each exchange has a code.
 	Codes []compress.Quantiser
 	// Record is the recorder of exchanges, on trainers and servers: see record.AggregationGroup. It
 	// may be nil.
@@ -121,8 +121,8 @@ func Codes() []compress.Quantiser {
 	return []compress.Quantiser{compress.FP32{}, compress.FP16{}, compress.BF16{}, compress.Int8{}, compress.Sign{}}
 }
 
-// halves reports whether dense values of a code are divided by the number of trainers before
-// sending, so that their sum does not overflow.
+// halves reports whether trainers divide dense values of a code by their number before sending, so
+// that the sum does not overflow.
 func halves(code byte) bool { return code == compress.CodeFP16 || code == compress.CodeBF16 }
 
 // role names a member of the mesh.

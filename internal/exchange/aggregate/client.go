@@ -65,7 +65,7 @@ type pendingRequest struct {
 	queued *pendingRequest // next to push
 }
 
-// segmentSlot is a segment pushed and not yet pulled.
+// segmentSlot is a segment that was pushed, with a sum that was not pulled yet.
 type segmentSlot struct {
 	f      *pendingRequest
 	server int
@@ -89,7 +89,7 @@ type codecState struct {
 }
 
 // NewClient makes this rank's client of the servers of a mesh, without sending data. The caller
-// closes the mesh, after the client. Errors: a configuration that is invalid or does not fit the
+// closes the mesh, after the client. Errors: an invalid configuration, or one that does not fit the
 // mesh.
 func NewClient(mesh transport.Mesh, cfg Config) (*Client, error) {
 	if err := cfg.fits(mesh, false); err != nil {
@@ -182,8 +182,8 @@ func (f *pendingRequest) plan(c *Client) error {
 	return err
 }
 
-// Wait waits for an exchange. See exchange.Reducer. Errors are an *Error, except for a sum outside
-// the range of its code: an *exchange.ValueError on every rank, which ends no other exchange.
+// Wait waits for an exchange. See exchange.Reducer. Errors are an *Error, except for a sum that its
+// code cannot store: then every rank gets an *exchange.ValueError, and other exchanges continue.
 func (c *Client) Wait(op *exchange.Request) (time.Time, error) {
 	f, _ := op.ReducerState.(*pendingRequest)
 	if f == nil || f.by != c || !f.live {
@@ -221,8 +221,7 @@ func (c *Client) finish(f *pendingRequest) {
 // Algorithm is the name of a Client's exchanges in exchange.Result.
 const Algorithm = "servers"
 
-// fail sets the client's error, unless it has one, and aborts the mesh: operations of all members
-// end.
+// fail sets the client's first error, and aborts the mesh: operations of all members end.
 func (c *Client) fail(err *Error) {
 	if c.fault.CompareAndSwap(nil, err) {
 		c.mesh.Abort(err)

@@ -10,8 +10,7 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Error is an error of an exchange. The first error of a client or server is the cause of all later
-// ones.
+// Error is an error of an exchange. The first one of a client or server is the cause of later ones.
 type Error struct {
 	Op       string // "push", "pull", "serve", "leave"
 	Seq      uint32 // number of the exchange, from 0
@@ -62,8 +61,8 @@ func (e *MismatchError) Error() string {
 		e.Ranks[0], e.Exchanges[0], e.Ranks[1], e.Exchanges[1])
 }
 
-// valueFault translates the index of a code's error to an index of the arena: lo plus the index
-// among values, or lo plus index[i] for listed entries.
+// valueFault changes the index in a code's error, which counts the values sent, to an index of all
+// gradients: lo plus that index, or lo plus index[i] for listed entries.
 func valueFault(err error, lo int, index []int32) error {
 	v := (*compress.ValueError)(nil)
 	if !errors.As(err, &v) || index != nil && v.Index >= len(index) {

@@ -121,14 +121,14 @@ func codeName(code byte, block int) string {
 	return fmt.Sprintf("code %d in blocks of %d", code, block)
 }
 
-// hasSumError reports whether coding the sums in q causes errors to retain. A single trainer's sum
-// is its own push, without errors.
+// hasSumError reports whether sums lose precision in code q, so that trainers must keep the error.
+// The sum of a single trainer is its push, without an error.
 func (h head) hasSumError(q compress.Quantiser, trainers int) bool {
 	return h.kind == kindDense && q.Feedback() && trainers > 1
 }
 
-// errorRange is a trainer's range of the sum error: its range in an exchange without servers
-// (package exchange), so that runs have the same bits with them.
+// errorRange is the range for which a trainer keeps the error of the sum. It is the same as in an
+// exchange without servers (package exchange), so that both give the same bits.
 func (h head) errorRange(rank, trainers int) (lo, hi int) {
 	return newLayout(h.n, h.block, 1, trainers).bounds(rank)
 }
@@ -141,8 +141,8 @@ func (h head) layout(servers int) layout {
 	return newLayout(h.n, h.block, h.segment, servers)
 }
 
-// size is the size of a body in bytes, and the beginning of the payload's vector in the exchange's
-// range.
+// size is the size of a segment's body in bytes, and the index in the exchange's range at which the
+// body's values begin.
 type size struct {
 	bytes, base int
 }
@@ -152,8 +152,8 @@ func (s size) encode(b *[sizeBytes]byte) {
 	binary.LittleEndian.PutUint32(b[4:], uint32(s.base))
 }
 
-// decodeSize reads a size and rejects impossible ones for segment [lo, hi): above bodyBound, or
-// beginning after lo.
+// decodeSize reads a size, and rejects one that is impossible for segment [lo, hi): above
+// bodyBound, or with a beginning after lo.
 func decodeSize(b *[sizeBytes]byte, q compress.Quantiser, lo, hi int) (size, error) {
 	s := size{int(binary.LittleEndian.Uint32(b[:])), int(binary.LittleEndian.Uint32(b[4:]))}
 	if most := bodyBound(hi-lo, q); s.bytes > most || s.base > lo {

@@ -35,8 +35,7 @@ func (l layout) at(server, k int) (lo, hi int) {
 // overlap is the intersection of two ranges, with lo >= hi if empty.
 func overlap(lo, hi, lo2, hi2 int) (int, int) { return max(lo, lo2), min(hi, hi2) }
 
-// rounds is the maximum number of segments of a server: clients push the first of every server,
-// then the second, and so on.
+// rounds is the maximum number of segments of a server. Round k pushes segment k of all servers.
 func (l layout) rounds() int {
 	most := 0
 	for s := range l.servers {

@@ -28,8 +28,8 @@ func (c *Client) pull() {
 	}
 }
 
-// pullFault records an error. A sum outside the range of its code fails on every rank, for this
-// exchange only.
+// pullFault stores an error. For a sum that its code cannot store, only this exchange fails, on
+// every rank.
 func (c *Client) pullFault(sl *segmentSlot, err error) {
 	if v := (*exchange.ValueError)(nil); errors.As(err, &v) {
 		sl.f.err = cmp.Or(sl.f.err, err)

@@ -106,8 +106,8 @@ func (c *Client) publish() {
 	c.mu.Unlock()
 }
 
-// expect posts the first receive of a slot. Dense float32 is received directly into X, which push
-// has read by now.
+// expect starts the first receive of a slot. Dense float32 arrives directly in the request's X,
+// which push no longer needs.
 func (c *Client) expect(sl *segmentSlot) {
 	f := sl.f
 	tag, dst := bodyTag(f.seq, sl.k), []byte(nil)

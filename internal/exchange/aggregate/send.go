@@ -23,8 +23,7 @@ type sum struct {
 }
 
 // freeSum returns the buffer for the sum of segment k after all trainers have received its earlier
-// sum. A trainer that does not read delays all trainers from here on, by its unread segments, and
-// for at most Timeout.
+// sum. If a trainer does not read its sums, all trainers wait here for it, for at most Timeout.
 func (s *Server) freeSum(k int) *sum {
 	m := &s.sums[s.made%maxInFlight]
 	s.made++

@@ -61,8 +61,8 @@ func (s *Server) add(m *sum) error {
 	return s.addCoded(m, hi-lo)
 }
 
-// addValues adds float32 in the memory of rank 0's message, and swaps the sum's memory into its
-// slot.
+// addValues adds float32 in the memory of rank 0's message. The sum's old memory then receives the
+// next message.
 func (s *Server) addValues(m *sum, n int) error {
 	first := &s.trainers[0].slots[m.k%maxInFlight]
 	acc := first.body.values(n)

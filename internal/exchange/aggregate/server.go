@@ -16,8 +16,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// headLook is the interval at which a server that waits for a trainer's head checks whether other
-// trainers have begun.
+// headLook is the interval at which a server that waits for a trainer to begin an exchange checks
+// whether others have begun it.
 const headLook = time.Second
 
 // Server sums the pushes of a mesh's trainers and sends back the sums. The goroutine that calls Run
@@ -170,7 +170,7 @@ func (s *Server) fail(seq uint32, what string, err error) {
 	}
 }
 
-// withdraw returns when the aborted mesh no longer touches the server's memory.
+// withdraw waits until the aborted mesh no longer uses the server's memory.
 func (s *Server) withdraw() {
 	for t := range s.trainers {
 		tr := &s.trainers[t]
@@ -279,7 +279,7 @@ func (s *Server) begun() (bool, error) {
 	return false, nil
 }
 
-// begunAs returns the head of a trainer that has begun.
+// begunAs returns the head that a trainer has sent to begin the exchange.
 func (s *Server) begunAs() head {
 	for t := range s.trainers {
 		if s.trainers[t].came {
@@ -311,7 +311,7 @@ func (s *Server) agree() (over bool, err error) {
 	return false, err
 }
 
-// early is the error of a trainer that left although another has begun the next exchange.
+// early returns the error for a trainer that left although `by` has begun the next exchange.
 func (s *Server) early(trainer, by int) error {
 	in := fmt.Sprintf("exchange %d (%v)", s.seq, s.trainers[by].decoded)
 	return &transport.LostError{Rank: trainer, Reason: failure.Early("it left the job", failure.Rank(by), in)}

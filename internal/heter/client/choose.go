@@ -6,7 +6,7 @@ import "time"
 type load struct {
 	// full reports a heter-trainer at its limits; lost, a lost heter-trainer.
 	full, lost bool
-	// under is the number of this trainer's samples in flight there.
+	// under is the number of this trainer's samples that the heter-trainer has not yet returned.
 	under int
 	// each is the recent time per sample; 0: unknown.
 	each time.Duration
@@ -23,10 +23,10 @@ func smooth(mean, next time.Duration) time.Duration {
 }
 
 // choose returns the heter-trainer that is expected to finish the micro-batch first. Slow
-// heter-trainers therefore get fewer. Ties go to home and those after it, so that a start without
-// measurements is round-robin. A heter-trainer other than home must need less than 1/patience of
-// home's time, and gain more than the time of a separate gradient. choose returns -1 if all are
-// full or lost.
+// heter-trainers therefore get fewer. Among equals home, and then the numbers after it, come first,
+// so that without measurements the choice is round-robin. Another heter-trainer than home must need
+// less than 1/patience of home's time, and save more time than a separate gradient costs. choose
+// returns -1 if all are full or lost.
 func choose(loads []load, home, samples int, patience, gradient time.Duration) int {
 	best, least := -1, time.Duration(0)
 	for k := range loads {

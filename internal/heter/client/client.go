@@ -9,11 +9,12 @@
 //
 // # Scheduling
 //
-// A trainer measures each heter-trainer's time per sample, from the possible start to the results,
-// and sends a micro-batch to the heter-trainer with the earliest expected end, given this trainer's
-// samples in flight there. Slow or busy heter-trainers therefore get fewer. If heter-trainers own
-// the stage's parameters, micro-batches go round-robin unless another heter-trainer would need less
-// than half the time: the choice changes no bit of the gradients' sum, but its cost.
+// A micro-batch is a part of a batch. A trainer measures each heter-trainer's time per sample, and
+// sends a micro-batch to the heter-trainer that will probably finish it first, given the samples
+// that this trainer has already sent there. Slow or busy heter-trainers therefore get fewer. If
+// heter-trainers own the stage's parameters, micro-batches go round-robin unless another
+// heter-trainer would need less than half the time: the choice affects the time of the step, but no
+// bit of the gradients' sum.
 //
 // # Timeouts
 //
@@ -23,9 +24,9 @@
 //
 // # Losses
 //
-// The remaining heter-trainers get a lost heter-trainer's micro-batches of the step, computed or
-// not, because its gradient sum is lost. Micro-batches are retained as sent until all remaining
-// heter-trainers have committed the step (message.Commit), and the next step's micro-batches wait.
+// The remaining heter-trainers get all micro-batches of the step that were sent to a lost one,
+// because its gradient sum is lost. The client therefore keeps micro-batches until all remaining
+// heter-trainers have committed the step (message.Commit); those of the next step wait.
 //
 // If the trainer has the stage's parameters (Config.Lent), a lost heter-trainer's micro-batches are
 // resent unless their gradient sum has arrived completely, so that each counts once; no other
@@ -76,8 +77,8 @@ type Config struct {
 	// Report receives a line about each lost heter-trainer while others remain. It may be nil, and
 	// is called by any goroutine.
 	Report func(line string)
-	// Note receives a line if memory that could be shared is not. nil: Report. Any goroutine calls
-	// Note.
+	// Note receives a line if client and heter-trainer could share memory but do not. nil: Report.
+	// Any goroutine calls Note.
 	Note func(line string)
 }
 
@@ -302,7 +303,8 @@ func (c *Client) Values(dst []float32) error {
 	return c.pieces("read", dst, c.read)
 }
 
-// pieces calls do for pieces of the parameters or the whole state, with the start of each.
+// pieces calls do for each piece of x, which is the parameters or the whole state, with the index
+// at which the piece begins.
 func (c *Client) pieces(what string, x []float32, do func(piece []float32, lo int) error) error {
 	if n := len(x); n != c.Len() && n != c.StateLen() {
 		return fmt.Errorf("heter: %d values of the part to %s: it has %d, and %d with those of its optimizer", n, what, c.Len(), c.StateLen())
@@ -417,8 +419,8 @@ func (c *Client) Leave() error {
 	return parted(members, errs)
 }
 
-// parted returns the errors of the goodbyes, or nil if a member has received one. Replacements
-// without state do not count.
+// parted returns nil if at least one member has received its goodbye, else all errors. It ignores
+// replacements without state.
 func parted(members []bool, errs []error) error {
 	for i, member := range members {
 		if member && errs[i] == nil {
@@ -443,7 +445,7 @@ func (c *Client) completed(k *link, f *request) {
 	c.changed.Broadcast()
 }
 
-// wanted reads the answer to an ask, and drops it if the caller has given up.
+// wanted reads the answer to an Ask, and ignores it if the caller no longer waits.
 func (c *Client) wanted(k *link, b []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -140,7 +140,7 @@ func isFinal(err error) bool {
 	return transport.Permanent(err) || errors.Is(err, message.ErrMalformed) || errors.As(err, new(*refusal))
 }
 
-// try connects once; late: to a replacement of a lost heter-trainer.
+// try connects once. late means that the heter-trainer is a replacement of a lost one.
 func (c *Client) try(ctx context.Context, i int, addr string, late bool) (*link, error) {
 	cfg := &c.cfg
 	l, _, err := transport.Dial(ctx, addr, cfg.Ticket, transport.Hello{Version: cfg.Version, Purpose: transport.Heter, Rank: cfg.Trainer, WorldSize: cfg.Trainers})
@@ -299,7 +299,7 @@ func (k *link) done(n int) error {
 	return k.came(k.results, false, func(_ message.Head, f *request) error { return k.c.layout.ParseDone(k.results, f.micro) })
 }
 
-// came handles results with a head, read by parse; placed: from shared memory.
+// came handles results with a head, which parse reads. placed: they are in shared memory.
 func (k *link) came(b []byte, placed bool, parse func(message.Head, *request) error) error {
 	h, err := message.ParseHead(b)
 	if err != nil {

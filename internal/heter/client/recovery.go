@@ -250,7 +250,8 @@ func (c *Client) recoverLost() {
 	}
 }
 
-// sayEnd sends the end of the step to all its members. c.mu is held, and released during writes.
+// sayEnd sends the end of the step to all heter-trainers that are members of the step. c.mu is
+// held, and released during writes.
 func (c *Client) sayEnd() {
 	e := c.ended
 	c.endedAt = time.Now()

@@ -68,7 +68,8 @@ func (c *Client) choosePeer(f *request) int {
 	if c.cfg.Lent {
 		return choose(c.loads, (c.last+1)%len(c.loads), f.n, 1, 0)
 	}
-	// At home the gradient is part of a single sum, elsewhere it travels separately.
+	// For the micro-batch's home, its gradient is part of a sum; another heter-trainer must send it
+	// separately.
 	const patience = 2
 	return choose(c.loads, (c.cfg.Trainer+f.index)%len(c.loads), f.n, patience, c.agreement)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/wire"
 )
 
-// frameStore has the memory of frames in flight or retained. For heter-trainers on this host the
-// memory is shared: a message names the slot of a frame instead of sending it. The frame is the
-// same for other hosts.
+// frameStore has the memory of messages that are in transit or kept. If heter-trainers are on this
+// host, the memory is shared: instead of the data, a message has the number of the memory's slot.
+// The data have the same form for other hosts.
 type frameStore struct {
 	memory *sharedmem.Region // nil without; used by sendLoop
 	slots  []int             // free slots
@@ -71,7 +71,8 @@ func (c *Client) loan(n int) []byte {
 	return b
 }
 
-// mostFrames is the maximum number of frames in shared memory. An unused slot takes only addresses.
+// mostFrames is the maximum number of slots for frames in shared memory. An unused slot uses
+// address space only.
 const mostFrames = 1 << 10
 
 // share returns the shared memory for frames, created by the first call.

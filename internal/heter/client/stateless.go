@@ -101,7 +101,7 @@ func (c *Client) Gradients(dst []float32) error {
 	return nil
 }
 
-// nextUncollected returns a heter-trainer with a sum not yet requested. c.mu is held.
+// nextUncollected returns a heter-trainer with a sum that was not requested yet. c.mu is held.
 func (c *Client) nextUncollected() *link {
 	if !c.params.collecting || len(c.pending) > 0 || len(c.orphans) > 0 {
 		return nil
@@ -125,8 +125,8 @@ func (c *Client) ask(k *link) {
 	}
 }
 
-// lacks returns the time to send parameters that a heter-trainer lacks, and equally long for the
-// gradients. c.mu is held.
+// lacks returns the time to send a heter-trainer the parameters that it does not have yet, and the
+// same time for its gradients. c.mu is held.
 func (c *Client) lacks(k *link) time.Duration {
 	if k.lending.number == c.params.number {
 		return 0
@@ -138,8 +138,7 @@ func (c *Client) lacks(k *link) time.Duration {
 }
 
 // sendParams sends the parameters if the heter-trainer lacks them. c.mu is held, and released
-// during writes: no other goroutine sends micro-batches, and values are constant while any are in
-// flight.
+// during writes: no other goroutine sends micro-batches, and values do not change then.
 func (c *Client) sendParams(k *link) error {
 	values, number := c.params.values, c.params.number
 	if k.lending.number == number {

@@ -2,7 +2,7 @@ package costmodel
 
 import "slices"
 
-// Option is a use of machines: numbers of trainers and of heter-trainers.
+// Option is a possible use of machines: a number of trainers and a number of heter-trainers.
 type Option struct {
 	Trainers, Heters int
 	// Dear reports that trainers use the machines of heter-trainers.

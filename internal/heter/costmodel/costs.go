@@ -43,10 +43,10 @@ type Costs struct {
 	// Batch is the batch of a rank, and Micros its number of micro-batches.
 	Batch  int `json:"batch"`
 	Micros int `json:"micro_batches"`
-	// Read is the time of work that overlaps waits: reading samples ahead.
+	// Read is the time to read samples in advance, which overlaps waits.
 	Read Cost `json:"read_s"`
-	// Pool and Back are a trainer's times up to the cut and from it backward, with sending and
-	// receiving.
+	// Pool is a trainer's time of a forward pass up to the cut, Back that of the backward pass from
+	// it, with sending and receiving.
 	Pool Cost `json:"pool_s"`
 	Back Cost `json:"back_s"`
 	// Part is a heter-trainer's time: Part.Sample for each sample, and Part.Step once per step.

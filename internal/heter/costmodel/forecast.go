@@ -14,8 +14,7 @@ const (
 type Forecast struct {
 	Rate float64 // samples per second, of all trainers together
 	Step float64 // seconds of a step with a batch for every trainer
-	// Bounds are the seconds of a step for each role's slowest process, without waits; 0: no such
-	// role.
+	// Bounds are the seconds of a step of each role's slowest process, without waits; 0: no role.
 	Bounds map[string]float64
 	// Fill is the step's time beyond the longest bound: sequential stages, latency, and Wait.
 	Fill float64

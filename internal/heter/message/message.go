@@ -136,8 +136,8 @@ type Hello struct {
 	// Stateless reports that the trainer has the stage's parameters, and sends them.
 	Stateless bool
 	Hash      [32]byte // heter.Cut.Hash of the stage
-	// About describes the model, such as the shape of samples: the first makes the stage, all must
-	// be equal.
+	// About describes the model, such as the samples' shape: the first makes the stage, all are
+	// equal.
 	About []byte
 }
 

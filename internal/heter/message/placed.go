@@ -8,9 +8,10 @@ import (
 )
 
 // SharedMicroBatch is a Micro with its tensors, labels and targets in shared memory (package
-// internal/heter/sharedmem): in slot RequestSlot of the trainer's, from BodyAt, encoded as in a
-// frame. The results go to the start of slot ResultSlot of the heter-trainer's. The trainer reads
-// the results before it names the slot again; a SharedResult, a Head, reports them. Its encoding:
+// internal/heter/sharedmem): in slot RequestSlot of the trainer's memory, from BodyAt on, encoded
+// as in a frame. The heter-trainer writes the results to the start of slot ResultSlot of its
+// memory. The trainer reads the results before it names the slot again; a SharedResult, a Head,
+// reports them. Its encoding:
 //
 //	offset bytes
 //	0      48    Head
@@ -93,7 +94,7 @@ func (l Layout) ParsePlacedDone(h Head, back []byte, m *heter.MicroBatch) error 
 	return l.parse(h, back, m)
 }
 
-// direct reports that encoded tensors equal their form in memory.
+// direct reports whether the encoding of tensors is the same as their form in memory.
 func (l Layout) direct() bool { return l.Code == message.FP32 }
 
 // point makes m's tensors alias b.

@@ -23,7 +23,7 @@ type End struct {
 	Rate  float64 // learning rate
 	// Attempt is 1, plus the number of repetitions after losses of heter-trainers.
 	Attempt int
-	// Open voids earlier attempts: resent micro-batches of lost heter-trainers follow before the
+	// Open makes earlier attempts void. Micro-batches of lost heter-trainers follow, and then the
 	// final End.
 	Open bool
 	// Members has for each heter-trainer, by number, the incarnation (Welcome.Incarnation)

@@ -9,15 +9,15 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// position is the place of a micro-batch in a step's sum. Heter-trainer number lane computes the
-// micro-batch, unless another heter-trainer would finish much earlier.
+// position is the place of a micro-batch in the order of a step's sum. lane is the number of the
+// heter-trainer that computes it, unless another one would finish much earlier.
 type position struct{ lane, index, trainer int }
 
 func (p position) compare(q position) int {
 	return cmp.Or(cmp.Compare(p.lane, q.lane), cmp.Compare(p.index, q.index), cmp.Compare(p.trainer, q.trainer))
 }
 
-// part is a gradient, or the sum of the gradients from the start of a lane to the position.
+// part is a gradient at a position, or a sum of all gradients of a lane up to the position.
 type part struct {
 	position
 	values []float32

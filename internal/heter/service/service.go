@@ -13,10 +13,11 @@
 // # Losses
 //
 // Trainers detect lost heter-trainers. A lost trainer ends the job, so that all remaining
-// heter-trainers receive the same reports. A trainer with losses repeats the end of its step, with
-// the remaining members, after it has resent the lost micro-batches of the step. When all trainers
-// agree, the remaining members form a group and sum. A member that had already ended the step gives
-// the other members its parameters, and ignores resent micro-batches of the step.
+// heter-trainers receive the same reports. A trainer that has detected a loss sends the lost
+// micro-batches of the step to other heter-trainers, and then repeats the end of the step, with the
+// remaining members. When all trainers agree, the remaining members form a group and sum. A member
+// that had already ended the step gives the other members its parameters, and ignores resent
+// micro-batches of the step.
 //
 // Trainers search for replacements of lost heter-trainers. A replacement has a new incarnation, and
 // becomes a member at the end of a step with connections from all trainers. Another member then
@@ -80,7 +81,8 @@ type Config struct {
 	// Stateless reports that trainers have the stage's parameters, and send them for each step,
 	// without agreement and Meet.
 	Stateless bool
-	// ContinueOnLoss makes a lost trainer count as left. Stateless only: a common step needs all.
+	// ContinueOnLoss makes a lost trainer count as one that has left. It is for stateless
+	// heter-trainers only, because a step with others needs all trainers.
 	ContinueOnLoss bool
 	// Addrs are the addresses of the heter-trainers, by number, for GroupSpec.Place, or nil.
 	Addrs []string
@@ -271,7 +273,7 @@ func (s *Server) fail(err error) {
 	s.changed.Broadcast()
 }
 
-// missing ends the server if not all trainers have connected.
+// missing ends the server with an error if some trainer has not connected in time.
 func (s *Server) missing() {
 	s.mu.Lock()
 	var who []int

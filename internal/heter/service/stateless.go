@@ -27,7 +27,7 @@ type trainerParams struct {
 	written chan error
 }
 
-// loan reads a piece of the parameters; an empty piece means that they are in shared memory.
+// loan reads a piece of the parameters. An empty piece means that they are in shared memory.
 func (c *conn) loan(n int) error {
 	if n == 0 {
 		return c.sharedParams()
@@ -60,8 +60,8 @@ func (c *conn) loan(n int) error {
 	return nil
 }
 
-// idle rejects parameters of fewer than least bytes, and any while micro-batches are in flight,
-// because they use the present ones.
+// idle returns an error for parameters of fewer than least bytes, or for any while micro-batches
+// are in flight, because these use the present parameters.
 func (c *conn) idle(n, least int) error {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -118,7 +118,7 @@ func (s *Server) loadParams(t *task) {
 	s.belong(c)
 }
 
-// belong records the trainer of the device's parameters.
+// belong stores which trainer's parameters the device has.
 func (s *Server) belong(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *Server) saveSum() {
 	s.summing = nil
 }
 
-// collected completes a trainer's sum for its connection.
+// collected completes the sum of a trainer and passes it to the trainer's connection.
 func (s *Server) collected(t *task) error {
 	c := t.conn
 	if s.owner == c { // the next step has new parameters

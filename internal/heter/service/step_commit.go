@@ -36,8 +36,8 @@ type over struct {
 	leave func() error
 }
 
-// Other members may still compute: started operations wait asleep, and leave the core or the quota
-// to working processes.
+// While a group waits, other members may still compute: the waits sleep, and leave the core or the
+// quota to working processes.
 
 func (o over) Sum(x []float32) error { return collective.StartAllReduce(o.g, x, collective.Sum).Wait() }
 func (o over) Trade(dst, src []float32, sent, received []int) error {
@@ -78,8 +78,8 @@ type stepCommit struct {
 	ends    []message.End // last end by trainer; step 0: none
 	step    uint64        // last processed step
 	attempt int
-	// active reports a running agreement, void that trainers have sent a newer end since; cancel
-	// ends the group's context.
+	// active reports whether an agreement is running; void, whether trainers have sent a newer end
+	// since then. cancel ends the group's context.
 	active, void bool
 	cancel       context.CancelFunc
 }
@@ -142,9 +142,9 @@ func (s *Server) end(trainer int, e message.End) error {
 	return nil
 }
 
-// recordMembers adds incarnations with possible micro-batches of the current step: the members at
-// the last end and of failed attempts, and in the first step all incarnations from trainers. s.mu
-// is held.
+// recordMembers adds the incarnations that may have micro-batches of the current step: the members
+// at the last end and in failed attempts, and in the first step all that trainers have connected
+// to. s.mu is held.
 func (s *Server) recordMembers(here []uint64) {
 	for _, life := range here {
 		if life != 0 && !slices.Contains(s.known, life) {
@@ -327,8 +327,8 @@ func (s *Server) formGroup(ctx context.Context, e message.End) error {
 	return s.syncState(e, members)
 }
 
-// hasNothing, hasBefore and hasAfter are a member's state in syncState: none, of the previous step,
-// or of the ended step.
+// hasNothing, hasBefore and hasAfter describe a member's state in syncState: none, that of the
+// previous step, or that of the ended step.
 const (
 	hasNothing float32 = iota
 	hasBefore
