@@ -41,7 +41,7 @@ func (c Config) validatePrecision(f *setting.Faults) {
 	f.Add(!slices.Contains([]string{"", fp32, bf16, auto}, c.Precision), settingPrecision, "%q: want fp32, bf16 or auto", c.Precision)
 }
 
-// precisionChoice is the result of a measurement for Precision "auto".
+// precisionChoice is what a rank or all ranks choose for Precision "auto".
 type precisionChoice struct {
 	BF16    bool   `json:"bf16"`
 	Note    string `json:"note"`
