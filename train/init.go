@@ -41,7 +41,7 @@ type Init struct {
 	// parameters, and these have no optimizer state. Running statistics of a batch normalisation
 	// still change, as in PyTorch.
 	Freeze []string
-	// Rates multiply the learning rate of some parameters. Of several matches the last counts.
+	// Rates multiply the learning rate of some parameters. The last match counts.
 	Rates []Rate
 }
 

@@ -21,7 +21,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/metrics/scrape"
 )
 
-// tokenFile is a file in a server's folder with the authorisation header, as for curl's -H @FILE.
+// tokenFile is a file in a server's folder with the HTTP header that authorises requests, for
+// curl's -H @FILE.
 const tokenFile = "http-orders"
 
 func (c Config) token() string {
@@ -56,8 +57,7 @@ func (s *server) serveAdmin(ctx context.Context) {
 
 func (s *server) tokenPath() string { return filepath.Join(s.cfg.serverDir(), tokenFile) }
 
-// writeToken writes the token to a file in the server's folder, locked by this server, and reports
-// the path.
+// writeToken writes the token to a file in the server's locked folder, and reports the path.
 func (s *server) writeToken() {
 	path := s.tokenPath()
 	err := os.Remove(path)

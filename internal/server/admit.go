@@ -9,7 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/shard"
 )
 
-// admitting is the text of the admissions: the default, then ;NAME=RULE for single tables.
+// admitting is the text form of the rules of admission: the default rule, then ;NAME=RULE for each
+// table with another rule.
 type admitting struct{ c *Config }
 
 // UnmarshalText does not change the configuration after an error.

@@ -163,7 +163,7 @@ func (s *server) awaitDue(ctx context.Context, e saver, begun time.Time) bool {
 // fullPause is the delay between retries on a full disk.
 const fullPause = 10 * time.Second
 
-// isFull reports an error due to a lack of disk space or of file descriptors.
+// isFull reports whether an error is due to a lack of disk space or of file descriptors.
 func isFull(err error) bool {
 	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE}, func(e error) bool { return errors.Is(err, e) })
 }
@@ -177,8 +177,7 @@ func (s *server) saveLast(ctx context.Context, pause time.Duration, save func(co
 	return nil
 }
 
-// retryWhileDiskFull saves, and on a full disk reports the remedy and retries, for at most
-// FullWait.
+// retryWhileDiskFull saves; on a full disk it reports the remedy and retries, up to FullWait.
 func (s *server) retryWhileDiskFull(ctx context.Context, pause time.Duration, what string, save func(context.Context) error) error {
 	for until := time.Now().Add(s.cfg.FullWait); ; {
 		err := save(ctx)

@@ -56,11 +56,12 @@ type Config struct {
 	// the newest ones, and FromStep is the checkpoint's step.
 	FromNumbers []uint64
 	FromStep    uint64
-	// Job, unless empty, names a job with checkpoints of the whole job; trainers of other jobs are
-	// rejected. With durability none these checkpoints are the only ones, and Dir is required.
+	// Job, unless empty, is the name of a job with checkpoints of the whole job; trainers of other
+	// jobs are rejected. With durability none it makes no other ones, and needs Dir.
 	Job string
-	// Begin, unless nil, passes a table's first rows to do, Dim weights per key, instead of initial
-	// weights; the server takes rows that it owns. A start from a checkpoint does not call Begin.
+	// Begin, unless nil, passes the first rows of a table to do, with Dim weights per key; other
+	// rows begin with initial weights. The server takes those rows that belong to it. A start from
+	// a checkpoint does not call Begin.
 	Begin func(table schema.Sparse, do func(keys []uint64, weights []float32) error) error
 	// MemoryBytes limits the rows in memory; other rows are in Dir, up to DiskBytes. 0: no limit.
 	MemoryBytes, DiskBytes int64
@@ -311,8 +312,8 @@ func (s *server) open(sc schema.Schema) (service.Engine, error) {
 	return diskFullEngine{e, s}, nil
 }
 
-// daysFit returns an error if days have no effect on the tables: counting rules (click) define the
-// effect of days, others need DeleteAfter.
+// daysFit returns an error if days have no effect on the tables. They have an effect on tables with
+// a counting rule (click), and on others with DeleteAfter.
 func (c Config) daysFit(sc schema.Schema) error {
 	own := 0
 	for i := range sc.Sparse {

@@ -68,8 +68,7 @@ type Config struct {
 	// Code is the encoding of the cut's tensors, both ways; default: fp32.
 	Code psmessage.Code
 	// Lent reports that the trainer has the stage's parameters, and sends them: the Client is then
-	// a heter.StatelessStage, and heter-trainers are stateless. Values and Begin must not be
-	// called.
+	// a heter.StatelessStage. Values and Begin must not be called.
 	Lent bool
 	// Timeout limits every wait: for heter-trainers that are not yet up, for capacity and results.
 	// 0: 15 min.
@@ -82,8 +81,7 @@ type Config struct {
 	Note func(line string)
 }
 
-// Client is a heter.RemoteStage. Only Abort is safe for concurrent use; an internal goroutine
-// sends.
+// Client is a heter.RemoteStage. Only Abort is safe for concurrent use.
 type Client struct {
 	cfg     Config
 	welcome message.Welcome // first heter-trainer's; the lengths are equal for all

@@ -13,7 +13,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Identity identifies the owner of a server's directory.
+// Identity identifies the server to which a directory belongs.
 type Identity struct {
 	Job        string     `json:"job"`
 	Schema     string     `json:"schema"` // hash
@@ -38,7 +38,7 @@ func (id Identity) logOwner() string {
 // LogEnd finds the end of the log in a server's directory; see wal.Ends.
 func LogEnd(dir string, id Identity) (wal.End, error) { return wal.Ends(LogDir(dir), id.logOwner()) }
 
-// of returns the owner string of a checkpoint's file.
+// of returns a text that names a checkpoint's file and its owner; the file contains it.
 func (id Identity) of(what string, number uint64) string {
 	return fmt.Sprintf("%s, checkpoint %d, %s", id.Owner(), number, what)
 }
@@ -117,8 +117,8 @@ func CheckpointDir(dir string) string { return filepath.Join(dir, "checkpoints")
 // LogDir returns the log folder of a server's directory.
 func LogDir(dir string) string { return filepath.Join(dir, "log") }
 
-// fitting returns an error if another job's tables cannot initialise this job's. Rules' settings
-// may differ.
+// fitting returns an error if the tables of another job cannot be the initial tables of this job.
+// Settings of update rules may differ.
 func fitting(has, want schema.Schema) error {
 	if len(has.Sparse) != len(want.Sparse) || len(has.Dense) != len(want.Dense) {
 		return fmt.Errorf("it has %d tables and %d arrays, this job %d and %d", len(has.Sparse), len(has.Dense), len(want.Sparse), len(want.Dense))

@@ -9,11 +9,10 @@ import (
 // DefaultLogFloor is the default of Config.LogFloor.
 const DefaultLogFloor = 256 << 20
 
-// logBound decides when the log since the newest checkpoint is long enough for the next checkpoint:
-// at the size of the tables, the maximum cost of a checkpoint, and at least Config.LogFloor. Each
-// byte of log therefore causes at most one byte of checkpoints (the rule of Redis's append-only
-// file at 100 %), and the replay and the disk usage are bounded by the tables' size, not by the
-// training time.
+// logBound decides when the log after the newest checkpoint is so long that the next checkpoint is
+// due: when it is as long as the tables, and at least Config.LogFloor. Each byte of log therefore
+// causes at most one byte of checkpoints (the rule of Redis's append-only file at 100 %). The
+// replay of a restart and the disk space depend on the size of the tables, not on time.
 type logBound struct {
 	since atomic.Int64  // bytes of log since the newest checkpoint
 	at    atomic.Int64  // value of since that triggers full; grows with the tables
@@ -35,7 +34,7 @@ func (b *logBound) add(payload int) {
 	}
 }
 
-// LogFull returns a channel that signals when to call LogDue, perhaps too often; nil without a log.
+// LogFull returns a channel with a signal when LogDue may have become true; nil without a log.
 func (e *Engine) LogFull() <-chan struct{} {
 	if e.log == nil {
 		return nil
@@ -53,7 +52,7 @@ func (e *Engine) LogDue() bool {
 	return e.bound.since.Load() >= limit
 }
 
-// logLimit returns the maximum bytes of log after the newest checkpoint before the next one is due.
+// logLimit returns the log bytes after the newest checkpoint that make the next one due.
 func (e *Engine) logLimit() int64 {
 	e.gate.RLock() // excludes Close, which frees the tables
 	defer e.gate.RUnlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/ringo-ml/ringo/internal/server/wal"
 )
 
-// enter begins a change of a session. With again false and a nil err, the change is the session's
-// next one, and the session is locked; otherwise the session is unlocked.
+// enter begins a change of a session. If again is false and err nil, the change is the session's
+// next one, and the session stays locked; otherwise it is unlocked.
 func (e *Engine) enter(session int, seq uint64) (l *session, again bool, t Ticket, err error) {
 	if err := e.Err(); err != nil {
 		return nil, false, t, err
@@ -40,8 +40,9 @@ func (e *Engine) enter(session int, seq uint64) (l *session, again bool, t Ticke
 // PushRows applies gradients to rows, len(keys)*Dim values, as Config.Mode specifies. If the
 // table's rule needs counts, they follow each row's gradient, which is then a sum over samples: bsp
 // adds up gradients and counts without dividing. Keys must be distinct. The push is the session's
-// change number seq: a repeated number has no effect and returns the session's last Ticket. Slices
-// are not retained. After an error that did not stop the engine, no change was made: repeat it.
+// change number seq: a repeated number has no effect and returns the session's last Ticket.
+// PushRows does not keep the slices. After an error that did not stop the engine, no value has
+// changed, and the caller may repeat the push.
 func (e *Engine) PushRows(session int, seq uint64, table int, step uint64, keys []uint64, grads []float32) (Ticket, error) {
 	return e.do(&change{kind: kindRows, session: session, table: table, seq: seq, step: step, keys: keys, values: grads})
 }
@@ -54,10 +55,10 @@ func (e *Engine) PushDense(session int, seq uint64, array int, step uint64, lo i
 }
 
 // SetDense sets initial values of an array, except those already set by an earlier SetDense or a
-// checkpoint. One trainer sends a server's range from its first value, in pieces without gaps. The
-// last piece waits until all values are durable (Config.Durability), and then allows pulls: a
-// server restarted without them would reject pushes of trainers that have pulled. Otherwise as
-// PushDense.
+// checkpoint. One trainer sends a server's range from its first value, in pieces without gaps. With
+// the last piece the call waits until all values are durable (Config.Durability), and then permits
+// pulls: after a restart without these values, the server would reject pushes of trainers that have
+// pulled. Otherwise as PushDense.
 func (e *Engine) SetDense(session int, seq uint64, array, lo int, values []float32) (Ticket, error) {
 	c := &change{kind: kindSet, session: session, table: array, seq: seq, at: uint64(lo), values: values}
 	t, err := e.do(c)
@@ -177,8 +178,8 @@ func (e *Engine) take(l *session, c *change) (Ticket, error) {
 	return t, nil
 }
 
-// append writes a change to the log, if any. A write error stops the engine: applied and unapplied
-// changes could not be distinguished.
+// append writes a change to the log, if the engine has one. A write error stops the engine, because
+// it would no longer know which changes are in the log.
 func (e *Engine) append(head *[headBytes]byte, c *change) (t Ticket, err error) {
 	if e.log == nil {
 		return t, nil
@@ -253,7 +254,8 @@ func (e *Engine) Clock(session int, seq uint64, step uint64, rate float64) (Tick
 	return e.event(l, &c)
 }
 
-// enterAs locks the gate: exclusively (alone) if rate changes while other sessions may push.
+// enterAs locks the gate, and alone reports whether exclusively: this is necessary if rate changes
+// while other sessions may push.
 func (e *Engine) enterAs(rate float64) (alone bool) {
 	changes := func() bool {
 		return e.cfg.Mode != BSP && rate >= 0 && math.Float64bits(rate) != e.rate.Load()
@@ -343,7 +345,8 @@ func (e *Engine) event(l *session, c *change) (t wal.LSN, err error) {
 	return t, e.applySteps()
 }
 
-// advanceClocks applies a change of the clocks. The caller holds e.control, or replays the log.
+// advanceClocks applies a change of the clocks. The caller holds e.control, or replays the log at
+// the start.
 func (e *Engine) advanceClocks(l *session, c *change, record uint64) {
 	if c.kind != kindClock {
 		l.left = true

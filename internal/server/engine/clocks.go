@@ -85,8 +85,7 @@ func (c *clocks) measure() {
 	}
 }
 
-// clockedBy reports by trainer whether the step was clocked, and returns the number of such
-// trainers.
+// clockedBy sets who by trainer if the step was clocked, and returns the number of trainers.
 func (c *clocks) clockedBy(step uint64, who []bool) (n int) {
 	for t := range who {
 		who[t] = !slices.ContainsFunc(c.sessions[t*c.per:][:c.per], func(l sessionClock) bool { return l.clock < step })
@@ -127,7 +126,7 @@ func (c *clocks) fail(err error) {
 	}
 }
 
-// open reports whether a step may begin. c.mu is held.
+// open reports whether a trainer may begin a step. c.mu is held.
 func (c *clocks) open(step uint64) bool {
 	switch {
 	case c.unset > 0:

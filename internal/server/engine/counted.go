@@ -15,8 +15,8 @@ func (t *sparse) fits(c *change) error {
 	return nil
 }
 
-// scale returns bsp's factor for the sum of trainers' gradients: mean, or 1 if the rule divides by
-// samples.
+// scale returns the factor for the sum of trainers' gradients in bsp: mean, or 1 if the table's
+// rule divides by numbers of samples.
 func (t *sparse) scale(mean float32) float32 {
 	if t.rule != nil {
 		return 1

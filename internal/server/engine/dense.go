@@ -94,7 +94,7 @@ func (d *dense) initial(lo int, values []float32) (completed bool, err error) {
 	return completed, nil
 }
 
-// push applies gradients to values from lo. Adam counts the steps of the most advanced trainer.
+// push applies gradients to values from lo. Adam counts the steps of the trainer with the most.
 func (d *dense) push(session int, seq, step uint64, lo int, grads []float32, scale float32) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,8 +110,8 @@ func (d *dense) push(session int, seq, step uint64, lo int, grads []float32, sca
 	return nil
 }
 
-// begin begins a step for the optimizer, once. A step begun by a previous process is begun again,
-// at the old rate: per-step values of the optimizer are not part of its state.
+// begin begins a step for the optimizer, once. After a restart the step may be begun again, with
+// the earlier rate, because values that the optimizer computes per step are not part of its state.
 func (d *dense) begin(step uint64) {
 	if step <= d.step && d.begun {
 		return
@@ -168,7 +168,7 @@ type denseInfo struct {
 	Len  int    `json:"len"`
 }
 
-// save writes a copy of the range at one moment: pushes wait for the copy, not for the disk.
+// save writes a copy of the range as of one moment. Pushes wait for the copy, not for the disk.
 func (d *dense) save(w io.Writer, of string) error {
 	d.mu.RLock()
 	head := denseHead{Of: of, Name: d.Name, Len: d.Len, Lo: d.lo, Hi: d.hi, Set: d.set, Step: d.step, LR: d.lr, Marks: slices.Clone(d.marks)}
@@ -189,8 +189,9 @@ func (d *dense) save(w io.Writer, of string) error {
 	return nil
 }
 
-// load reads the range of a server and takes this server's values, with marks (applied change
-// numbers) if own is true. The values are valid if the reader reaches its end without an error.
+// load reads the range of a server, of this or another number, and stores the values that this
+// server has. If own is true, it also restores the numbers of applied changes. The values are valid
+// only if load returns no error.
 func (d *dense) load(ctx context.Context, r io.Reader, of string, own bool) error {
 	var head denseHead
 	if err := readHead(r, &head); err != nil {

@@ -41,8 +41,8 @@ type Engine struct {
 	most     int      // maximum bytes of a change in the log
 	bound    logBound
 
-	// gate is shared by each change from before its first effect until its log record. A caller
-	// that holds gate exclusively sees only whole changes.
+	// gate is held shared by each change, from before its first effect until its record is in the
+	// log. A caller that holds it exclusively therefore sees only whole changes.
 	gate sync.RWMutex
 	// control orders changes of the clocks, equally in the log and in clocks.
 	control sync.Mutex
@@ -232,12 +232,9 @@ func (e *Engine) LogEnd() (end wal.End) {
 // Last returns the number of a session's last change, 0 for none. It panics for an invalid session.
 func (e *Engine) Last(session int) uint64 { return e.sessions[session].last.Load() }
 
-// Join synchronises a session with its client after each connect. from is the client's first
-// unacknowledged change, and clock the session's clock before from. Join returns the server's last
-// change; the client continues with the next.
-//
-// Missing acknowledged changes are an error, except with durability Checkpoint: the server then
-// continues with from, and counts steps up to clock as clocked, without the lost changes.
+// Join agrees with a client, after each connect, where a session continues. from is the client's
+// first unacknowledged change, and clock the session's clock before from. Join returns the server's
+// last change; the client sends the changes after it.
 func (e *Engine) Join(session int, from, clock uint64) (last uint64, err error) {
 	if session < 0 || session >= len(e.sessions) || from == 0 {
 		return 0, fmt.Errorf("tables: session %d joins with change %d: want sessions 0 to %d, and changes from 1", session, from, len(e.sessions)-1)
@@ -281,7 +278,7 @@ func (e *Engine) Await(ctx context.Context, trainer int, step uint64) error {
 	return e.clocks.await(ctx, trainer, step)
 }
 
-// WaitsFor returns a trainer that Await of a step waits for; -1: none, or the trainer that sends
+// WaitsFor returns a trainer that Await waits for before a step; -1 if it waits for none, or for
 // initial values.
 func (e *Engine) WaitsFor(step uint64) int { return e.clocks.slowestTrainer(step) }
 
@@ -338,7 +335,7 @@ func (e *Engine) pullRows(table int, keys []uint64, dst []float32, pull func(Tab
 	return pull(e.sparse[table].table, keys, dst)
 }
 
-// Clocked returns the last step that later pulls include completely, with all earlier steps.
+// Clocked returns the last step up to which any later pull includes all pushes.
 func (e *Engine) Clocked() uint64 {
 	c := e.clocks
 	c.mu.Lock()
@@ -349,9 +346,8 @@ func (e *Engine) Clocked() uint64 {
 	return c.slowest
 }
 
-// Prefetch loads rows of a table from the tier below memory into free memory, for PullRows of a
-// later step. It changes no result, and ends early with ctx and at an error, which the pull will
-// return.
+// Prefetch loads rows of a table from SSD into free memory, for a later PullRows. It changes no
+// result. It ends early with ctx or at an error, which PullRows will return.
 func (e *Engine) Prefetch(ctx context.Context, table int, keys []uint64) {
 	if table < 0 || table >= len(e.sparse) {
 		return

@@ -13,7 +13,7 @@ var (
 	ErrLeft = errors.New("it has left the job, which is over for it: begin another job, with another ticket")
 )
 
-// gapError reports that a session's change is not the next one.
+// gapError reports that a session's change has not the next number.
 type gapError struct {
 	Session   int
 	Seq, Last uint64 // received and last accepted number

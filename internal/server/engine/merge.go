@@ -11,12 +11,12 @@ import (
 	"github.com/ringo-ml/ringo/internal/simd"
 )
 
-// merger adds up trainers' pushes of a table, each key's rows in the order of the pushes. On
-// arrival each push was partitioned by key into pieces. For each piece a small hash table in the
-// first-level cache finds equal keys, at one probe per key. Then each key's first row is copied to
-// the result and its other rows are added: a push's rows are read sequentially, and a piece's sums
-// stay in the cache. Large merges process pieces on several threads. Cost: O(n dim) for n rows of
-// dim values, without allocation in the steady state.
+// merger adds up trainers' pushes of a table, each key's rows in the order of the pushes. A push
+// was divided by key into pieces when it arrived. For each piece a small hash table in the
+// first-level cache finds equal keys, with about one access per key. Then each key's first row is
+// copied to the result and its other rows are added: a push's rows are read sequentially, and the
+// sums of a piece stay in the cache. Large merges process pieces on several threads. Cost: O(n dim)
+// for n rows of dim values; after the first merges no allocation.
 type merger struct {
 	kernels *simd.Kernels
 	parts   [pieces]part
@@ -45,7 +45,8 @@ type repeat struct {
 	row ref
 }
 
-// finder is a hash table for keys of a piece: a slot holds a round and a key's index.
+// finder is a hash table for the keys of a piece. A slot has a key's index and the number of the
+// piece, so that the table need not be cleared.
 type finder struct {
 	slots []uint64
 	round uint64
@@ -193,12 +194,12 @@ func mergeDense(kernels *simd.Kernels, pushes []*push, per, lo int, sum []float3
 	}
 }
 
-// chunkKeys is the number of keys of a sum per push: a size that fits into caches and small tables.
+// chunkKeys is the number of keys per push of a sum: it fits into caches and small tables.
 const chunkKeys = 4096
 
-// pushSum pushes a step's sum in chunks, on several threads if possible. The table receives chunk i
-// as change number step of session i. A replayed sum has the same keys in the same order, so that
-// the table recognises applied chunks.
+// pushSum pushes a step's sum to a table in chunks, on several threads if possible. Chunk i is
+// change number step of session i. A replay of the log makes a sum with the same keys in the same
+// order, so that the table recognises chunks that it has applied.
 func pushSum(t Table, step uint64, dim int, keys []uint64, sums []float32, scale float32) error {
 	if len(keys) <= chunkKeys {
 		return t.Push(0, step, keys, sums, scale)

@@ -179,7 +179,7 @@ func (s *steps) offer(number, record uint64, session int, rate float64) {
 	}
 }
 
-// decide fixes the participants of the steps that the slowest trainer has clocked.
+// decide selects the trainers that take part in each step that the slowest has clocked.
 func (s *steps) decide(c *clocks) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -70,8 +70,8 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	if len(chain) == 0 && (len(e.cfg.From) > 0 && !e.cfg.Ordered || e.log != nil) {
-		// The log builds on this checkpoint, because a log alone does not describe the tables. A
-		// tiered table's admission does not apply to a replay, as Load specifies.
+		// The log continues this checkpoint, because a log alone does not describe the tables. A
+		// replay ignores the admission of tables with rows on SSD, as Load specifies.
 		if _, err = e.save(ctx, false, 0); err != nil {
 			return fmt.Errorf("saving a first checkpoint: %w", err)
 		}
@@ -213,8 +213,8 @@ func (e *Engine) load(ctx context.Context, chain []*snapshot.Snapshot) (st state
 	return st, nil
 }
 
-// olderThan adds to err, the error of the newest checkpoint, how to use the previous checkpoint.
-// The engine never skips a checkpoint by itself.
+// olderThan adds to err, the error of the newest checkpoint, how to use the checkpoint before it.
+// The engine never uses an older checkpoint without a user's action.
 func (e *Engine) olderThan(err error) error {
 	all, fault := snapshot.Numbers(e.checkpoints())
 	if fault != nil || len(all) < 2 {
@@ -342,8 +342,8 @@ func (e *Engine) replay(from uint64) error {
 	})
 }
 
-// redo applies a change of the log. A change that the checkpoint includes has an effect only on a
-// pending step in bsp.
+// redo applies a change of the log. If the checkpoint includes the change, it has an effect only on
+// a pending step in bsp.
 func (e *Engine) redo(number uint64, c *change) error {
 	if c.kind == kindMark {
 		return nil

@@ -138,9 +138,9 @@ func (e *Engine) save(ctx context.Context, delta bool, step uint64) (Saved, erro
 	return out, nil
 }
 
-// keepFrom returns the first log record to keep after a checkpoint: the replay start of the
-// previous checkpoint, in case of damage to the new one; after all sessions have left, the new
-// replay start.
+// keepFrom returns the first log record to keep after a checkpoint: the first that a replay of the
+// checkpoint before it needs, in case the new one is damaged. After all sessions have left, it is
+// the first that the new checkpoint needs.
 func (e *Engine) keepFrom(st *state) uint64 {
 	select {
 	case <-e.clocks.left:
@@ -200,8 +200,8 @@ func (e *Engine) write(ctx context.Context, draft *snapshot.Draft, delta bool) (
 	return st, nil
 }
 
-// cut returns the state between two changes: earlier changes are in the tables, or buffered by bsp
-// and in the log records that a restart replays.
+// cut returns the state between two changes: all earlier changes are in the tables or, buffered by
+// bsp, in log records that a restart replays.
 func (e *Engine) cut() state {
 	e.gate.Lock()
 	defer e.gate.Unlock()

@@ -20,9 +20,9 @@
 //     waits until the slowest trainer has clocked step t-1-Staleness (Ho et al., "More effective
 //     distributed ML via a stale synchronous parallel parameter server", NIPS 2013).
 //   - BSP buffers the pushes of a step until all trainers have clocked it, adds them up in the
-//     order of trainers, and applies the sum once, times 1/trainers.
-//     invariant[bsp-is-allreduce]: the result always equals the naive algorithm of packages
-//     collective and distopt to the last bit. A pull of step t waits until step t-1 is applied.
+//     order of trainers, and applies the sum once, times 1/trainers. invariant[bsp-is-allreduce]:
+//     the result always equals the naive algorithm of packages collective and distopt to the last
+//     bit. A pull of step t waits until step t-1 is applied.
 //   - Geo adds the changes that trainers made to their own copies. The server applies no optimizer,
 //     and no pull waits.
 //
@@ -43,8 +43,8 @@
 // With WAL the bytes are copied once more, to the log's buffer. In bsp the caller copies a push and
 // partitions it into 64 pieces, and the sum is computed piece by piece. A row costs a look-up in a
 // hash table of the size of the first-level cache, a read and an addition: the speed of memory is
-// the limit. Pushes are held until the last trainer has clocked the step, together with pushes of
-// later steps; the clients' limits of pushes in flight bound their memory.
+// the limit. The server keeps pushes until the last trainer has clocked the step, together with
+// pushes of later steps; the clients' limits of unacknowledged pushes limit this memory.
 package engine
 
 import (
@@ -125,11 +125,11 @@ type Config struct {
 	From []string
 	// FromNumbers selects checkpoints of From instead of the newest ones.
 	FromNumbers []uint64
-	// Ordered restricts checkpoints to Engine.SaveStep: a new job with From makes no first
-	// checkpoint.
+	// Ordered restricts checkpoints to those of Engine.SaveStep. A new job with From then makes no
+	// checkpoint at its start.
 	Ordered bool
-	// Keep is the number of checkpoints to retain, in addition to those of Engine.SaveStep and the
-	// bases of deltas. 0 means DefaultKeep.
+	// Keep is the number of checkpoints to keep, in addition to those of Engine.SaveStep and those
+	// that deltas need. 0 means DefaultKeep.
 	Keep int
 	// MaxRows is the maximum number of a table's rows on this server; 0: package rows' default.
 	MaxRows int
@@ -245,8 +245,8 @@ func (c Config) rowsConfig(t schema.Sparse) (rows.Config, error) {
 	return rows.Config{Name: t.Name, Dim: t.Dim, Rule: rule, Init: init, Seed: t.Seed, MaxRows: c.MaxRows}, err
 }
 
-// scale returns the factor of pushes: geo's deltas are added by gradient descent with rate 1, which
-// subtracts.
+// scale returns the factor of pushes. For geo it is negative: deltas are added by gradient descent
+// with rate 1, which subtracts.
 func (c Config) scale() float32 {
 	if c.Mode == Geo {
 		return -1

@@ -48,8 +48,8 @@ const magic = "RINGOEMB"
 // of do, and returns the error.
 type Rows func(do func(keys []uint64, weights []float32) error) error
 
-// File writes rows of dim weights to a file, atomically, and returns their number. It replaces an
-// old file.
+// File writes rows of dim weights to a file, atomically, and returns their number. It replaces a
+// file.
 func File(path string, format Format, dim int, rows Rows) (n int64, err error) {
 	err = dirlock.WriteFile(path, func(w io.Writer) error {
 		n, err = Write(w, format, dim, rows)

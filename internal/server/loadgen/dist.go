@@ -50,8 +50,7 @@ func (d Dist) ranks(n uint64, r *rand.Rand) (func() uint64, error) {
 	return func() uint64 { return law.Draw(r.Uint64(), r.Uint64(), r.Uint64()) }, err
 }
 
-// beyond returns the approximate probability that a rank after the first ones is drawn from n
-// ranks.
+// beyond returns the approximate probability that a draw from n ranks is not among the first.
 func (d Dist) beyond(first, n float64) float64 {
 	integral := func(lo, hi float64) float64 { // integral of the density
 		if d.Skew == 1 {

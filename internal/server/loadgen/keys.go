@@ -17,8 +17,8 @@ type pool struct {
 	next int // index of the next batch
 }
 
-// poolKeys returns the number of keys in all pools of a measurement, limited by the fastest
-// servers' rate and by a drawing time of about a second. After these keys, batches repeat.
+// poolKeys returns the number of keys that are drawn for a measurement: enough for the fastest
+// servers, but at most those of about a second of drawing. Then batches repeat.
 func (d Dist) poolKeys(time time.Duration) int {
 	const perSecond, uniform, zipf = 16 << 20, 8 << 20, 2 << 20
 	most := uniform
@@ -28,8 +28,7 @@ func (d Dist) poolKeys(time time.Duration) int {
 	return int(min(float64(most), perSecond*time.Seconds()))
 }
 
-// draw refills the pool with batches of size keys from the first n ranks, about keys keys, at least
-// a batch.
+// draw refills the pool with batches of size keys from the first n ranks, about keys in total.
 func (p *pool) draw(n uint64, size, keys int, d Dist, seen *set, r *rand.Rand) error {
 	count := max(1, keys/size)
 	p.size, p.next = size, 0

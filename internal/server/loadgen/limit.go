@@ -12,7 +12,7 @@ import (
 	"github.com/ringo-ml/ringo/ps/schema"
 )
 
-// Memory has plain arrays as large as a table's rows with state, to measure the memory's limits.
+// Memory has plain arrays as large as a table's rows with state, to measure the memory's speed.
 type Memory struct {
 	dim    int
 	rows   int
@@ -42,8 +42,7 @@ type Rates struct {
 
 const maxMemory = 1 << 30
 
-// NewMemory returns arrays for a table of the given number of rows, of at most 1 GiB. Draw selects
-// the rows.
+// NewMemory returns arrays for a table of this number of rows, up to 1 GiB. Draw selects rows.
 func NewMemory(t schema.Sparse, rows uint64) (*Memory, error) {
 	rule, err := t.Rule.Rows()
 	if err != nil {

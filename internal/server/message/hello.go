@@ -63,8 +63,7 @@ type Hello struct {
 const (
 	// PathSync is the setting of the servers' consistency mode.
 	PathSync setting.Path = "sync"
-	// SyncGeo is the mode of servers that add pushes to parameters without a rule: trainers must
-	// agree.
+	// SyncGeo is the mode in which servers add pushes to parameters without a rule.
 	SyncGeo = "geo"
 )
 

@@ -169,7 +169,7 @@ func checkSave(t wire.Type, h Head) error {
 	return nil
 }
 
-// only rejects a head with fields that its type does not use.
+// only returns an error for a head with values in fields that its type does not use.
 func only(t wire.Type, h, allowed Head) error {
 	if h != allowed {
 		return malformed("%s with the head %+v", Name(t), h)

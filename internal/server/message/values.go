@@ -135,9 +135,9 @@ func (b *Buffer) Sized(n int) []byte {
 // Room returns the number of bytes that Sized returns without an allocation.
 func (b *Buffer) Room() int { return cap(b.bytes) }
 
-// Fitting selects a buffer for n bytes: the smallest that is large enough, or else the largest, the
-// last among equals; -1 without buffers. Any other choice would make every buffer as large as the
-// longest message.
+// Fitting selects a buffer for n bytes: the smallest that is large enough, or else the largest (the
+// last of several); -1 without buffers. With another choice all buffers would grow to the length of
+// the longest message.
 func Fitting(buffers, n int, room func(i int) int) int {
 	best, had := -1, 0
 	for i := buffers - 1; i >= 0; i-- {

@@ -22,8 +22,8 @@ type sessions struct {
 // appliedSeqs has the number of a session's last push in each stripe, under the stripe's lock.
 type appliedSeqs [stripes]uint64
 
-// use returns the numbers of a session. It raises top first, so that a holder of a stripe's lock
-// finds every session with a number in the stripe below top.
+// use returns the numbers of a session. It first raises top, so that any holder of a stripe's lock
+// finds all sessions that have a number in the stripe below top.
 func (l *sessions) use(session int) *appliedSeqs {
 	if m := l.of[session].Load(); m != nil {
 		return m
@@ -76,7 +76,7 @@ func checkSession(session int) error {
 	return nil
 }
 
-// Once is PushOnce's treatment of keys without a row.
+// Once selects how PushOnce treats keys without a row.
 type Once struct {
 	// Create creates rows for these keys, and drops the gradients of keys that Admit rejects.
 	// Without Create a stripe with such a key is unchanged, unless Drop has the key.
@@ -90,10 +90,10 @@ type Once struct {
 
 // PushOnce applies the rule with gradients of keys, len(keys)*PushDim values in order, each
 // multiplied by scale, and takes effect once. A batch with a duplicate key is rejected as a whole:
-// clients sum such gradients. A session's pushes are numbered from 1 and sequential. In one locked
-// visit PushOnce updates all keys of a stripe, or none, and sets the session's number
-// in the stripe to seq. It skips a stripe with a number of seq or more. After an error or missing
-// keys, the caller may therefore repeat the call.
+// clients sum such gradients. A session's pushes are numbered from 1 and sequential. A stripe is a
+// part of the table with one lock. PushOnce locks each stripe once, updates all of its keys or
+// none, and sets the session's number in the stripe to seq. It skips a stripe that has a number of
+// seq or more. After an error or missing keys, the caller may therefore repeat the call.
 //
 // If rows for some keys of a stripe cannot be created (ErrFull), no key of the stripe is updated.
 func (t *Table) PushOnce(session int, seq uint64, keys []uint64, grads []float32, scale float32, o *Once) error {
@@ -168,7 +168,8 @@ func (t *Table) prepare(s *stripe, b *batch, lo, hi int, o *Once) (whole bool, e
 	return true, nil
 }
 
-// updateGroup applies the rule to a stripe's keys with rows. prepare has looked up the last block.
+// updateGroup applies the rule to those keys of a stripe that have rows. prepare has looked up the
+// last block of them.
 func (t *Table) updateGroup(kernels *simd.Kernels, b *batch, lo, hi int, grads []float32, scale float32) {
 	if hi-lo <= blockRows {
 		t.update(kernels, b, lo, hi, grads, scale)

@@ -57,7 +57,8 @@ func (a *arena) give(chunks []uint32) {
 	a.idle += len(chunks)
 }
 
-// chunks returns the numbers of chunks ever taken, of idle chunks among them, and of rebuilds.
+// chunks returns the number of chunks that were ever used, the number of those that are unused now,
+// and the number of rebuilds.
 func (a *arena) chunks() (used, idle, rebuilds int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

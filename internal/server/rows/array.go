@@ -28,7 +28,7 @@ type array[T any] struct {
 // wholeShift is the shift of arrays with one slab.
 const wholeShift = 31
 
-// newArray reserves most items in slabs of 1<<shift items; wholeShift requests a single slab.
+// newArray reserves space for `most` items, in slabs of 1<<shift items; wholeShift: one slab.
 func newArray[T any](width, most int, shift uint) (*array[T], error) {
 	a := &array[T]{shift: shift, mask: 1<<shift - 1, width: width, most: most}
 	if shift < wholeShift {
@@ -88,8 +88,8 @@ func (a *array[T]) item(i uint32) []T {
 	return a.slabs[i>>(a.shift&31)][lo : lo+a.width : lo+a.width]
 }
 
-// resident returns the maximum memory of items [0, items) in bytes, including the rest of the last
-// page and one prefaulted page.
+// resident returns the largest possible memory of items [0, items) in bytes, including the rest of
+// the last page and one page prepared in advance.
 func (a *array[T]) resident(items int) int {
 	if a.space == nil {
 		return a.bytesOf((items + int(a.mask)) >> a.shift << a.shift)

@@ -160,10 +160,11 @@ func (b *batch) locate(x *index, lo, hi int) (misses int) {
 	return misses
 }
 
-// pastEnd marks a key that may be in a line after its home line.
+// pastEnd marks a key that can be in a line after the line of its hash.
 const pastEnd = -2
 
-// probe searches lines for keys: rows gets a row, none or pastEnd. The sum only forces the loads.
+// probe searches lines for keys and sets each of rows to the key's row, none or pastEnd. The
+// returned sum has no meaning: it only makes the processor load the lines.
 func probe(lines []line, nums []uint32, keys []uint64, rows []int32) (sum uint32) {
 	for _, n := range nums { // independent loads overlap
 		sum += lines[n].meta
@@ -185,8 +186,8 @@ func probe(lines []line, nums []uint32, keys []uint64, rows []int32) (sum uint32
 	return sum
 }
 
-// compact moves the existing rows to the front of the block's rows, and their indices in the batch
-// to from. absent, unless nil, receives the sorted indices of the other keys.
+// compact moves the rows that exist to the front of the block's rows, and their indices in the
+// batch to from. It calls absent, unless nil, with the sorted index of each other key.
 func (b *batch) compact(lo, hi int, absent func(i int)) (n int) {
 	pos := b.pos[lo:hi]
 	for i, row := range b.rows[:len(pos)] {

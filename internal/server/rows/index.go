@@ -116,7 +116,8 @@ func newIndex(maxRows int, salt uint64, shift uint) (*index, error) {
 	return x, lines.grow(chunkLines)
 }
 
-// segmentBits selects segments of 16384 keys, at least one per stripe and at most 4096.
+// segmentBits returns the number of hash bits that select a segment, so that a segment has 16384
+// keys; there are at least as many segments as stripes, and at most 4096.
 func segmentBits(maxRows int) uint {
 	return min(12, max(stripeBits, uint(bits.Len(uint(max(0, maxRows-1)>>14)))))
 }

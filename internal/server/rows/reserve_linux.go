@@ -96,8 +96,8 @@ func (r *reservation) prefault(bytes, want int) {
 	})
 }
 
-// besideNice is the nice value of prefaulting threads: high enough to give way, low enough to
-// progress on a busy host.
+// besideNice is the nice value (priority) of threads that prepare memory: high enough to give way
+// to other threads, low enough to progress on a busy host.
 const besideNice = 10
 
 func (r *reservation) release() error {

@@ -162,7 +162,7 @@ type Table struct {
 	spare bytesview.FreeList[batch]
 }
 
-// slab is the state's memory in the rule's layout.
+// slab is a part of the memory of the rows' state, in the form that the rule needs.
 type slab struct{ state [][]float32 }
 
 // New returns an empty table, which holds address space and memory until Close.
@@ -228,7 +228,7 @@ func (t *Table) reserve() (err error) {
 	return err
 }
 
-// showSlab adds a slab of the state to the rule's view.
+// showSlab adds slab i of the state to the slices that the rule gets.
 func (t *Table) showSlab(i int) {
 	for k, a := range t.state {
 		t.slab[i].state[k] = a.slabs[i]

@@ -28,9 +28,8 @@ func (t *Table) Visit(keys []uint64, do func(i int, r *Row) Verdict) error {
 	return nil
 }
 
-// Make creates rows for keys without one and counts a touch of all keys, as Pull does. It returns
-// the number of new rows; with ErrFull not all were created. With changed it also counts a push of
-// all keys.
+// Make creates rows for keys without one and counts a use of all keys, as Pull does. It returns the
+// number of new rows; with ErrFull it did not create all. With changed it also counts a push.
 func (t *Table) Make(keys []uint64, changed bool) (made int, err error) {
 	b, err := t.begin(keys)
 	if err != nil {

@@ -89,8 +89,8 @@ func (t *Table) WalkPiece(from Cursor, most int, piece func(*Piece), visit func(
 	return Cursor{end}, end != 0, nil
 }
 
-// startOf returns the lowest hash of line l in the segment of hash, or the first hash of the next
-// segment (0 after the last) if the line does not exist.
+// startOf returns the lowest hash of line l in the segment of hash; if the segment has no line l,
+// the first hash of the next segment, or 0 after the last segment.
 func (x *index) startOf(hash uint64, l uint32) uint64 {
 	s := x.segment(hash)
 	start := hash >> (64 - x.bits) << (64 - x.bits)

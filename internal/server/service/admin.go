@@ -16,7 +16,7 @@ import (
 )
 
 // Admin has the functions and metrics that a server offers over HTTP. A nil function is not
-// offered. Save and Shrink return the response, and did, a text about their effect for the log.
+// offered. Save and Shrink return the response, and in did a text about their effect for the log.
 type Admin struct {
 	Stats  func() any                                                             // statistics of the tables
 	Save   func(ctx context.Context, delta bool) (out any, did string, err error) // writes a checkpoint
@@ -152,7 +152,7 @@ func (s *Server) Handler(a Admin) http.Handler {
 	return d.guard.Before(mux, d.tellOnce)
 }
 
-// private answers requests with the token alone.
+// private answers only requests with the token.
 func (d *adminHandler) private(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !d.guard.Allows(r) {

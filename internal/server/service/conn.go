@@ -246,7 +246,7 @@ func (c *conn) sameJob() error {
 	return nil
 }
 
-// sit makes c the session's connection, after an earlier connection of the session has ended.
+// sit makes c the session's connection, after the session's earlier connection has ended.
 func (c *conn) sit() error {
 	for {
 		old, err := c.s.seats.take(c)

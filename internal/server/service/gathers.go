@@ -14,8 +14,8 @@ import (
 // active trainer's blob all trainers receive all blobs. Trainers that have left or are lost are
 // excluded, with their blobs.
 //
-// The result of the last gather is retained for trainers with a broken connection. All state is in
-// memory only: to a restarted server trainers resend the last result and their blobs.
+// The server keeps the result of the last gather for trainers with a broken connection. All state
+// is in memory only: after its restart trainers send the last result and their blobs again.
 type gathers struct {
 	mu     sync.Mutex
 	number uint64 // current gather, from 1
@@ -58,7 +58,8 @@ func (m *gathers) bring(c *conn, h message.Head, blob []byte) error {
 	return nil
 }
 
-// confirm records the result of a gather from a trainer: a server started since then lacks it.
+// confirm stores the result of a gather that a trainer sends, because a server that has restarted
+// since the gather does not have it.
 func (m *gathers) confirm(number uint64, parts []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +85,7 @@ func (m *gathers) leave(trainer int) {
 	m.look()
 }
 
-// look ends the gather if all blobs have arrived. m.mu is held.
+// look ends the gather if all active trainers have sent their blobs. m.mu is held.
 func (m *gathers) look() {
 	size := 0
 	for i, g := range m.guests {

@@ -21,7 +21,7 @@ type pull struct {
 	entry record.Op
 }
 
-// parked has the pulls of all connections that wait for trainers.
+// parked has the pulls of all connections that wait until other trainers have clocked a step.
 type parked struct {
 	mu    sync.Mutex
 	pulls map[*pull]struct{}
@@ -80,8 +80,8 @@ func (c *conn) pull(t wire.Type, h message.Head, n int) error {
 	return c.answer(p, nil)
 }
 
-// handOver passes a pull to the helper, if idle, so that two concurrent pulls of a trainer are
-// gathered in parallel. The reader waits for the helper before the next change.
+// handOver passes a pull to the connection's helper goroutine, if it is idle, so that two pulls are
+// answered in parallel. Before the next change, the reading goroutine waits for the helper.
 func (c *conn) handOver(p *pull) bool {
 	c.pullsBefore.Add(1)
 	select {

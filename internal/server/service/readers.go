@@ -15,8 +15,8 @@ import (
 // session.
 const maxReaders = 64
 
-// greetReader welcomes a connection without a session. A reader's schema needs equal shapes and
-// initial values of tables and arrays; update rules may differ.
+// greetReader welcomes a connection that is not a trainer's. The reader's schema must have the same
+// shapes and initial values of tables and arrays; update rules may differ.
 func (c *conn) greetReader() error {
 	if c.s.readers.Add(1) > maxReaders {
 		return c.mismatch("%d readers are connected, which is the limit", maxReaders)

@@ -1,6 +1,6 @@
-// Package requests records the requests of trainers to parameter servers (package record), equally
-// at both ends: a reader of both records can match requests by trainer, server, session, kind and
-// number.
+// Package requests records the requests of trainers to parameter servers (package record). Both
+// ends record the same description: a reader of both records can match requests by trainer, server,
+// session, kind and number.
 package requests
 
 import (
@@ -52,8 +52,7 @@ func (b *Book) Know(sc *schema.Schema) {
 	}
 }
 
-// Begin records the start of a request with the given size; with is the other end, a server or a
-// trainer.
+// Begin records the start of a request of this size; with is the other end: server or trainer.
 func (b *Book) Begin(t wire.Type, h message.Head, bytes, with, session int) record.Op {
 	if b == nil {
 		return record.Op{}
