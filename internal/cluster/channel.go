@@ -23,8 +23,8 @@ type channel interface {
 // frameControl is the type of the frames of a control connection.
 const frameControl = wire.FirstFree
 
-// linkChannel is a channel over an authenticated link. Heartbeats mostly repeat, so linkChannel
-// keeps the last messages: repetitions are neither encoded nor decoded, and allocate no memory.
+// linkChannel is a channel over an authenticated link. It keeps the last message of each direction:
+// most heartbeats repeat the one before, and are then neither encoded nor decoded.
 type linkChannel struct {
 	link      *transport.Link
 	worldSize int
@@ -125,8 +125,8 @@ func newConnection(ch channel) *connection {
 	return &connection{ch: ch, queue: make(chan message, 32), done: make(chan struct{}), written: make(chan struct{})}
 }
 
-// post queues m. A full queue means that the rank has not read for half a minute: post then drops a
-// heartbeat, and for all other messages closes the connection.
+// post queues m. If the queue is full, the rank has not read for half a minute: post then drops a
+// heartbeat, and closes the connection for any other message.
 func (c *connection) post(m message) {
 	select {
 	case c.queue <- m:

@@ -5,7 +5,7 @@
 // and exchanges heartbeats. When a rank is lost, the Coordinator sends all other ranks the same
 // verdict, so that every survivor names the same rank. Slow ranks are only reported.
 //
-// The decisions (judge, FindSlow) are pure functions; Coordinator and Member move the messages.
+// Pure functions (judge, FindSlow) make the decisions; Coordinator and Member exchange messages.
 // Control connections carry no training data: about 100 bytes per rank and second.
 package cluster
 
@@ -98,7 +98,7 @@ func rankList(ranks []int) string {
 	return b.String()
 }
 
-// blamed returns the rank accused by err, or -1 for an error of the rank itself.
+// blamed returns the rank that err names as the cause, or -1 if the cause is this rank.
 func blamed(err error) int {
 	var mismatch *transport.MismatchError
 	if errors.Is(err, transport.ErrLength) || errors.As(err, &mismatch) {

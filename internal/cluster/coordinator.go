@@ -18,8 +18,7 @@ import (
 
 // CoordinatorConfig describes the job of a Coordinator.
 type CoordinatorConfig struct {
-	// Listener, if set, accepts the ranks instead of a listener on Address; the Coordinator closes
-	// it.
+	// Listener, if set, accepts the ranks, instead of Address; the Coordinator closes it.
 	Listener net.Listener
 	// Address is the HOST:PORT where ranks join, without a Listener.
 	Address string
@@ -29,8 +28,7 @@ type CoordinatorConfig struct {
 	Servers int
 	// Ticket is the job's secret, the same on all ranks.
 	Ticket transport.Ticket
-	// TLS selects the encrypted connections, equal on all ranks. Zero means connections between
-	// hosts.
+	// TLS selects the encrypted connections, equal on all ranks. Zero: those between hosts.
 	TLS transport.TLS
 	// Version is the program's version. Ranks with another version are refused.
 	Version string
@@ -38,12 +36,13 @@ type CoordinatorConfig struct {
 	HostRank int
 	// Times must equal the ranks' Times. Join limits the wait of the first rank for the last.
 	Times Times
-	// SlowAfter is the delay of other ranks that makes a rank reported as slow; 0 means 5 s.
+	// SlowAfter is the time for which other ranks must have waited for a rank until it is reported
+	// as slow; 0 means 5 s.
 	SlowAfter time.Duration
 	// StuckAfter is the time without progress that makes an operation stuck; 0 means 30 s.
 	StuckAfter time.Duration
-	// Early shortens Times.DeadAfter for ranks that use no processor time, by the rhythm of their
-	// heartbeats, for jobs that continue after a loss.
+	// Early enables a limit below Times.DeadAfter, derived from the intervals of heartbeats, for
+	// ranks that use no processor time. It is for jobs that continue after a loss.
 	Early bool
 	// Rejoin is for jobs with ranks that can join again: a signal to one rank is a request to leave
 	// (Departures), and does not stop the other ranks.
@@ -141,7 +140,7 @@ const (
 	memberDisconnected // failed, or disconnected
 )
 
-// missed returns the action that a process in this state has not done yet.
+// missed returns a text about what a process in this state has not done yet.
 func (s seatState) missed() string {
 	if s == seatEmpty || s == seatReserved {
 		return "joined the job"
@@ -208,7 +207,7 @@ func (c *Coordinator) Err() error {
 	return c.verdict
 }
 
-// Silent reports whether rank has been silent for DeadAfter: dead, stopped or stuck.
+// Silent reports whether rank has sent no message for DeadAfter: it is dead, stopped or stuck.
 func (c *Coordinator) Silent(rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,15 +216,15 @@ func (c *Coordinator) Silent(rank int) bool {
 
 func (c *Coordinator) silent(s *memberState) bool { return s.reported && s.detector.Lost() }
 
-// HasLeft reports whether rank left in good order.
+// HasLeft reports whether rank has left the job without an error.
 func (c *Coordinator) HasLeft(rank int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.members[rank].state == seatLeft
 }
 
-// MarkLost reports the end of rank's process, with the reason ("killed by signal 9"). Launchers
-// call MarkLost immediately. A rank that had left in good order is not lost.
+// MarkLost reports that rank's process has ended, with the reason ("killed by signal 9"). A
+// launcher calls it as soon as the process ends. A rank that had left without an error is not lost.
 func (c *Coordinator) MarkLost(rank int, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,16 +241,15 @@ func (c *Coordinator) MarkServerLost(who, addr, why string) {
 	c.serverLost(&transport.ServerLostError{Process: who, Addr: addr, Reason: why})
 }
 
-// serverLost makes e the verdict, the reason for the end of the job, unless one exists. The caller
-// holds mu.
+// serverLost makes e the verdict, the reason for the job's end, unless one exists. mu is held.
 func (c *Coordinator) serverLost(e *transport.ServerLostError) {
 	if c.verdict == nil {
 		c.decide(e)
 	}
 }
 
-// MarkEnded reports that rank's process ended with status 0. The rank is lost unless the rank left
-// in good order, or no rank has joined: the program may not use ringo.
+// MarkEnded reports that rank's process has ended with status 0. The rank then counts as lost,
+// unless it had left the job before, or no rank has joined: perhaps the program does not use ringo.
 func (c *Coordinator) MarkEnded(rank int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -259,7 +257,7 @@ func (c *Coordinator) MarkEnded(rank int) {
 	c.reportExited()
 }
 
-// reportExited accuses ranks that ended without leaving, once another has joined. mu is held.
+// reportExited reports ranks that ended without leaving, once another has joined. mu is held.
 func (c *Coordinator) reportExited() {
 	for _, s := range c.members {
 		if s.state != seatJoined && s.state != memberDisconnected {

@@ -8,13 +8,13 @@ import (
 	"github.com/ringo-ml/ringo/internal/quantity"
 )
 
-// maxLate limits, in beats, the delay of a tick that reduces the weight of later ticks: after a
-// longer delay the process was stopped, and now runs at normal speed.
+// maxLate limits, in intervals of heartbeats, the delay of a tick that gives later ticks less
+// weight. After a longer delay the process was stopped, and now runs at normal speed.
 const maxLate = 4
 
 // pauseClock weights time by this process's own scheduling: ticks should come once per beat. A
 // process that was stopped, or is waiting for a core, cannot receive heartbeats, so missing
-// heartbeats prove no loss. A machine that delays this process delays local peers too.
+// heartbeats prove no loss. A machine that delays this process delays its other ranks too.
 type pauseClock struct {
 	beat time.Duration
 	last time.Time     // last tick
@@ -30,7 +30,8 @@ func (c *pauseClock) tick(now time.Time) (counts time.Duration) {
 	return liveness.Elapsed(since, c.beat)
 }
 
-// lateMillis returns the delay to send, rounded to beat/8 so that healthy ranks repeat a message.
+// lateMillis returns the delay of this process for its heartbeats, in ms, rounded to an eighth of
+// the interval so that ranks without delays repeat the same message.
 func (c *pauseClock) lateMillis() int64 {
 	eighth := max(1, c.beat/8)
 	return (c.late / eighth * eighth).Milliseconds()
@@ -62,7 +63,7 @@ func (r *rhythm) heard(now time.Time) {
 
 // early returns the silence that proves the loss of a process that does not run: the median of the
 // intervals and several times their spread, at least leastEarly; 0 before an estimate. The spread
-// is the largest distance from the median, because rare long intervals are the ones to survive.
+// is the largest distance from the median, so that a rare long interval does not count as a loss.
 func (r *rhythm) early() time.Duration {
 	if len(r.gaps) < fewGaps {
 		return 0
@@ -82,8 +83,8 @@ func (c *Coordinator) heard(s *memberState, now time.Time, late time.Duration) {
 	}
 }
 
-// graceFactor is the multiple of DeadAfter until silence on the control connection alone proves a
-// loss: links to the coordinator may be cut for 15 s, and TCP needs as long again to recover.
+// graceFactor is the multiple of DeadAfter after which silence on the control connection is always
+// a loss: links to the coordinator may be cut for 15 s, and TCP needs as long again to recover.
 const graceFactor = 3
 
 // observation describes a peer at the limit of silence.
@@ -98,11 +99,11 @@ type observation struct {
 
 // decide reports whether a silent peer is lost, with the reason in either case. While data links
 // work, only the control connection may be silent.
-//   - Data that other ranks received later than half the limit after the peer's last heartbeat
-//     prove that the peer was alive: a step needs all members.
-//   - If all of several peers are silent, this end is cut off.
+//   - If other ranks still received data later than half the limit after the peer's last heartbeat,
+//     the peer was alive, because a step needs all members.
+//   - If all of several peers are silent, this process itself is cut off.
 //
-// Both reasons excuse the peer for at most graceFactor times the limit.
+// In both cases the peer is not lost before graceFactor times the limit.
 func (q observation) decide() (lost bool, why string) {
 	sign := func(limit time.Duration) string {
 		return "no sign of life for " + quantity.Duration(limit)

@@ -11,8 +11,8 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// Members report their ends over the control connection, so that the coordinator's process can
-// report a failure once, for all ranks that end because of the failure.
+// Members report why they end over the control connection, so that the coordinator's process can
+// report a failure once, for all ranks that end because of it.
 
 // failedPrefix is the prefix of a reason that the rank itself reported.
 const failedPrefix = "it failed: "
@@ -71,7 +71,7 @@ func IsVerdict(err error) bool {
 	return late || errors.As(err, &lost) || errors.As(err, &server) || errors.As(err, &missing) || errors.As(err, &conflict)
 }
 
-// note keeps a rank's report of its end. The caller holds mu.
+// note stores a rank's report of why it ends. The caller holds mu.
 func (c *Coordinator) note(rank int, m message) {
 	if !slices.ContainsFunc(c.ends, func(e failure.Exit) bool { return e.Rank == rank }) {
 		c.ends = append(c.ends, m.end(rank))

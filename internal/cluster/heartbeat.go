@@ -9,8 +9,9 @@ import (
 	"github.com/ringo-ml/ringo/transport"
 )
 
-// sendHeartbeat sends this rank's status once per heartbeat and detects a silent coordinator.
-// Silence is counted by a pauseClock, so that a process that was stopped for a while can continue.
+// sendHeartbeat sends this rank's status once per heartbeat and detects a silent coordinator. A
+// pauseClock counts the silence, so that a process that was stopped for a while does not blame the
+// coordinator.
 func (m *Member) sendHeartbeat() {
 	own := pauseClock{beat: m.cfg.Times.Heartbeat, last: time.Now()}
 	t := time.NewTicker(m.cfg.Times.Heartbeat)
@@ -57,9 +58,9 @@ func oneIf(is bool) int {
 	return 0
 }
 
-// outlives reports whether this rank continues with a silent coordinator: a launcher on this host
-// with an open connection. The system closes the connection of a dead process, so the launcher is
-// stopped or waiting for a core, and may resume.
+// outlives reports whether this rank continues with a silent coordinator. It does if the
+// coordinator is a launcher on this host with an open connection: the system would close the
+// connection of a dead process, so the launcher is stopped or waits for a core, and may continue.
 func (m *Member) outlives() bool {
 	select {
 	case <-m.ready:

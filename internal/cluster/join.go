@@ -43,7 +43,7 @@ func (c *Coordinator) accept() {
 	}
 }
 
-// admit performs the handshake of a connection and assigns a seat.
+// admit performs the handshake of a connection and makes its rank a member.
 func (c *Coordinator) admit(s *transport.PendingConn, who transport.Credentials) {
 	ctx, cancel := context.WithTimeout(c.ctx, handshakeTimeout)
 	defer cancel()

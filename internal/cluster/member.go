@@ -23,8 +23,7 @@ type MemberConfig struct {
 	Rendezvous string
 	// Ticket is the job's secret, equal to the coordinator's.
 	Ticket transport.Ticket
-	// TLS selects the encrypted connections, equal on all ranks. Zero means connections between
-	// hosts.
+	// TLS selects the encrypted connections, equal on all ranks. Zero: those between hosts.
 	TLS transport.TLS
 	// Version is the program's version, equal to the coordinator's.
 	Version string
@@ -46,8 +45,8 @@ type MemberConfig struct {
 	// coordinator, which may not have published its address yet. An error fails the attempt; a
 	// *rendezvous.UnsafeError ends the attempts.
 	Look func() (rendezvous string, ticket transport.Ticket, err error)
-	// Report, if set, is called with one line if the rendezvous has an unknown name. Names of pods
-	// appear when the pods have started, in any order, so Join retries.
+	// Report, if set, receives one line if the host name of the rendezvous is unknown. Join then
+	// retries, because names of pods only exist when the pods have started.
 	Report func(line string)
 }
 
@@ -261,8 +260,8 @@ func (m *Member) LastHeartbeat() time.Time {
 }
 
 // Lost receives the reason for the job's end, once, and is then closed: a *transport.LostError
-// equal on every rank, a *MissingError, or an ErrNoCoordinator. After leaving in good order Lost
-// receives no reason. Err returns the reason to any number of callers.
+// equal on every rank, a *MissingError, or an ErrNoCoordinator. If this rank leaves without an
+// error, Lost is closed without a reason. Err returns the reason to any number of callers.
 func (m *Member) Lost() <-chan error { return m.lost }
 
 // Err returns the reason for the job's end, or nil.
@@ -272,8 +271,8 @@ func (m *Member) Err() error {
 	return m.err
 }
 
-// Verdict explains an error of the mesh. Verdict reports the rank accused by err to the
-// coordinator, waits at most wait for a verdict, and returns the verdict or else err.
+// Verdict returns the coordinator's decision about an error of the mesh. It reports the rank that
+// err names to the coordinator, waits at most wait for the decision, and returns it, or else err.
 func (m *Member) Verdict(err error, wait time.Duration) error {
 	if err == nil {
 		return nil
@@ -298,7 +297,8 @@ func (m *Member) SetStatus(text string) {
 	m.doing = text
 }
 
-// Report makes the coordinator report a line, once for all ranks with the line, without waiting.
+// Report makes the coordinator report a line to the user, once if several ranks send the same line.
+// It does not wait.
 func (m *Member) Report(line string) {
 	_ = m.ch.send(message{Kind: kindReport, Peer: -1, Reason: line}, answerTimeout) // if sending fails, the job is lost
 }

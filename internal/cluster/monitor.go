@@ -134,9 +134,9 @@ func (c *Coordinator) statuses() []Status {
 	return out
 }
 
-// Process sets the function that returns the processor time of rank's process, on this host. A
-// silent rank whose processor time grows waits for a processor, and gets up to four times
-// DeadAfter. Without growth for half of DeadAfter, the process is hung or stopped.
+// Process sets the function that returns the processor time of rank's process, on this host. While
+// a silent rank's processor time grows, its limit is four times DeadAfter, because the rank may
+// wait for a processor. Without growth for half of DeadAfter, the process hangs or is stopped.
 func (c *Coordinator) Process(rank int, used func() time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

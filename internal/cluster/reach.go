@@ -15,7 +15,8 @@ var errLoopbackDown = errors.New("the loopback interface of this host is down, o
 // errNoNetwork is the error of a host that reaches no other host.
 var errNoNetwork = errors.New("this host has no network: no interface but loopback is up and has an address: bring one up, or start all processes on this host")
 
-// isOwnName reports whether host, unlike an IP address or localhost, may differ on other hosts.
+// isOwnName reports whether host is a name that other hosts may resolve to another address, unlike
+// an IP address or localhost.
 func isOwnName(host string) bool {
 	lower := strings.ToLower(host)
 	address, _, _ := strings.Cut(host, "%") // without a zone
@@ -42,7 +43,8 @@ func onlyHere(ctx context.Context, rendezvous string) string {
 	return ""
 }
 
-// isOfName reports whether ip is like 127.0.1.1, a loopback address that only stands for a name.
+// isOfName reports whether ip is a loopback address such as 127.0.1.1, which some systems assign to
+// the host's name.
 func isOfName(ip net.IP) bool {
 	return ip.IsLoopback() && !ip.Equal(net.IPv4(127, 0, 0, 1)) && !ip.Equal(net.IPv6loopback)
 }

@@ -76,9 +76,10 @@ func (s Slow) stuck(long string) string {
 		cmp.Or(s.In, "an exchange"), s.waiting(), whom, long)
 }
 
-// FindSlow returns the ranks that have delayed other ranks for at least after, by rank; from stuck
-// on operations count as stuck. A waiting rank is not slow itself: FindSlow follows the chain of
-// waits to its root. Cost: O(N^2) for N ranks in the worst case, some microseconds for 64.
+// FindSlow returns the ranks that have delayed other ranks for at least after, by rank; an
+// operation that has waited for at least stuck counts as stuck. A rank that waits for another is
+// not slow: FindSlow follows the waits to a rank that does not wait. Cost: O(N^2) for N ranks in
+// the worst case, some microseconds for 64.
 func FindSlow(ranks []Status, after, stuck time.Duration) []Slow {
 	found := make([]*Slow, len(ranks))
 	for r, s := range ranks {
@@ -137,8 +138,8 @@ func circleOf(ranks []Status, r int) []int {
 	return members
 }
 
-// reporter formats the results of FindSlow: each rank immediately, then after twice the time, four
-// times and so on, to limit the output, and when its operation first counts as stuck.
+// reporter formats the results of FindSlow. It reports a rank immediately, then after twice the
+// time, four times and so on, to limit the output, and when its operation first counts as stuck.
 type reporter struct {
 	next map[int]due // time of the next report, by rank
 }

@@ -99,7 +99,8 @@ func (s *Stopper) await() {
 	}
 }
 
-// ask returns the number of started steps: no other step begins before the answer.
+// ask returns the number of steps that the rank has begun. From then on the rank begins no other
+// step until answer.
 func (s *Stopper) ask() (begun int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,8 +11,9 @@ import (
 
 // Backend is the store for rank 0's notice. The methods are safe for concurrent use.
 type Backend interface {
-	// Publish stores a notice atomically. An earlier notice is replaced once its process no longer
-	// listens, or is known to be gone. withdraw removes the notice, unless replaced.
+	// Publish stores a notice atomically. It replaces an earlier notice if its process no longer
+	// listens or has ended, and otherwise waits or fails. withdraw removes the notice, unless
+	// another has replaced it.
 	Publish(ctx context.Context, n Endpoint) (withdraw func(), err error)
 	// Lookup returns rank 0's notice for the job, or for any job if job is "". Lookup does not
 	// check that rank 0 is alive. Most errors are temporary.

@@ -18,8 +18,9 @@ type Finding struct {
 	Operation string `json:"what"`             // "allreduce of 4096 bytes by ring"
 	Bucket    string `json:"bucket,omitempty"` // "bucket 3 (fc.bias)"
 	Step      int64  `json:"step"`             // steps done before, -1: unknown; for a request, the request's step
-	// Request reports whether the finding is a request to a parameter server, not an operation: one
-	// that processes wait for or, if none waits, the last one of a killed process, in Within.
+	// Request reports whether the finding is a request to a parameter server instead of an
+	// operation: one that processes wait for or, if none waits, the last request of a killed
+	// process, which is then in Within.
 	Request bool `json:"request,omitempty"`
 	// Fault reports whether the finding is an error reported by ranks in a bucket, instead of an
 	// unfinished operation: Differ has each rank's report.
@@ -28,13 +29,13 @@ type Finding struct {
 	Differ []OperationOf `json:"differ,omitempty"`
 	// Missing are the ranks that had not begun the operation.
 	Missing []Activity `json:"missing,omitempty"`
-	// Waited are the ranks that waited in the operation for a peer that had not ended the
-	// operation, and Within the rest of the ranks in the operation.
+	// Waited are the ranks that waited in the operation for a rank that had not ended it. Within
+	// are the other ranks in the operation.
 	Waited []WaitingFor `json:"waited,omitempty"`
 	Within []Activity   `json:"within,omitempty"`
 	// Ended are the names of the ranks that had ended the operation.
 	Ended []string `json:"ended,omitempty"`
-	// Lost are the lost processes that ended the job, if not in any field above except Ended.
+	// Lost are the lost processes that ended the job, if in no field above or only in Ended.
 	Lost []LostProcess `json:"lost,omitempty"`
 }
 
@@ -182,9 +183,9 @@ func (f *Finding) look(b *File, members []int, did map[int]map[uint32]Entry, lat
 	return begun, open || len(f.Differ) > 0
 }
 
-// release removes from Waited each rank with a peer that had ended the operation, or its part as an
-// aggregation server: such a rank only had no time yet to receive. The ranks stay if all of them
-// failed and no other rank delayed the operation: then the peers' data were lost.
+// release removes from Waited each rank that waited for a rank, or an aggregation server, that had
+// ended its part: it only had no time yet to receive. If all such ranks failed and no other rank
+// delayed the operation, they stay, because the data were lost.
 func (f *Finding) release(b *File) {
 	var lost []WaitingFor
 	within := len(f.Within)
@@ -223,7 +224,7 @@ func (p *Process) killed() string {
 	return ""
 }
 
-// hasEnded reports whether the process had stopped working, independently of other processes.
+// hasEnded reports whether the process had stopped working, and not because of other processes.
 func (p *Process) hasEnded() bool {
 	return p.Lost || p.killed() != "" || strings.HasPrefix(p.ExitStatus, "stopped")
 }

@@ -22,8 +22,9 @@ func (l LostProcess) text() string {
 	return fmt.Sprintf("%s was lost, as %s found", l.Rank, strings.Join(l.By, ", "))
 }
 
-// blame adds lost processes to a finding about other processes: a rank that failed because of the
-// loss may have held back its last data, so the previous exchange is the first unfinished one.
+// blame adds lost processes to a finding about other processes. A rank that failed because of the
+// loss may not have sent its last data, so that the exchange before can be the first unfinished
+// one.
 func (b *File) blame(f *Finding) {
 	for _, l := range b.losses() {
 		if !f.mentions(l.Rank) {

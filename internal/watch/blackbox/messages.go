@@ -8,9 +8,9 @@ import (
 	"github.com/ringo-ml/ringo/internal/watch/record"
 )
 
-// An exchange can consist of operations of a group and of messages between two ranks, such as
-// sparse exchanges. Message numbers are known to two ranks only: operations show the differing
-// ranks, and messages show the activity of ranks before their next operation.
+// An exchange can consist of operations of a group and of messages between two ranks, as sparse
+// exchanges do. The number of a message is common to two ranks only: therefore operations show
+// which ranks differ, and messages show what a rank did before its next operation.
 
 // within returns a finding about messages, with the previous operation's bucket, if each rank that
 // had not begun f's operation was in a message after the previous operation; otherwise nil. If f is

@@ -32,8 +32,9 @@ func (b *File) place(tables bool, number int) int {
 	})
 }
 
-// waits returns the ranks' waits for parameter servers, and there for other ranks. A rank with an
-// answered request does not wait, even if recorded so: it was stopped before reading the answer.
+// waits returns the waits of ranks for parameter servers, and of parameter servers for ranks. A
+// rank with an answered request does not wait, even if its record says so: it was stopped before it
+// read the answer.
 func (b *File) waits() (out []wait) {
 	answered := map[asked]bool{} // answered, or the server itself recorded the awaited rank
 	for i := range b.Processes {
@@ -88,8 +89,8 @@ func numberOf(name string) (n int) {
 	return n
 }
 
-// stuck returns the finding for ranks that synchronize at parameter servers: the process that other
-// processes awaited and that awaited no process. nil means no wait.
+// stuck returns the finding for ranks that meet at parameter servers: the process that other
+// processes waited for and that did not wait itself. It is nil if no process waited.
 func (b *File) stuck() *Finding {
 	waits := b.waits()
 	if len(waits) == 0 {

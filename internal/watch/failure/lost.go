@@ -103,8 +103,9 @@ func (l LostProcess) String() string {
 	return strings.Join(parts, "; ") + l.lastLines()
 }
 
-// quotedBy reports whether a member's error repeats the lost process's error: a server that cannot
-// start refuses each rank with its error. A package name before the error is ignored.
+// quotedBy reports whether a member's error repeats the error of the lost process, as after a
+// server that cannot start, which sends its error to each rank. It ignores a package name before
+// the error.
 func (l LostProcess) quotedBy(e Exit) bool {
 	_, fault, prefixed := strings.Cut(l.Failed, ": ")
 	if !prefixed {
@@ -116,7 +117,7 @@ func (l LostProcess) quotedBy(e Exit) bool {
 // leastQuote is the minimum length of an error for a repetition to be no coincidence.
 const leastQuote = 20
 
-// cause returns the lost process that ended a member, followed through members in between.
+// cause returns the lost process that made a member end, directly or by way of other members.
 func (l LostProcess) cause(e Exit) string {
 	for range l.Affected {
 		i := slices.IndexFunc(l.Affected, func(o Exit) bool { return o.called() == e.Cause && o.Cause != "" })
@@ -211,7 +212,7 @@ func (p Position) beyond(common Position) string {
 	return p.String()
 }
 
-// group is a set of ends with a common key.
+// group is a set of ends of members with the same key.
 type group struct {
 	key  string
 	ends []Exit

@@ -69,7 +69,7 @@ func (w *follower) run(end <-chan struct{}) {
 	}
 }
 
-// look checks the current wait, and calls the less frequent updates when due.
+// look records the current wait, and calls usage and count when they are due.
 func (w *follower) look(now time.Time) {
 	if w.source.Waiting != nil {
 		if peer, ok := w.source.Waiting(); ok && peer >= 0 && peer < w.figures.size {

@@ -16,7 +16,8 @@ type Snapshot struct {
 	Identity Identity  // role in the job
 	Active   bool      // the process is still recording
 	Step     int64     // current step, -1 before the first
-	// Open are the events in progress, oldest first, and Dropped counts begins with a full table.
+	// Open are the events in progress, oldest first. Dropped counts events that were not recorded
+	// because the table of events in progress was full.
 	Open    []Event
 	Dropped uint64
 	// Operations and Phases are the last ended events, and OperationsEnded and PhasesEnded their

@@ -25,8 +25,9 @@ type OpRing struct {
 	next uint64                      // number of the next event
 }
 
-// Lane returns a free lane, or nil; no event can begin in a nil lane. The writer holds lock
-// whenever an event begins or ends. Readers take it, too: its holder must not read the Recorder.
+// Lane returns an unused lane for a writer, or nil if all are used; no event can begin in a nil
+// lane. The writer must hold lock when an event begins or ends. Readers lock it too: a holder must
+// therefore not read the Recorder.
 func (r *Recorder) Lane(lock sync.Locker) *OpRing {
 	if r == nil {
 		return nil

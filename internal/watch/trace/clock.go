@@ -8,7 +8,8 @@ import (
 
 // Each rank's clock counts from its recorder's start. The offset from rank 0's clock is estimated
 // as in NTP (Cristian 1989): by a round trip with rank 0's reading halfway. The error is at most
-// half the round trip, so the shortest of several counts. Two distant readings also give the drift.
+// half the round trip, so the shortest of several round trips is used. Two readings at different
+// times also give the drift of the clock.
 
 // pings is the number of round trips of an alignment.
 const pings = 32
