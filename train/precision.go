@@ -51,9 +51,9 @@ type precisionChoice struct {
 // minPrecisionGain is the smallest ratio of the times in fp32 and bf16 at which auto takes bf16.
 const minPrecisionGain = 1.05
 
-// choosePrecision chooses for Precision "auto": fp32 unless all ranks can multiply in bfloat16; then
+// choosePrecision chooses for Precision "auto": fp32 unless all ranks can multiply bfloat16; then
 // the checkpoint's precision, or else by a measurement of rank 0. missing is an obstacle other than
-// the processor, or "". All ranks call it. A rank's replicas all use the choice of the first one.
+// the processor, or "". All ranks call it. A rank's replicas all use its first choice.
 func (r *Replica) choosePrecision(cfg Config, missing string, measure func(k *simd.Kernels) precisionChoice) error {
 	if r.choice.Note != "" {
 		return nil
