@@ -77,7 +77,7 @@ func TestWhatIsNamedExists(t *testing.T) {
 			known[name] = true
 		}
 	})
-	others := []string{"long", "ntasks", "nodes", "nproc-per-node", "no-python", "logdir", "hostfile", "cflags", "libs", "asan", "symbols", "valgrind", "starts", "redirects", "tee", "log", "from-file", "system-site-packages", "ignore-scripts", "check", "device", "quiet"} // of python3 -m venv and -m ringo.torch.part, npm, kubectl, zstd, srun, torchrun, TensorBoard, mpirun, pkg-config, capi/build.sh and capi/test.sh
+	others := []string{"long", "ntasks", "nodes", "nproc-per-node", "no-python", "logdir", "hostfile", "cflags", "libs", "asan", "symbols", "valgrind", "starts", "redirects", "tee", "log", "from-file", "system-site-packages", "ignore-scripts", "check", "device", "quiet", "max-restarts", "monitor"} // of python3 -m venv and -m ringo.torch.part, npm, kubectl, zstd, srun, torchrun, TensorBoard, mpirun, pkg-config, capi/build.sh and capi/test.sh
 	commands, flags := 0, 0
 	for file, texts := range mentions(t) {
 		for _, text := range texts {
