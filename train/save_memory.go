@@ -108,7 +108,7 @@ func (s *saver) snapshot(p position) error {
 	if s.job.Rank() != 0 {
 		err = s.sendLocal()
 	} else if err = n.write(state); err == nil {
-		if n.plan(time.Since(start).Seconds(), s.recentStep()) {
+		if len(s.reports.stepS) > 0 && n.plan(time.Since(start).Seconds(), s.recentStep()) {
 			s.remark(s.epochOf(p), "%s every %s: %s %% of the time", snapshot.Name, quantity.Count(n.every, "step"), quantity.FloatDigits(100*n.share, 1))
 		}
 		next[0] = int64(s.runStep(p) + cmp.Or(n.memory.Steps, n.every))

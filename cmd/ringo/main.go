@@ -154,7 +154,7 @@ func launched() bool {
 func outcome(ctx context.Context, err error) (status int, text string) {
 	var death *launch.LostProcessError
 	switch name := signalled(ctx, err); {
-	case err == nil || errors.As(err, new(*cluster.RejoinError)): // a rank that leaves
+	case err == nil || ctx.Err() == nil && errors.As(err, new(*cluster.RejoinError)): // it leaves
 		return 0, ""
 	case name != "":
 		return statusOf(name), signalledText(name, err)

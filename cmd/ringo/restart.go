@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -112,7 +113,7 @@ func named(losses []*launch.LostProcessError) (out []string) {
 			out = append(out, fmt.Sprintf("%s leaves (%s)", l.Name, l.Leaves))
 			continue
 		}
-		out = append(out, fmt.Sprintf("%s is lost (%s)", l.Name, l.ExitStatus))
+		out = append(out, fmt.Sprintf("%s is lost (%s)", l.Name, cmp.Or(l.ExitStatus, l.Failed)))
 	}
 	return out
 }

@@ -36,6 +36,9 @@ type signalError struct{ name string }
 // Error names the signal.
 func (e *signalError) Error() string { return "interrupted by " + e.name }
 
+// Is reports that the end of the context was requested.
+func (e *signalError) Is(target error) bool { return target == context.Canceled }
+
 func statusOf(name string) int {
 	if n := unix.SignalNum(name); n > 0 {
 		return 128 + int(n)
@@ -137,6 +140,9 @@ func (s *signals) stopsJob(job *ringo.Job, report func(line string)) {
 		at, err := job.Stop(name)
 		if err != nil {
 			return false
+		}
+		if at.Step == 0 { // the rank will leave alone
+			return true
 		}
 		report(launch.StopLine(at, lastSave))
 		time.AfterFunc(lastSave, func() { s.cancel(&signalError{name}) })

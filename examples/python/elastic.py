@@ -62,14 +62,16 @@ if args.checkpoint and os.path.exists(args.checkpoint):
     parameters, state, step = torch.load(args.checkpoint)
     model.load_state_dict(parameters)
     optimizer.load_state_dict(state)
-ddp, step = shared(model, optimizer, step)
+ddp = None
 while step < args.steps:
     try:
+        if ddp is None:
+            ddp, step = shared(model, optimizer, step)
         train_step(ddp, optimizer, step)
         step += 1
     except RuntimeError:
         if args.backend != "ringo":
             raise
         ringo.torch.reform()
-        ddp, step = shared(model, optimizer, step)
+        ddp = None
 dist.destroy_process_group()

@@ -120,6 +120,7 @@ type memberState struct {
 	reached  net.IP            // address of this host as dialed by the rank; nil: unknown
 	status   message           // last message of kindStatus
 	last     string            // last operation before leaving
+	stopped  bool              // has left because all ranks stop
 	at       time.Time         // arrival time of status
 	detector liveness.Detector // silence since the last message
 	rhythm   rhythm

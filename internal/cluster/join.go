@@ -240,7 +240,7 @@ func (c *Coordinator) handle(rank int, m message) {
 		c.stopHeard(rank, m)
 	case kindLeave:
 		if s.state == seatJoined {
-			s.state, s.last = seatLeft, m.In
+			s.state, s.last, s.stopped = seatLeft, m.In, m.Stopped
 			c.leftEarly(rank)
 			c.leftToRejoin()
 		}

@@ -355,7 +355,10 @@ func (m *Member) Fail(err error) (told bool) {
 // ended, and releases all resources. Leave returns when the coordinator has confirmed, or after 2
 // s. If another rank waits for this rank, the job then ends, because this rank ended early.
 func (m *Member) Leave(last string) error {
-	m.depart(message{Kind: kindLeave, Peer: -1, In: last})
+	m.mu.Lock()
+	s := m.stopper
+	m.mu.Unlock()
+	m.depart(message{Kind: kindLeave, Peer: -1, In: last, Stopped: s.hasStopped()})
 	m.leaving.Do(func() {
 		close(m.closing)
 		_ = m.ch.close()

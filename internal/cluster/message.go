@@ -30,7 +30,7 @@ const (
 	kindSuspect kind = "suspect" // Peer seems lost: Reason, TimedOut; In: operation of this rank, if Peer has left in good order
 	kindFailed  kind = "failed"  // the rank ends because of Reason; Peer: blamed rank, or -1; TimedOut, Cause, Where, Bucket, Stopped; Addr: address of the blamed process Cause outside the mesh
 	kindReport  kind = "report"  // line for the user, in Reason
-	kindLeave   kind = "leave"   // orderly end; In: last operation
+	kindLeave   kind = "leave"   // orderly end; In: last operation; Stopped: because all ranks stop
 
 	kindStoppable kind = "stoppable" // the rank can stop after any step, and saves the run at Reason
 	kindBegun     kind = "begun"     // reply to stop: the rank has begun Step steps, and waits
@@ -74,7 +74,7 @@ type message struct {
 	Cause      string   `json:"cause,omitempty"`
 	Where      string   `json:"where,omitempty"`
 	Bucket     string   `json:"bucket,omitempty"`
-	Stopped    bool     `json:"stopped,omitempty"` // the rank's context was cancelled
+	Stopped    bool     `json:"stopped,omitempty"` // the rank was cancelled, or all stop
 
 	Settings setting.Values        `json:"settings,omitempty"`
 	Disagree setting.Disagreements `json:"disagree,omitempty"`

@@ -55,6 +55,7 @@ type Stopper struct {
 	requested chan struct{} // nil: no request; closed with the answer
 	lastStep  int64         // answer: number of steps of all ranks
 	end       error         // answer: *StoppedError or *RejoinError
+	stopped   bool          // Begin has returned end
 	broken    error         // error instead of the answer
 }
 
@@ -78,11 +79,22 @@ func (s *Stopper) BeginMany(done, steps int64) error {
 			return s.broken
 		}
 		if done >= s.lastStep {
+			s.stopped = true
 			return s.end
 		}
 	}
 	s.begun = max(s.begun, done+steps)
 	return nil
+}
+
+// hasStopped reports whether Begin has returned the error that all ranks stop.
+func (s *Stopper) hasStopped() bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopped
 }
 
 // await waits for the answer. The caller holds mu; await releases mu while waiting.
@@ -242,13 +254,14 @@ func (c *Coordinator) Rejoin() bool {
 	return c.halt.rejoin
 }
 
-// Rejoined returns a channel that is closed when all ranks have left because of Rejoin.
+// Rejoined returns a channel that is closed when all ranks have left because of Rejoin. It stays
+// open if they had begun their last step before, and end.
 func (c *Coordinator) Rejoined() <-chan struct{} { return c.halt.left }
 
 // leftToRejoin closes the channel of Rejoined. The caller holds mu.
 func (c *Coordinator) leftToRejoin() {
 	for r := range c.trainers() {
-		if !c.halt.rejoin || c.members[r].state != seatLeft {
+		if !c.halt.rejoin || c.members[r].state != seatLeft || !c.members[r].stopped {
 			return
 		}
 	}

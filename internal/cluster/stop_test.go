@@ -235,3 +235,31 @@ func TestRejoin(t *testing.T) {
 		}
 	})
 }
+
+// TestRejoinAfterTheLastStep wants ranks that end after their last step, and not because of Rejoin,
+// to end the job.
+func TestRejoinAfterTheLastStep(t *testing.T) {
+	play(t, 2, func(t *testing.T, s *scene) {
+		for _, m := range s.members {
+			stopper := NewStopper("x", 0)
+			m.Stoppable(stopper)
+			if err := stopper.Begin(0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if !s.Rejoin() {
+			t.Fatal("the ranks cannot leave")
+		}
+		synctest.Wait()
+		for _, m := range s.members {
+			m.Leave("")
+		}
+		synctest.Wait()
+		select {
+		case <-s.Rejoined():
+			t.Error("ranks that have finished join again")
+		default:
+		}
+	})
+}

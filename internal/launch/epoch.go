@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringo-ml/ringo/internal/cluster"
 	"github.com/ringo-ml/ringo/internal/placement"
+	"github.com/ringo-ml/ringo/internal/watch/failure"
 	"github.com/ringo-ml/ringo/transport"
 )
 
@@ -91,7 +92,8 @@ func (j *job) continues() bool {
 	if len(e.losses) == 0 {
 		e.lostAt = time.Now()
 	}
-	if j.lostProcess(p, lost.Reason).Failed != "" {
+	cancelled := func(x failure.Exit) bool { return x.Rank == p.number && x.Stopped } // by a signal
+	if j.lostProcess(p, lost.Reason).Failed != "" && !slices.ContainsFunc(j.ends(), cancelled) {
 		return false // the error would come again
 	}
 	if !p.gone {
@@ -136,16 +138,16 @@ func (j *job) nextEpoch(p *process, why string) bool {
 	return ok && j.fault == nil
 }
 
-// lead makes a rank that has the job's state the next rank 0: one that has been a rank for the
-// longest time. The result is false if no rank has been in a complete epoch.
+// lead makes a rank that has the job's state the next rank 0: the oldest that has been in a
+// complete epoch. The result is false if there is none.
 func (j *job) lead(from []int) bool {
 	lead := -1
 	for at, was := range from {
-		if was >= 0 && (lead < 0 || j.procs[was].restarts < j.procs[from[lead]].restarts) {
+		if was >= 0 && j.procs[was].informed && (lead < 0 || j.procs[was].restarts < j.procs[from[lead]].restarts) {
 			lead = at
 		}
 	}
-	if e := &j.epoch; lead < 0 || max(j.procs[from[lead]].restarts, 1) == e.number && e.complete != nil {
+	if lead < 0 {
 		return false
 	}
 	from[0], from[lead] = from[lead], from[0]
@@ -183,7 +185,10 @@ func (j *job) changeMembers() {
 		j.told(why)
 	case why == "":
 	default:
-		if e.ending = j.coordinator.Rejoin(); !e.ending {
+		j.placing.Lock()
+		e.ending = j.coordinator.Rejoin()
+		j.placing.Unlock()
+		if !e.ending {
 			j.change.Reset(changePause)
 		}
 	}
@@ -200,7 +205,10 @@ func (j *job) rejoin() {
 		j.epoch.lostAt = time.Now()
 	}
 	if why, all := j.departing(); all {
-		j.told(why) // new processes save the run
+		for _, p := range j.procs {
+			p.leaves = "" // the same processes join again, and save the run
+		}
+		j.told(why)
 	}
 	if !j.nextEpoch(nil, "") {
 		j.fault = cmp.Or(j.fault, errors.New("launch: the job cannot continue with other ranks"))
@@ -289,6 +297,9 @@ func (j *job) move(p *process, rank int, rebind bool) {
 func (j *job) joined() {
 	e := &j.epoch
 	e.complete = nil
+	for _, p := range j.procs {
+		p.informed = true
+	}
 	for _, c := range e.former {
 		j.closing.Go(func() { _ = c.Close() })
 	}
@@ -300,13 +311,21 @@ func (j *job) joined() {
 
 // replaceLate kills processes that do not leave the epoch before, such as during the loading of
 // data, and ends the job if a lost process cannot be killed. With Config.Stateful late processes
-// end the job after Times.Join: a new process would not have their state.
+// end the job after Times.Join, also if no rank has joined: a new process would not have their
+// state.
 func (j *job) replaceLate() {
 	e := &j.epoch
 	if !e.killedAt.IsZero() && time.Since(e.killedAt) > giveUp {
 		j.next.hurry()
 	}
-	if j.cfg.Stateful || len(e.losses) == 0 || j.verdict() != nil || time.Since(e.began) < j.cfg.Grace {
+	if len(e.losses) == 0 || e.complete == nil || j.verdict() != nil || time.Since(e.began) < j.cfg.Grace {
+		return
+	}
+	if j.cfg.Stateful {
+		if wait := j.cfg.Times.Join + giveUp; time.Since(e.began) > wait && !j.next.begun() {
+			j.fault = fmt.Errorf("launch: the ranks have not joined again within %v", wait)
+			j.next.hurry()
+		}
 		return
 	}
 	j.placing.Lock()

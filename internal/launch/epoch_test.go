@@ -66,24 +66,23 @@ func checkPlaces(t *testing.T, size, least int, present, next []int) {
 
 // TestLead wants a rank with the state as the next rank 0, and no next epoch without such a rank.
 func TestLead(t *testing.T) {
-	none, complete := make(chan struct{}), (<-chan struct{})(nil)
 	for _, c := range []struct {
-		began      []int // epoch of each process's start; 0: the job's start
-		epoch      int
-		complete   <-chan struct{}
-		from, want []int // nil: the job ends
+		began      []int  // epoch of each process's start; 0: the job's start
+		informed   []bool // the process has been in a complete epoch
+		from, want []int  // nil: the job ends
 	}{
-		{[]int{0, 0, 0}, 1, complete, []int{0, 2}, []int{0, 2}},
-		{[]int{0, 0}, 1, complete, []int{-1, 1}, []int{1, -1}},
-		{[]int{0, 0}, 1, none, []int{-1, 1}, nil}, // lost at the start
-		{[]int{2, 0, 0}, 2, none, []int{0, 1}, []int{1, 0}},
-		{[]int{2, 0}, 2, none, []int{0, -1}, nil},
-		{[]int{2, 0}, 2, complete, []int{0, -1}, []int{0, -1}},
-		{[]int{0, 0}, 3, complete, []int{-1, -1}, nil},
+		{[]int{0, 0, 0}, []bool{true, true, true}, []int{0, 2}, []int{0, 2}},
+		{[]int{0, 0}, []bool{true, true}, []int{-1, 1}, []int{1, -1}},
+		{[]int{0, 0}, []bool{false, false}, []int{-1, 1}, nil}, // lost at the start
+		{[]int{2, 0, 0}, []bool{false, true, true}, []int{0, 1}, []int{1, 0}},
+		{[]int{2, 0}, []bool{false, true}, []int{0, -1}, nil},
+		{[]int{2, 0}, []bool{true, true}, []int{0, -1}, []int{0, -1}},
+		{[]int{3, 2, 0}, []bool{false, false, true}, []int{-1, 1, -1}, nil}, // 1 is not informed
+		{[]int{0, 0}, []bool{true, true}, []int{-1, -1}, nil},
 	} {
-		j := &job{epoch: epoch{number: c.epoch, complete: c.complete}}
-		for _, at := range c.began {
-			j.procs = append(j.procs, &process{restarts: at})
+		j := new(job)
+		for i, at := range c.began {
+			j.procs = append(j.procs, &process{restarts: at, informed: c.informed[i]})
 		}
 		if from := slices.Clone(c.from); j.lead(from) != (c.want != nil) || c.want != nil && !slices.Equal(from, c.want) {
 			t.Errorf("%+v: %v", c, from)

@@ -299,7 +299,7 @@ func (j *job) judge(p *process) {
 		j.coordinator.MarkEnded(p.number)
 	case !j.epoch.ending && j.stopped(p):
 		p.stopped = true
-	case (!p.role.isMain || j.cfg.MinRanks > 0) && j.coordinator.HasLeft(p.number) && !j.epoch.ending: // not needed any more
+	case (!p.role.isMain || j.cfg.MinRanks > 0 && !j.cfg.Stateful) && j.coordinator.HasLeft(p.number) && !j.epoch.ending:
 		p.continuedWithout = true
 		j.cfg.Report(p.loss() + "; it had already left the job, which does not need it")
 	default:

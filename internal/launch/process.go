@@ -52,6 +52,7 @@ type process struct {
 	gone             bool   // ended and judged; job.placing is held, as for past and late
 	past             bool   // without a place in the present epoch
 	late             bool   // killed because it has not joined again
+	informed         bool   // has been in a complete epoch, so that it has the job's state
 	leaves           string // signal that asks a rank to leave the job; "": none
 
 	memoryLack func() string // returns the reason of a kill for lack of memory, or ""; nil: unknown

@@ -21,7 +21,7 @@ func (j *job) told(name string) {
 	if j.stopRequest == nil { // else the ranks have agreed, after a signal to one of them
 		j.stopRequest = &cluster.StoppedError{Reason: name, Step: -1}
 	}
-	if j.epoch.ending || len(j.epoch.losses) > 0 {
+	if j.epoch.ending || len(j.epoch.losses) > 0 && !j.cfg.Stateful {
 		j.late.Reset(j.cfg.StopWithin) // changeMembers stops the ranks of the next epoch
 		j.change.Reset(changePause)
 		return

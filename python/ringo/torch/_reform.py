@@ -18,12 +18,15 @@ _log = logging.getLogger("ringo.torch")
 def reform() -> None:
     """Makes the process group anew after the loss of a rank, in a job of `ringo run --np N --min-np M`:
 
+        ddp = None
         while step < steps:
             try:
+                if ddp is None:
+                    ddp, step = shared(model, optimizer, step)
                 step = train(ddp, optimizer, step)
             except RuntimeError:               # of DDP, or ringo.LostError of an operation
                 ringo.torch.reform()
-                ddp, step = shared(model, optimizer, step)
+                ddp = None                     # shared is in try, because another rank may be lost meanwhile
 
     shared wraps the model in a new DistributedDataParallel, which sends the parameters of rank 0, and sends rank 0's state of the optimizer
     and its step by broadcast_object_list. The program calls it at its start, too: with M ranks a new process replaces the lost rank, and gets its

@@ -27,6 +27,13 @@ for step in range(3):
     dist.all_reduce(torch.ones(3))
 """
 
+FAILS = """
+import sys, torch.distributed as dist, ringo.torch
+dist.init_process_group("ringo")
+dist.destroy_process_group()
+sys.exit(3)
+"""
+
 ALONE = """
 import torch, torch.distributed as dist, ringo.torch
 for want in ("no process group of `ringo run`", "no rank of this job is lost"):
@@ -88,6 +95,11 @@ class Reform(unittest.TestCase):
         self.assertIn("ringo: rank 1 is lost: killed by signal 9 (SIGKILL)", done.stdout)
         self.assertIn("a program continues by ringo.torch.reform", done.stdout)
         self.assertLess(time.monotonic() - begin, 60)
+
+    def test_a_failure_after_the_group_fails_the_job(self) -> None:
+        done = run("ringo", "run", "--np", "2", "--min-np", "1", "--", sys.executable, "-c", FAILS)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("exit status 3", done.stdout)
 
     def test_reform_needs_a_lost_rank(self) -> None:
         for launcher in (), ("ringo", "run", "--np", "1", "--"):
