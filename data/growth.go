@@ -170,7 +170,11 @@ func (s *Dataset) CheckGrowth(before *Digest, other bool) (lines []string, err e
 		replaced, err := s.replaces(before, train)
 		return append(lines, replaced...), err
 	case len(faults) > 0:
-		return nil, fmt.Errorf("%s: append new rows after the earlier ones, name another file, or begin another run with --init-from", strings.Join(faults, "; "))
+		remedy := "append new rows after the earlier ones, name another file"
+		if before.Train.Set || before.Eval.Set {
+			remedy = "restore them (data.train-limit and data.eval-limit select other images after additions)"
+		}
+		return nil, fmt.Errorf("%s: %s, or begin another run with --init-from", strings.Join(faults, "; "), remedy)
 	}
 	if more != [2]int{} {
 		lines = append(lines, fmt.Sprintf("new samples: %s to train on, %s to evaluate on; the %s and %s of the checkpoint are unchanged",
@@ -232,7 +236,8 @@ func (s *Dataset) replaces(before *Digest, train *changedSamples) ([]string, err
 	if before.Train.Per == 1 {
 		trained, kept = among(now[1], before.Train.Sum), among(before.Train.Sum, now[0])
 	}
-	equal := 0. // share of samples that are equal to others by chance, as rows of few different values
+	// equal is the share of samples that are equal to others by chance.
+	equal := float64(among(now[1], now[0])) / float64(max(1, len(now[1])))
 	if per == 1 {
 		equal = float64(among(before.Eval.Sum, before.Train.Sum)) / float64(max(1, n))
 	}
@@ -243,7 +248,7 @@ func (s *Dataset) replaces(before *Digest, train *changedSamples) ([]string, err
 		return nil, fmt.Errorf("%d of the %d samples that the checkpoint's run held out for evaluation are training samples here: %s", held, n, remedy)
 	case trained > most(len(now[1])):
 		return nil, fmt.Errorf("%d of the %d evaluation samples were training samples of the checkpoint's run: %s", trained, len(now[1]), remedy)
-	case train != nil && (kept > max(train.n/2, most(train.n)) || train.sums*train.per < train.n/10):
+	case train != nil && (kept > max(train.n/2, most(train.n)) || equal < 0.5 && train.sums*train.per < train.n/10):
 		return nil, fmt.Errorf("%s, but %s of these are here: a file of another name has either only later rows, or all earlier rows unchanged and further ones after them; begin another run with --init-from",
 			train.text(s.rows), quantity.Group(max(kept, train.n-train.sums*train.per)))
 	}
@@ -255,8 +260,8 @@ func (s *Dataset) replaces(before *Digest, train *changedSamples) ([]string, err
 	switch {
 	case held > most(n):
 		text += fmt.Sprintf("; %s that were held out before are training samples now", quantity.Group(held))
-	case per > 1:
-		text += "; too many for a search for samples that were held out or trained on before"
+	case per > 1 || s.Train == nil:
+		text += "; too many, or a stream: not compared with the samples that were held out or trained on before"
 	}
 	return []string{text}, nil
 }
@@ -271,15 +276,16 @@ func (s *Dataset) sums() (now [2][]uint32, err error) {
 	return now, err
 }
 
-// among returns the number of different checksums that are also in others.
-func among(sums, others []uint32) int {
-	rest := map[uint32]bool{}
-	for _, sum := range sums {
-		rest[sum] = true
-	}
-	n := len(rest)
+// among returns the number of checksums that are also in others.
+func among(sums, others []uint32) (n int) {
+	has := map[uint32]bool{}
 	for _, sum := range others {
-		delete(rest, sum)
+		has[sum] = true
 	}
-	return n - len(rest)
+	for _, sum := range sums {
+		if has[sum] {
+			n++
+		}
+	}
+	return n
 }

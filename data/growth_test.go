@@ -99,7 +99,8 @@ func TestDigestOfBlocks(t *testing.T) {
 			s.Values[changed] = -1
 		}
 		m := &memory{Shape{Values: []int{1}, Targets: 1}, Batch{N: n, Values: s.Values, Targets: s.Targets}}
-		return &Dataset{Name: "table", Train: m, Eval: Head(m, 10)}
+		other := &memory{m.shape, Batch{N: 10, Values: []float32{-2, -3, -4, -5, -6, -7, -8, -9, -10, -11}, Targets: make([]float32, 10)}}
+		return &Dataset{Name: "table", Train: m, Eval: other}
 	}
 	before := saved(t, set(n, -1))
 	if before.Train.Per != 2 || before.Eval.Per != 1 {

@@ -29,6 +29,9 @@ type plain struct {
 }
 
 func (p *plain) write(block []byte) error {
+	if len(block) == 0 {
+		return nil
+	}
 	p.begin(block)
 	_, err := p.to.Write(block)
 	return err

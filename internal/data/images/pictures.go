@@ -1,7 +1,6 @@
 package images
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,8 +11,7 @@ import (
 // IsUndivided reports whether a folder has classes of images, and no part for evaluation.
 func IsUndivided(dir string) bool {
 	return isTree(dir) && !slices.ContainsFunc(datafile.EvalParts(), func(part string) bool {
-		_, err := os.Stat(filepath.Join(dir, part))
-		return err == nil
+		return len(classFolders(filepath.Join(dir, part))) > 0
 	})
 }
 

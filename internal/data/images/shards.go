@@ -53,10 +53,14 @@ func ShardNames(pattern string) ([]string, error) {
 		if _, err := pathname.Check(name); err != nil {
 			return nil, err
 		}
-		if named[filepath.Clean(name)] {
+		same, err := filepath.Abs(name)
+		if err != nil {
+			return nil, err
+		}
+		if named[same] {
 			return nil, fmt.Errorf("%s: the pattern names the shard twice, which would train on samples that are held out: name it once", name)
 		}
-		named[filepath.Clean(name)] = true
+		named[same] = true
 		if !strings.EqualFold(filepath.Ext(name), ".tar") {
 			return nil, fmt.Errorf("%s: want shards that end in .tar, which are not compressed: images in them are", name)
 		}
