@@ -78,9 +78,9 @@ func (e *earlyRows) some(ids []int32, values []float32, dim int, marked bool) ([
 	return e.ids, e.values
 }
 
-// pushEarly pushes final gradients of tables by keys before the results of the last micro-batch
-// arrive. It does so in bsp only, where servers add up the pushes of a step, and not for a table
-// that counts shows and clicks, which travel with the whole row.
+// pushEarly pushes those gradients of keyed tables to which the last micro-batch adds nothing,
+// before its results arrive. It is for bsp only, where servers add up the pushes of a step, and for
+// tables without counts of shows and clicks: a push of a row has its counts of the whole step.
 func (f *heterParams) pushEarly() error {
 	for i, t := range f.replica.Params.Tables() {
 		if t.Slots == nil || f.trainer.Counts(i) {

@@ -34,14 +34,17 @@ func timeDevice(d heter.Device, cut *heter.Cut, n int) [2]time.Duration {
 // checkPrecision makes auto's choice by the times of the first remaining heter-trainer, and returns
 // an error for heter-trainers that lack the precision. The call is collective.
 func (f *heterParams) checkPrecision(c Config) error {
-	missing, times, timed := "", [2]time.Duration{}, 0
-	for i, p := range f.heters.Precisions() {
+	missing, times := "", [2]time.Duration{}
+	all, timed := f.heters.Precisions(), -1
+	for i, p := range all {
 		switch {
 		case p == nil: // lost
 		case !p.BF16:
 			missing = fmt.Sprintf("heter-trainer %d has no products of bfloat16", i)
-		case times[0] == 0:
+		case timed < 0:
 			times, timed = p.Times, i
+		case p.AMX != all[timed].AMX: // either may compute a micro-batch
+			missing = fmt.Sprintf("one of the heter-trainers %d and %d multiplies bfloat16 by AMX, the other by AVX512-BF16, with other bits", timed, i)
 		}
 	}
 	if c.Precision == auto {

@@ -44,8 +44,9 @@ type Device interface {
 
 // Precision describes the precisions of a device, which MicroBatch.BF16 selects.
 type Precision struct {
-	// BF16 reports that the device has products of bfloat16.
-	BF16 bool
+	// BF16 reports that the device has products of bfloat16, and AMX that they are computed by AMX,
+	// which has other bits than AVX512-BF16.
+	BF16, AMX bool
 	// Times are measured times of a micro-batch in fp32 and in bf16, 0 without a measurement.
 	Times [2]time.Duration
 }
@@ -148,8 +149,8 @@ func (d *CPU) tape(bf16 bool) (_ *nn.Tape, err error) {
 
 // Precision returns the precisions of this processor, and the times of SetTimes.
 func (d *CPU) Precision() Precision {
-	_, err := simd.BF16()
-	return Precision{BF16: err == nil, Times: d.times}
+	k, err := simd.BF16()
+	return Precision{BF16: err == nil, AMX: err == nil && k.Name() == "amx-bf16", Times: d.times}
 }
 
 // SetTimes sets the times of Precision, and discards the gradients and the memory of their Runs.

@@ -95,6 +95,7 @@ type Client struct {
 	step  atomic.Uint64 // current step, from 1
 
 	begun  atomic.Bool   // sendLoop runs
+	bf16   atomic.Bool   // a micro-batch was in bfloat16
 	posted chan struct{} // closed when sendLoop has ended
 
 	mu        sync.Mutex

@@ -165,6 +165,9 @@ func (c *Client) try(ctx context.Context, i int, addr string, late bool) (*link,
 	if w := c.welcome; err == nil && w.Values > 0 && (k.welcome.Values != w.Values || k.welcome.State != w.State) {
 		err = message.Malformed("a state of %d values, %d with the optimizer's, that of others has %d and %d: give all the same settings", k.welcome.Values, k.welcome.State, w.Values, w.State)
 	}
+	if w, p := c.welcome.Precision, k.welcome.Precision; err == nil && late && c.bf16.Load() && (!p.BF16 || p.AMX != w.AMX) {
+		err = message.Malformed("no products of bfloat16 with the bits of other heter-trainers (AVX512-BF16 and AMX differ): start it on a host with the same processor")
+	}
 	if err != nil {
 		l.Close()
 		k.view.Close()

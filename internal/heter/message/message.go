@@ -194,7 +194,7 @@ func asNumber(is bool) int {
 //	36     16    ShmSocket
 //	52     16    Key
 //	68     4     Start
-//	72     4     Precision.BF16, 0 or 1
+//	72     4     Precision: 0: without BF16, 1: with BF16, 2: with BF16 and AMX
 //	76     8     Precision.Times[0] in ns
 //	84     8     Precision.Times[1] in ns
 type Welcome struct {
@@ -223,7 +223,7 @@ func (w Welcome) Append(b []byte) []byte {
 	}
 	b = le.AppendUint64(b, w.Incarnation)
 	b = le.AppendUint32(append(append(b, w.ShmSocket[:]...), w.Key[:]...), uint32(w.Start))
-	b = le.AppendUint32(b, uint32(asNumber(w.Precision.BF16)))
+	b = le.AppendUint32(b, uint32(asNumber(w.Precision.BF16)+asNumber(w.Precision.AMX)))
 	return le.AppendUint64(le.AppendUint64(b, uint64(w.Precision.Times[0])), uint64(w.Precision.Times[1]))
 }
 
@@ -235,7 +235,7 @@ func ParseWelcome(b []byte) (w Welcome, err error) {
 	at := func(i int) int { return int(le.Uint32(b[4*i:])) }
 	ms := func(i int) time.Duration { return time.Duration(at(i)) * time.Millisecond }
 	w = Welcome{Micros: at(0), Samples: at(1), Bytes: at(2), Values: at(3), Heartbeat: ms(4), Silence: ms(5), State: at(6), Incarnation: le.Uint64(b[28:]), ShmSocket: [16]byte(b[36:]), Key: [16]byte(b[52:]), Start: heter.Start(b[68])}
-	w.Precision = heter.Precision{BF16: at(18) == 1, Times: [2]time.Duration{time.Duration(le.Uint64(b[76:])), time.Duration(le.Uint64(b[84:]))}}
+	w.Precision = heter.Precision{BF16: at(18) > 0, AMX: at(18) == 2, Times: [2]time.Duration{time.Duration(le.Uint64(b[76:])), time.Duration(le.Uint64(b[84:]))}}
 	for i := range 7 {
 		if at(i) < 1 || at(i) > math.MaxInt32 {
 			return w, Malformed("a welcome with the number %d: want 1 to %d", at(i), math.MaxInt32)
@@ -247,7 +247,7 @@ func ParseWelcome(b []byte) (w Welcome, err error) {
 	if at(17) > int(heter.StartOwn) {
 		return w, Malformed("a welcome with source %d of first values", at(17))
 	}
-	if at(18) > 1 || min(w.Precision.Times[0], w.Precision.Times[1]) < 0 {
+	if at(18) > 2 || min(w.Precision.Times[0], w.Precision.Times[1]) < 0 {
 		return w, Malformed("a welcome with precision %d and times %v", at(18), w.Precision.Times)
 	}
 	if w.Silence < 2*w.Heartbeat {

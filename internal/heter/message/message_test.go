@@ -116,7 +116,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(micro)
 	f.Add(Hello{Trainer: 1, Trainers: 2, Index: 0, Count: 1}.Append(nil))
-	f.Add(Welcome{1, 2, 3, 4, 5, 6, time.Second, 5 * time.Second, [16]byte{1}, [16]byte{2}, heter.StartTrainer, heter.Precision{BF16: true, Times: [2]time.Duration{2, 1}}}.Append(nil))
+	f.Add(Welcome{1, 2, 3, 4, 5, 6, time.Second, 5 * time.Second, [16]byte{1}, [16]byte{2}, heter.StartTrainer, heter.Precision{BF16: true, AMX: true, Times: [2]time.Duration{2, 1}}}.Append(nil))
 	f.Add(End{1, 2, 0.1, 3, true, []uint64{0, 4}}.Append(nil))
 	f.Add(Ask{1, 0, 10}.Append(nil))
 	f.Add(append(Ask{1, 98, 2}.Append(nil), make([]byte, 8)...))

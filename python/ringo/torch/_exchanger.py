@@ -118,8 +118,7 @@ class Exchanger:
         Errors: the last result of this bucket is not finite.
         """
         group, size = self.group, self.group.size()
-        if key in self._infinite and bool(self._infinite.pop(key)):
-            raise ValueError(f"exchange: rank {group.rank()}: {self.name}: a mean gradient of {', '.join(key)} was not finite in the step before")
+        self._check(key)
         half = (buffer * (1 / size)).to(dtype)  # a sum of halves would overflow
 
         def finish() -> None:
@@ -127,6 +126,11 @@ class Exchanger:
             self._infinite[key] = ~torch.isfinite(buffer).all()
 
         return Work([group._start("allreduce", half, half.numel(), TYPES[dtype], int(Op.SUM))], [buffer], group._completer, finish)
+
+    def _check(self, key: tuple[str, ...]) -> None:
+        """Errors: the last result of a bucket is not finite."""
+        if key in self._infinite and bool(self._infinite.pop(key)):
+            raise ValueError(f"exchange: rank {self.group.rank()}: {self.name}: a mean gradient of {', '.join(key)} was not finite in the step before")
 
     def _rearrange(self, key: tuple[str, ...]) -> None:
         """Makes room for a bucket that was not there before: those that share parameters with it go; what is in none is in one bucket."""
@@ -176,6 +180,8 @@ class Exchanger:
     # ---- checkpoints ----
 
     def state_dict(self) -> dict[str, Any]:
+        for key in list(self._infinite):
+            self._check(key)
         report = self.report()
         tuning = None
         if report.get("chosen"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from typing import Any
@@ -16,7 +17,8 @@ class Steps:
         self._measuring = False  # in steps that count
         self._waited = self._begin = self._last = self._waited_before_last = 0.0
         self._ready: tuple[Any, Any] | None = None  # of the last reduction: its device, and the event with a time after its operand
-        _every.add(self)
+        with _lock:
+            _every.add(self)
 
     def begin(self, measured: bool = True) -> None:
         self._measuring, self._waited, self._begin, self._ready = measured, 0.0, time.perf_counter(), None
@@ -31,17 +33,20 @@ class Steps:
 
 
 _every: weakref.WeakSet[Steps] = weakref.WeakSet()
+_lock = threading.Lock()  # of _every
 
 
 def add_wait(seconds: float) -> None:
     """Counts a wait of the program for an operation."""
-    for steps in _every:
-        steps._waited += seconds
+    with _lock:
+        for steps in _every:
+            steps._waited += seconds
 
 
 def operation_begins(operation: str, device: Any = None) -> Any:
     """Counts the call of an operation. Its operand is computed now, or after the event of a device's stream, which is returned."""
-    counts = [s for s in _every if s._measuring] if operation in REDUCTIONS else []
+    with _lock:
+        counts = [s for s in _every if s._measuring] if operation in REDUCTIONS else []
     event = None if device is None else device.mark(bool(counts))
     for s in counts:
         s._last, s._waited_before_last, s._ready = time.perf_counter(), s._waited, (device, event) if device else None
