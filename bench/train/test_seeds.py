@@ -2,7 +2,7 @@
 import argparse, contextlib, io, json, os, sys, tempfile, unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import run, seeds
+import precision, run, seeds
 
 
 class Means(unittest.TestCase):
@@ -22,6 +22,17 @@ class Means(unittest.TestCase):
         with contextlib.redirect_stdout(io.StringIO()) as out:
             seeds.print_table(rows, 2)
         self.assertIn("1 of 2 figures are within 2 standard errors; after the last epoch 1 of 1", out.getvalue())
+
+
+class Precision(unittest.TestCase):
+    def test_differences_of_equal_seeds(self):
+        r = precision.row("m", "eval_loss", 0.01, True, [1.0, 2.0, 3.0], [1.01, 2.01, 3.04])
+        self.assertAlmostEqual(r["difference"], 0.02)
+        self.assertAlmostEqual(r["error"], 0.01)
+        self.assertAlmostEqual(r["limit"], 0.02)
+        exceeded = precision.row("m", "eval_auc", 0.001, False, [0.7, 0.71], [0.69, 0.70])
+        self.assertFalse(exceeded["within"])
+        self.assertIn("| m | auc | 0.7050 | 0.6950 | -0.0100 ± 0.0000 | 0.0010, exceeded |", precision.table([exceeded]))
 
 
 class Runs(unittest.TestCase):
