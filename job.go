@@ -36,7 +36,8 @@ type Job struct {
 	heter   *HeterTrainer // nil in a rank and in an aggregation server
 }
 
-// identity is a process's number in its job, with the numbers of ranks and servers.
+// identity is the place of a process in its job: its own rank, and how many ranks and servers the
+// job has.
 type identity struct {
 	rank        int // rank; -1 in a heter-trainer; size + index in an aggregation server
 	size        int // ranks

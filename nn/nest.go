@@ -143,7 +143,7 @@ func (t *Tape) fold(m *nest, s *strides, dst, src []float32, scale float32) {
 	*j = foldJob{}
 }
 
-// split divides the loops into outer and reduced, both with strides in src as a.
+// split divides the loops into the fields outer and reduced. Their strides a are those of src.
 func (j *foldJob) split() {
 	for l := range j.m.n {
 		to := &j.reduced

@@ -26,8 +26,9 @@ func (w *Work) Add(v Work) {
 // for NewParams, and there are no arenas. Only the dry run of Arrange may use its model.
 func NewOutline() *Params { return &Params{outline: true} }
 
-// Work returns the cost of the batch of Arrange, nil before Arrange: of the whole forward pass and,
-// by slot, of the part of backward between the previous parameter's gradient and this one's.
+// Work returns the cost of a pass over the batch that Arrange was called with: of the whole forward
+// pass, and for each parameter, in the order of gradients, of the part of backward from the
+// gradient before to the parameter's own. backward is nil before Arrange.
 func (ps *Params) Work() (forward Work, backward []Work) { return ps.forward, ps.backward }
 
 // workOf returns the cost of an operation forward and backward. Backward moves twice the data of

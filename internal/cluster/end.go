@@ -78,7 +78,8 @@ func (c *Coordinator) note(rank int, m message) {
 	}
 }
 
-// Ends returns the reported ends of members, by failure or because of a loss, by rank.
+// Ends returns the reports of members that ended by an error, their own or the loss of another
+// member, sorted by rank.
 func (c *Coordinator) Ends() []failure.Exit {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,11 +6,11 @@ import (
 	"github.com/ringo-ml/ringo/internal/bytesview"
 )
 
-// chunks sums values of a code that no operation can add: each rank owns a chunk, whole blocks of
-// the code counted from X's start, receives it from all ranks, adds in the order of ranks, and
-// codes the sum, which all ranks gather. The owner continues with the decoded sum, so that all
-// ranks have the same bits, and retains the compression error of the sum (the second error of
-// DoubleSqueeze, Tang et al., ICML 2019).
+// chunks sums compressed values of an encoding without addition, such as int8 with scales. The
+// vector X is divided into chunks of whole blocks, one for each rank. A rank receives its chunk
+// from all ranks, adds in the order of ranks and encodes the sum; all ranks gather these sums. The
+// owner continues with the decoded sum, so that all ranks have the same bits, and retains the
+// compression error of the sum (the second error of DoubleSqueeze, Tang et al., ICML 2019).
 //
 // A rank sends 2(N-1)/N S bytes in 2(N-1) messages, where S is the size of X in the code.
 func (e *GroupReducer) chunks(h *requestState) error {

@@ -14,8 +14,8 @@ type denseB struct {
 //
 //	dst[p*kc*W + i*W + j] = B[k0+i, n0+p*W+j]     0 <= i < kc, 0 <= j < W
 //
-// Columns of the last panel after nc are zero. With a pairLevel, a row of a panel is the pairs of
-// two rows of B.
+// Columns of the last panel after nc are zero. In bf16 each element of a panel is 32 bits with the
+// bfloat16 values of rows 2*i and 2*i+1 of a column: a panel has half as many rows.
 func (d *denseB) packPanels(dst []float32, k0, kc, n0, nc, width int) {
 	depth, pair := d.level.depth(kc), d.level.pair
 	for ; nc > 0 && kc > 0; n0, nc = n0+width, nc-width {

@@ -85,7 +85,8 @@ func (c *clocks) measure() {
 	}
 }
 
-// clockedBy sets who by trainer if the step was clocked, and returns the number of trainers.
+// clockedBy sets who[t] to whether all sessions of trainer t have ended the step, and returns the
+// number of such trainers.
 func (c *clocks) clockedBy(step uint64, who []bool) (n int) {
 	for t := range who {
 		who[t] = !slices.ContainsFunc(c.sessions[t*c.per:][:c.per], func(l sessionClock) bool { return l.clock < step })

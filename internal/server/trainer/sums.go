@@ -26,8 +26,8 @@ func (m *mean) of(x []float32) []float32 {
 	return x
 }
 
-// clip limits the norm of the step's gradient, once all its requests and rows are held, and sends
-// the requests.
+// clip limits the norm of the step's gradient, and sends the requests that were held back until all
+// gradients of the step were present. Gradients of rows are sent later, with the same factor.
 func (t *Trainer) clip() {
 	if t.cfg.ClipNorm == 0 || t.clipped {
 		return

@@ -68,8 +68,8 @@ type Codec struct {
 // Rows holds converted rows.
 type Rows struct {
 	data.Batch
-	// Unknown lists the words that were no value of their category in training, as "row 3: column
-	// \"city\": \"Atlantis\"", at most mostUnknown; UnknownWords is their number.
+	// Unknown lists words that their column did not have in training, as "row 3: column \"city\":
+	// \"Atlantis\"": the first 20 (mostUnknown). UnknownWords is the number of all.
 	Unknown      []string
 	UnknownWords int
 }

@@ -349,7 +349,8 @@ func (o Op) Wait() *Waiting {
 }
 
 // End records the end of the event: the time, the bytes sent and whether it failed. End is called
-// once. A failed event keeps its Peer. In a lane, the lane's lock is held, and done may be Unknown.
+// once. Peer of a failed event shows which peer it awaited. For an event of a lane (Recorder.Lane)
+// the caller holds the lane's lock, and done may be Unknown.
 func (o Op) End(done, sent int64, failed bool) {
 	if o.at == nil {
 		return

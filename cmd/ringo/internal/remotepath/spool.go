@@ -1,5 +1,5 @@
-// Package remotepath maps URLs of checkpoint folders and data to local folders. A job works with
-// files of this host, below a folder of its user.
+// Package remotepath maps URLs of checkpoint folders and data to local folders, which only the user
+// can read. It downloads the files that a job reads, and uploads those that the job writes.
 package remotepath
 
 import (
