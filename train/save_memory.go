@@ -25,6 +25,7 @@ const (
 	maxShare       = 0.01  // limit of the time of snapshots, as a part of the run's time
 	plannedShare   = 0.008 // part for which the interval is chosen
 	settledAfter   = 3     // snapshots until the interval is final; the first two fill new memory
+	mostUnsettled  = 32    // steps between the first snapshots
 	minSupervised  = 4     // snapshots until a part above the limit counts
 	timedSnapSteps = 64    // number of steps with the median that is the time of a step
 )
@@ -146,6 +147,9 @@ func (n *snapshots) plan(took, step float64) (final bool) {
 		}
 		n.every = int(math.Ceil(n.cost / (plannedShare * step)))
 		n.share = n.cost / (n.cost + float64(n.every)*step)
+		if n.taken < settledAfter { // a slow one must not delay the next
+			n.every = min(n.every, mostUnsettled)
+		}
 	case n.since >= minSupervised && n.spent > maxShare*(n.spent+n.steps):
 		n.every, n.share = 2*n.every, n.spent/(n.spent+2*n.steps)
 	default:

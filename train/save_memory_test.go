@@ -96,7 +96,7 @@ func onMemory(t *testing.T, np int, cfg Config, memory *snapshot.Memory) (sum Su
 func TestSnapshotInterval(t *testing.T) {
 	var n snapshots
 	for i, took := range []float64{0.0301, 0.0243, 0.00795} { // the first ones fill new memory
-		if final := n.plan(took, 0.010); final != (i == 2) || n.every != []int{377, 304, 100}[i] {
+		if final := n.plan(took, 0.010); final != (i == 2) || n.every != []int{32, 32, 100}[i] {
 			t.Fatalf("snapshot %d: every %d, final %v", i, n.every, final)
 		}
 	}
