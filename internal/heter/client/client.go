@@ -93,9 +93,9 @@ type Client struct {
 	loads []load
 	last  int           // heter-trainer of the last micro-batch
 	step  atomic.Uint64 // current step, from 1
+	bf16  atomic.Bool   // a micro-batch was in bfloat16
 
 	begun  atomic.Bool   // sendLoop runs
-	bf16   atomic.Bool   // a micro-batch was in bfloat16
 	posted chan struct{} // closed when sendLoop has ended
 
 	mu        sync.Mutex
@@ -234,12 +234,10 @@ func (c *Client) wait(what string, ok func() bool) error {
 func (c *Client) Send(m *heter.MicroBatch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil {
-		return c.err
+	if c.err != nil || c.requests[m] != nil {
+		return cmp.Or(c.err, errors.New("heter: the micro-batch is under way already"))
 	}
-	if c.requests[m] != nil {
-		return errors.New("heter: the micro-batch is under way already")
-	}
+	c.bf16.Store(c.bf16.Load() || m.BF16)
 	f := &request{micro: m, slot: -1, back: -1, n: m.N, index: m.Index, eval: m.Eval, step: c.step.Load()}
 	c.requests[m], c.pending = f, append(c.pending, f)
 	c.changed.Broadcast()

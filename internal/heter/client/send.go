@@ -77,7 +77,6 @@ func (c *Client) choosePeer(f *request) int {
 // send sends a micro-batch to a heter-trainer. A loss during the send makes it an orphan. c.mu is
 // held, and released during writes.
 func (c *Client) send(f *request, at int) {
-	c.bf16.Store(c.bf16.Load() || f.micro.BF16)
 	k := c.links[at]
 	if f.n > k.welcome.Samples {
 		c.end(fmt.Errorf("heter: a micro-batch of %d samples: heter-trainer %d takes %d at most; use more micro-batches", f.n, at, k.welcome.Samples))
