@@ -79,7 +79,7 @@ func openImages(c Config, bad *datafile.Skips) (*Dataset, error) {
 	train, eval = images.Spread(train, c.TrainLimit), images.Spread(eval, c.EvalLimit)
 	sizes := balance(images.LabelsOf(train, classes), len(classes), classes)
 	size := or(c.ImageSize, 224)
-	s := &Dataset{Classes: len(classes), Words: classes, Notes: slices.Concat(split, t.Notes(train, eval), sizes), emptyFiles: t.Skipped.Sorted()}
+	s := &Dataset{divided: t.EvalPart() == "", Classes: len(classes), Words: classes, Notes: slices.Concat(split, t.Notes(train, eval), sizes), emptyFiles: t.Skipped.Sorted()}
 	return s, s.openParts(c, bad, [2][]images.Picture{train, eval}, [2][]int32{images.LabelsOf(train, classes), images.LabelsOf(eval, classes)}, func(pictures [2][]images.Picture, labels [2][]int32) (train, eval Source, err error) {
 		return newEncoded(pictures[0], labels[0], size, bad), newEncoded(pictures[1], labels[1], size, bad), nil
 	})

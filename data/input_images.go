@@ -18,11 +18,6 @@ func openAskedImages(d Description, c InputConfig, bad *datafile.Skips) (Predict
 		return nil, err
 	}
 	if f, err := formatOf(d.Name, Config{Dir: c.Path}); err == nil && (info.IsDir() || !images.IsImage(c.Path)) && !images.IsUndivided(c.Path) && f.find(Config{Dir: c.Path}) == nil {
-		if d.Name == "images" && !info.IsDir() {
-			if t, err := images.OpenTree(d.Name, c.Path); err == nil && t.EvalPart() == "" {
-				return nil, fmt.Errorf("%s: an archive without images for evaluation, a part of which would be held out: unpack it, and name the folder to predict all images", c.Path)
-			}
-		}
 		return openAskedSet(d, c)
 	}
 	pictures, left, err := images.PicturesIn(c.Path)

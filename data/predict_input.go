@@ -125,6 +125,10 @@ func openAskedSet(d Description, c InputConfig) (PredictInput, error) {
 	if err != nil {
 		return nil, err
 	}
+	if set.divided {
+		_ = set.Close() // only read: no data to lose
+		return nil, fmt.Errorf("%s: an archive without images for evaluation, a part of which would be held out: unpack it, and name the folder to predict all images", c.Path)
+	}
 	if s, want := set.Eval.Shape(), d.Shape; s.Size() != want.Size() || s.IDs != want.IDs || s.Keys != want.Keys || !slices.Equal(s.Slots, want.Slots) {
 		_ = set.Close() // only read: no data to lose
 		return nil, fmt.Errorf("%s: samples of data set %s have %v values, %d ids and %d slots, the training samples of the model had %v, %d and %d",

@@ -134,6 +134,7 @@ type Dataset struct {
 	emptyFiles []LeftOut    // files without samples
 	images     *imageParts  // images to decode by Verify; nil: none
 	open       []io.Closer  // open files of samples
+	divided    bool         // images to evaluate on are held out of those to train on
 	evalFile   string       // file of the rows to evaluate on, of clicks and arrays
 	rows       [2]tableRows // of a table: training and evaluation rows
 }

@@ -100,7 +100,7 @@ func TestPaperRule(t *testing.T) {
 	for _, every := range intervals {
 		for name, fill := range paperGradients {
 			for i, cfg := range []Config{{Plan: PlanOne}, {Plan: PlanPerLayer}, {BucketBytes: 4000}, {BucketBytes: 4000, LayerThresholds: true}} {
-				if i < 3 && (every == 64 || testing.Short()) { // the last plan has what the others have
+				if i < 3 && (every == 64 || testing.Short()) { // the others have the last plan's
 					continue
 				}
 				cfg.Strategy, cfg.Spars, cfg.Every, cfg.Rule = DLGS, 0.03, every, compress.RulePaper

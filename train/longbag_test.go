@@ -39,8 +39,8 @@ func longBags(t *testing.T, keys int) (cfg Config) {
 	return cfg
 }
 
-// A bag of 200,000 keys, keys 0 and 2^64-1, and empty bags are learnt from, held in memory and streamed, by a table of
-// fewer rows and by servers, which have a row for each.
+// A bag of 200,000 keys, keys 0 and 2^64-1, and empty bags are learnt from, held in memory and
+// streamed, by a table of fewer rows and by servers, which have a row for each.
 func TestLongBagIsLearnt(t *testing.T) {
 	cfg := longBags(t, 200_000)
 	cfg.TableRows = 1000

@@ -88,9 +88,9 @@ func TestResumeWithMoreRows(t *testing.T) {
 	checkHolds(t, "mid-epoch", out+errs, "epoch 3 begins again with the new samples, after 28 steps", "epoch 3/3")
 }
 
-// TestResumeRefusesOtherRows: earlier rows that differ, also in an edited copy, missing rows, held-out rows among the
-// training rows and a missing column are errors with the place and the remedy; a file of another
-// day and new columns and words are accepted and printed.
+// TestResumeRefusesOtherRows: earlier rows that differ, also in an edited copy, missing rows,
+// held-out rows among the training rows and a missing column are errors with the place and the
+// remedy; a file of another day and new columns and words are accepted and printed.
 func TestResumeRefusesOtherRows(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -229,8 +229,8 @@ func TestAppendedRowsMatchTrainingOnEverything(t *testing.T) {
 	}
 }
 
-// TestResumeEachDay: the commands of docs/retrain.md train day 1, and then day 2, which was held out
-// before, with and without --stream. Earlier training rows are refused as evaluation rows.
+// TestResumeEachDay: the commands of docs/retrain.md train day 1, and then day 2, which was held
+// out before, with and without --stream. Earlier training rows are refused as evaluation rows.
 func TestResumeEachDay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ringo-ml/ringo/internal/data/datatest"
 	"github.com/ringo-ml/ringo/internal/dirlock"
 	"github.com/ringo-ml/ringo/weights"
 )
@@ -267,7 +268,7 @@ func TestPredictOfArrays(t *testing.T) {
 }
 
 // TestPredictOfImages: an image is predicted, and each image of a folder of classes, not a held-out
-// share; with the file in CSV.
+// share, also beside an empty val/; with the file in CSV. An archive of such a folder is refused.
 func TestPredictOfImages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -275,6 +276,19 @@ func TestPredictOfImages(t *testing.T) {
 	paths := colouredImages(t, photos, 12)
 	if status, _, errs := command(t, "train mlp --data "+photos+" --image-size 8 --batch 8 --epochs 1 --eval-split 0.4 --progress none --checkpoint "+saved); status != 0 {
 		t.Fatal(errs)
+	}
+	files := map[string][]byte{}
+	for _, path := range paths {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files["train/"+filepath.Base(filepath.Dir(path))+"/"+filepath.Base(path)] = b
+	}
+	datatest.Write(t, dir, map[string][]byte{"photos.tar.gz": datatest.Compress(datatest.Pack(t, "", files))})
+	checkRefused(t, exitFailed, "predict "+saved+" --progress none --data "+filepath.Join(dir, "photos.tar.gz"), "photos.tar.gz: an archive without images for evaluation", "unpack it")
+	if err := os.Mkdir(filepath.Join(photos, "val"), 0o777); err != nil {
+		t.Fatal(err)
 	}
 	for data, want := range map[string][]string{photos: paths, filepath.Join(photos, "red"): paths[12:], paths[3]: paths[3:4]} {
 		status, out, errs := command(t, "predict "+saved+" --format csv --progress none --data "+data)

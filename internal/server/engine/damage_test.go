@@ -119,7 +119,8 @@ func TestSaveFails(t *testing.T) {
 	}
 }
 
-// A new server next to one of another job is refused; one of the same job, or with a folder, is not.
+// A new server next to one of another job is refused; one of the same job, or with a folder, is
+// not.
 func TestCheckSiblings(t *testing.T) {
 	dir, s := t.TempDir(), whole(2)
 	first, second := filepath.Join(dir, "server-0"), filepath.Join(dir, "server-1")
